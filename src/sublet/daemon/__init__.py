@@ -1,0 +1,1 @@
+"""The local daemon: composition root, store, delegations, recovery and control API."""

@@ -1,0 +1,229 @@
+"""What the control API and the faces exchange: requests, views and reports, as JSON objects of fixed shape."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sublet.protocol.events import Event
+from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
+
+DEFAULT_TTL_SECONDS = 3600
+MAX_WAIT_SECONDS = 45.0
+"""No call waits longer: MCP hosts give up at 60 s."""
+MAX_PAGE = 500
+
+
+class Request(BaseModel):
+    """Base of requests: unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class View(BaseModel):
+    """Base of answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class CreateDelegation(Request):
+    """Ask for a delegation (AWCP 6.6 ``create_delegation``)."""
+
+    workspace_dir: str = Field(description="Absolute path of the directory to lend, on this machine")
+    peer: str = Field(description="Paired peer, `name` or `name/agent`")
+    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
+    access_mode: AccessMode = "rw"
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = DEFAULT_TTL_SECONDS
+    reveal: list[str] = Field(default_factory=list, description="Hidden names to show after all; policy may deny it")
+    idempotency_key: Annotated[str, Field(max_length=200)] | None = None
+    wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
+
+
+class ErrorView(View):
+    """A failure as the user sees it."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class ResultView(View):
+    """What the executor said at the end. Its text is the peer's: cleaned, bounded and not to be trusted."""
+
+    final_summary: str
+    highlights: list[str] = []
+    notes: str = ""
+    exit_code: int | None = None
+    untrusted: Literal[True] = True
+
+
+class ConditionView(View):
+    """What is going on that is not a state of the spec."""
+
+    kind: Literal["queued", "waiting_for_peer", "degraded", "ending"]
+    detail: str
+    position: int | None = None
+
+
+class FileChange(View):
+    """One changed file: its name cleaned for display, line counts (None for binary), who did it."""
+
+    path: str
+    change: Literal["added", "changed", "deleted", "mode"]
+    lines_added: int | None = None
+    lines_deleted: int | None = None
+    by: Literal["executor", "other"] = "executor"
+
+
+class AuditReport(View):
+    """What happened to the directory between baseline and result (DESIGN 4.8)."""
+
+    added: list[str] = []
+    changed: list[str] = []
+    deleted: list[str] = []
+    mode_changed: list[str] = []
+    by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
+    files: list[FileChange] = []
+    lines_added: int = 0
+    lines_deleted: int = 0
+    truncated: bool = False
+    patch: str | None = Field(default=None, description="Only where asked for")
+
+
+class Usage(View):
+    """What went over the data plane."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    operations: int = 0
+    files_touched: int = 0
+    data_path: str | None = None
+
+
+class DelegationView(View):
+    """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
+
+    delegation_id: str
+    state: DelegationState
+    condition: ConditionView | None = None
+    peer: str
+    agent: str | None = None
+    workspace_dir: str
+    description: str
+    access_mode: AccessMode
+    ttl_seconds: int
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    remaining_seconds: int | None = None
+    result: ResultView | None = None
+    error: ErrorView | None = None
+    hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
+    unmountable: list[str] = Field(default=[], description="Links that a mount can't follow")
+    audit: AuditReport | None = None
+    usage: Usage = Usage()
+    cursor: int = Field(default=0, description="Sequence number of its newest event")
+
+
+class EventPage(View):
+    """Events after a cursor; reading never consumes."""
+
+    events: list[Event]
+    cursor: int
+
+
+class AgentView(View):
+    """An agent that a peer offers."""
+
+    id: str
+    description: str = ""
+    skills: list[str] = []
+
+
+class PeerView(View):
+    """A paired daemon."""
+
+    name: str
+    node_id: str
+    fingerprint: str
+    a2a_url: str | None = Field(description="None where the peer can't be called from here")
+    paired_at: str
+    agents: list[AgentView] = []
+    usable: bool = True
+    why_not: str = ""
+
+
+class Directory(View):
+    """What a caller may use, and why not the rest (DESIGN 5 ``directory``)."""
+
+    node_id: str
+    peers: list[PeerView]
+    lend_roots: list[str]
+
+
+class PairLink(View):
+    """A one-time pairing link."""
+
+    link: str
+    expires_at: str
+    a2a_url: str
+    fingerprint: str
+
+
+class AddPeer(Request):
+    """Use a pairing link."""
+
+    link: Annotated[str, Field(max_length=4096)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+
+class TokenView(View):
+    """A token for plain A2A clients; ``token`` is shown once, when it is made."""
+
+    name: str
+    created_at: str
+    expires_at: str | None = None
+    token: str | None = None
+
+
+class PruneReport(View):
+    """What ``prune_resources`` removed."""
+
+    delegations: int = 0
+    views: int = 0
+    events: int = 0
+    bytes_freed: int = 0
+
+
+class Check(View):
+    """One line of ``doctor``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    required_for: str = ""
+
+
+class StatusView(View):
+    """The daemon at a glance."""
+
+    pid: int
+    version: str
+    home: str
+    node_id: str
+    fingerprint: str
+    a2a_url: str
+    sftp: str
+    control_socket: str
+    started_at: str
+    uptime_seconds: int
+    peers: int
+    delegations: dict[str, int] = Field(description="Delegations by state")
+    assignments_active: int = 0
+    slots: int = 0
+    agents: list[str] = []
+    sandbox: str = ""

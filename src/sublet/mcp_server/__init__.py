@@ -1,0 +1,1 @@
+"""The MCP face: tools served in the daemon and the stdio relay."""

@@ -1,0 +1,1 @@
+"""The one choke point: decide(subject, action, resource) -> Decision."""

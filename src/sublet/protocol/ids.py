@@ -1,0 +1,31 @@
+"""Identifiers and the only shapes they may have, so that none of them can ever be a path or an option."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+
+DELEGATION_ID = re.compile(r"dlg_[0-9a-f]{32}\Z")
+PEER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
+AGENT_ID = PEER_NAME
+NODE_ID = re.compile(r"node-[a-z2-7]{16}\Z")
+FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}\Z")
+
+
+def new_delegation_id() -> str:
+    """Return a fresh delegation id: ``dlg_`` and 32 hex digits, 128 random bits."""
+    return f"dlg_{secrets.token_hex(16)}"
+
+
+def fingerprint(public_key: bytes) -> str:
+    """Return the fingerprint of a raw 32-byte Ed25519 public key, in OpenSSH's ``SHA256:`` notation."""
+    digest = hashlib.sha256(public_key).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def node_id(public_key: bytes) -> str:
+    """Return the node id of a raw 32-byte Ed25519 public key: ``node-`` and 80 bits of its hash in base32."""
+    digest = hashlib.sha256(public_key).digest()
+    return "node-" + base64.b32encode(digest[:10]).decode().lower()

@@ -1,0 +1,246 @@
+"""AWCP v1 messages of profile S (AWCP 4) and the ``sublet`` object that carries what the spec has no field for.
+
+Fields and their names are those of the spec. Unknown fields are ignored, so a plain AWCP v1 peer works; known ones
+are bounded, so that nothing from the wire is larger or stranger than the rest of the product expects.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+
+from sublet.protocol.errors import ErrorCode
+
+AWCP_URI = "https://awcp-protocol.org/v1"
+AWCP_VERSION = "1"
+AWCP_MEDIA_TYPE = "application/vnd.awcp+json"
+PART_KEY = "awcp"
+
+MAX_PROMPT_CHARS = 200_000
+MAX_DESCRIPTION_CHARS = 500
+MAX_TTL_SECONDS = 7 * 24 * 3600
+MAX_HIGHLIGHTS = 200
+
+AccessMode: TypeAlias = Literal["ro", "rw"]
+DataPath: TypeAlias = Literal["direct", "reverse"]
+DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Short = Annotated[str, StringConstraints(max_length=MAX_DESCRIPTION_CHARS)]
+Token = Annotated[str, StringConstraints(max_length=4096)]
+Path = Annotated[str, StringConstraints(max_length=4096)]
+Long = Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)]
+Ttl = Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class Wire(BaseModel):
+    """Base of everything on the wire: immutable, validated when built, unknown fields ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Signature(Wire):
+    """Ed25519 signature over the message, bound to sender, recipient, nonce and time (DESIGN 9, replay)."""
+
+    key: Token = Field(description="Signer's raw public key, base64")
+    recipient: Token = Field(description="Recipient's key fingerprint")
+    nonce: Token
+    at: int = Field(description="Unix time in seconds at which the message was signed")
+    value: Token = Field(description="Signature, base64")
+
+
+class SubletExtension(Wire):
+    """What Sublet adds to every message."""
+
+    signature: Signature | None = None
+
+
+class Task(Wire):
+    """What is to be done (AWCP 4.1)."""
+
+    description: Short
+    prompt: Long
+
+
+class ProposedLease(Wire):
+    """Duration and access that the delegator proposes (AWCP 4.1)."""
+
+    ttl_seconds: Ttl
+    access_mode: AccessMode
+
+
+class Workspace(Wire):
+    """Logical name of what is lent, never a real path (AWCP 4.1)."""
+
+    export_name: Short
+
+
+class Requirements(Wire):
+    """What the executor must be able to do (AWCP 4.1)."""
+
+    transport: Short = "sshfs"
+
+
+class InviteExtension(SubletExtension):
+    """INVITE beyond the spec."""
+
+    agent: Name | None = Field(default=None, description="Which of the executor's named agents is asked for")
+    transports: list[Short] = Field(default_factory=lambda: ["sshfs"], max_length=8)
+
+
+class Invite(Wire):
+    """Delegator asks for help; carries no credential (AWCP 4.1)."""
+
+    version: Literal["1"] = "1"
+    type: Literal["INVITE"] = "INVITE"
+    delegation_id: DelegationId
+    task: Task
+    lease: ProposedLease
+    workspace: Workspace
+    requirements: Requirements = Requirements()
+    sublet: InviteExtension = InviteExtension()
+
+
+class RemoteMount(Wire):
+    """Where the executor will mount the view (AWCP 4.2)."""
+
+    mount_point: Path
+
+
+class SandboxProfile(Wire):
+    """What the executor's agent may do there (AWCP 4.2, 7.2)."""
+
+    cwd_only: bool
+    allow_network: bool
+    allow_exec: bool
+
+
+class RemoteConstraints(Wire):
+    """How far the executor narrows the lease (AWCP 4.2)."""
+
+    accepted_access_mode: AccessMode | None = None
+    max_ttl_seconds: Ttl | None = None
+    sandbox_profile: SandboxProfile | None = None
+    public_key: Token | None = Field(
+        default=None, description="OpenSSH public key line whose private half the executor keeps in memory"
+    )
+
+
+class ReverseEndpoint(Wire):
+    """Where the executor accepts a connection over which the delegator serves SFTP (DESIGN 4.6)."""
+
+    port: Port
+
+
+class AcceptExtension(SubletExtension):
+    """ACCEPT beyond the spec."""
+
+    reverse: ReverseEndpoint | None = None
+    sandbox_enforced: list[Short] = Field(
+        default_factory=list, max_length=8, description="Items of sandbox_profile enforced here, not only declared"
+    )
+
+
+class Accept(Wire):
+    """Executor agrees and names its mount point (AWCP 4.2)."""
+
+    type: Literal["ACCEPT"] = "ACCEPT"
+    delegation_id: DelegationId
+    remote_mount: RemoteMount
+    remote_constraints: RemoteConstraints = RemoteConstraints()
+    sublet: AcceptExtension = AcceptExtension()
+
+
+class ActiveLease(Wire):
+    """The lease as it is in force (AWCP 4.3)."""
+
+    expires_at: Short
+    access_mode: AccessMode
+
+
+class Endpoint(Wire):
+    """Where the delegator's SFTP server listens (AWCP 4.3)."""
+
+    host: Short
+    port: Port
+    user: Short
+
+
+class Mount(Wire):
+    """How to reach the view (AWCP 4.3). ``mount_options`` is read by nobody: options never come from the wire."""
+
+    transport: Short = "sshfs"
+    endpoint: Endpoint
+    export_locator: Path
+    credential: Annotated[str, StringConstraints(max_length=16_384)] = Field(repr=False)
+
+
+class StartExtension(SubletExtension):
+    """START beyond the spec."""
+
+    host_key: Token | None = Field(default=None, description="OpenSSH public host key line to pin")
+    remaining_seconds: Annotated[int, Field(ge=0, le=MAX_TTL_SECONDS)] | None = None
+    data_path: DataPath = "direct"
+
+
+class Start(Wire):
+    """Delegator authorises and hands over the credential (AWCP 4.3)."""
+
+    type: Literal["START"] = "START"
+    delegation_id: DelegationId
+    lease: ActiveLease
+    mount: Mount
+    sublet: StartExtension = StartExtension()
+
+
+class DoneExtension(SubletExtension):
+    """DONE beyond the spec."""
+
+    exit_code: int | None = None
+    duration_ms: Annotated[int, Field(ge=0)] | None = None
+
+
+class Done(Wire):
+    """Executor has finished (AWCP 4.4)."""
+
+    type: Literal["DONE"] = "DONE"
+    delegation_id: DelegationId
+    final_summary: Long
+    highlights: list[Path] = Field(default_factory=list, max_length=MAX_HIGHLIGHTS)
+    notes: Long = ""
+    sublet: DoneExtension = DoneExtension()
+
+
+class ErrorExtension(SubletExtension):
+    """ERROR beyond the spec."""
+
+    exit_code: int | None = None
+    reason: Short | None = Field(default=None, description="failed, timeout, cancelled or crashed")
+    retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
+
+
+class Error(Wire):
+    """Either side refuses, fails or aborts (AWCP 4.5)."""
+
+    type: Literal["ERROR"] = "ERROR"
+    delegation_id: DelegationId
+    code: ErrorCode = Field(strict=False)
+    message: Annotated[str, StringConstraints(max_length=8_000)]
+    hint: Annotated[str, StringConstraints(max_length=8_000)] = ""
+    sublet: ErrorExtension = ErrorExtension()
+
+
+class Progress(Wire):
+    """What travels in a status update's metadata under the extension URI while the task works (DESIGN 4.2)."""
+
+    type: Literal["PROGRESS"] = "PROGRESS"
+    delegation_id: DelegationId
+    phase: Literal["mounting", "need_reverse", "running", "unmounting"]
+    stream: Literal["stdout", "stderr", "note"] = "note"
+    text: Annotated[str, StringConstraints(max_length=65_536)] = ""
+    dropped_chars: Annotated[int, Field(ge=0)] = 0
+
+
+Message: TypeAlias = Annotated[Invite | Accept | Start | Done | Error, Field(discriminator="type")]
+MESSAGE_ADAPTER: TypeAdapter[Invite | Accept | Start | Done | Error] = TypeAdapter(Message)

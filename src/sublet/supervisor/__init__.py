@@ -1,0 +1,1 @@
+"""The agents that do the work: agent.json, providers and slots."""

@@ -1,0 +1,82 @@
+"""What a provider gets, says on the way and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+Stream = Literal["stdout", "stderr", "note"]
+EndReason = Literal["done", "failed", "timeout", "cancelled", "crashed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task for a provider.
+
+    ``workspace`` is the directory to work in (inside the mount), ``meta`` the read-only directory beside it;
+    ``scratch`` is private, writable and gone afterwards. ``remaining_seconds`` counts from the call.
+    """
+
+    delegation_id: str
+    description: str
+    prompt: str
+    access_mode: Literal["ro", "rw"]
+    workspace: Path
+    meta: Path
+    scratch: Path
+    mount_point: Path
+    remaining_seconds: float
+    expires_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A piece of what the provider printed; ``dropped_chars`` tells how much before it did not fit the bound."""
+
+    stream: Stream
+    text: str
+    dropped_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended. ``summary`` is the bounded, cleaned end of what the provider said."""
+
+    reason: EndReason
+    summary: str
+    exit_code: int | None = None
+    detail: str = ""
+
+
+Report = Callable[[Output], None]
+
+
+class Provider(Protocol):
+    """Whatever does the work of an agent."""
+
+    async def run(self, job: Job, report: Report) -> Outcome:
+        """Do ``job``; cancelling the call ends everything the provider started before it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A process to start: never a shell line. ``cwd``, ``writable`` and ``readable`` exist; nothing else is visible."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    writable: Sequence[Path]
+    readable: Sequence[Path]
+    allow_network: bool
+
+
+class Sandbox(Protocol):
+    """Turns a launch into the argv that confines it; the daemon passes in the real one."""
+
+    enforced: frozenset[str]
+    """Which of ``cwd_only``, ``allow_network``, ``allow_exec`` this sandbox really enforces."""
+
+    def wrap(self, launch: Launch) -> Sequence[str]:
+        """Return the argv to run for ``launch``."""

@@ -1,0 +1,1 @@
+"""Export views, the SFTP data plane, mounts, admission, locks, audit and the sandbox."""

@@ -1,0 +1,77 @@
+"""What the data plane is told and tells: exports, their rules and limits, use, and what a mount needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+AccessMode = Literal["ro", "rw"]
+
+
+class ViewRules(Protocol):
+    """Which names of a workspace an executor may see and change; one engine for scan, export and audit.
+
+    Paths are sequences of raw name components below the workspace root; the root is the empty sequence.
+    """
+
+    def hidden(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name neither lists nor opens, nor may be created."""
+
+    def locked(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name may be read, but neither written, created, renamed nor removed."""
+
+    def guards_below(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether a rule is anchored below this directory, so that moving the directory would move the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportLimits:
+    """Bounds of one lease. ``None`` is no bound of ours."""
+
+    max_total_bytes: int | None = None
+    max_files: int | None = None
+    max_connections: int = 4
+    max_channels: int = 4
+    max_handles: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One lease's view: what is served, to whom, how and for how long (DESIGN 4.6).
+
+    ``lease_id`` is the SSH user name; ``public_key`` the OpenSSH line that may log in; ``seconds`` counts from
+    the moment it is opened, on the monotonic clock; ``meta`` are the files of ``/meta`` by name.
+    """
+
+    lease_id: str
+    workspace: Path
+    access_mode: AccessMode
+    rules: ViewRules
+    public_key: str
+    seconds: float
+    meta: Mapping[str, bytes] = field(default_factory=dict)
+    limits: ExportLimits = ExportLimits()
+
+
+@dataclass(slots=True)
+class LeaseUsage:
+    """What a lease's connections did so far; ``touched`` are workspace paths that were written, bounded."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    operations: int = 0
+    connections: int = 0
+    touched: set[bytes] = field(default_factory=set)
+    touched_overflow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MountTarget:
+    """Where the delegator's view is reached. Nothing here becomes a path, an option or a command."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str
