@@ -30,7 +30,7 @@ def decode(body: JsonValue) -> AnyMessage:
     """
     body = narrow_bounded(body)
     if not isinstance(body, dict):
-        raise _refusal("an AWCP message is a JSON object", "Send {\"awcp\": {…}} in one data part.")
+        raise _refusal("an AWCP message is a JSON object", 'Send {"awcp": {…}} in one data part.')
     version = body.get("version", AWCP_VERSION)
     if version != AWCP_VERSION:
         raise _refusal(
@@ -67,7 +67,7 @@ def as_object(body: JsonValue) -> Mapping[str, JsonValue]:
         RemoteProtocolError: it is something else.
     """
     if not isinstance(body, dict):
-        raise _refusal("an AWCP message is a JSON object", "Send {\"awcp\": {…}} in one data part.")
+        raise _refusal("an AWCP message is a JSON object", 'Send {"awcp": {…}} in one data part.')
     return body
 
 

@@ -11,15 +11,15 @@ from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet.protocol.canonical import JsonValue, canonical_json
-from sublet.protocol.codec import AnyMessage, encode
+from sublet.protocol.codec import encode
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.ids import fingerprint
-from sublet.protocol.messages import Signature, SubletExtension
+from sublet.protocol.messages import Accept, Done, Error, Invite, Signature, Start
 
 AWCP_DOMAIN = b"sublet/awcp/1"
 MAX_CLOCK_SKEW_SECONDS = 300
 
-MessageT = TypeVar("MessageT", bound=AnyMessage)
+MessageT = TypeVar("MessageT", Invite, Accept, Start, Done, Error)
 
 
 class Verifier(Protocol):
@@ -90,7 +90,7 @@ def verify_message(
 
 
 def _with_signature(message: MessageT, signature: Signature) -> MessageT:
-    extension: SubletExtension = message.sublet.model_copy(update={"signature": signature})
+    extension = message.sublet.model_copy(update={"signature": signature})
     return message.model_copy(update={"sublet": extension})
 
 

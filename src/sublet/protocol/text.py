@@ -9,7 +9,12 @@ MAX_SUMMARY_CHARS = 16_000
 MAX_LINE_CHARS = 2_000
 MAX_NAME_CHARS = 255
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\|\x1b[@-Z\\-_]")
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, clipboard, links
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS and other strings
+    r"|\x1b[@-Z\\-_]"
+)
 # Cc controls, Cf formatting (bidi marks, zero width), Cs lone surrogates, Co private use, Zl/Zp separators
 _DROPPED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 
@@ -35,7 +40,7 @@ def clean_name(raw: bytes | str) -> str:
     """Return a file name in a form that is safe to show; bytes that are not UTF-8 and controls appear as ``\\xNN``."""
     text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
     shown = "".join(_escaped(c) if unicodedata.category(c) in _DROPPED else c for c in text)
-    return shown[:MAX_NAME_CHARS * 4]
+    return shown[: MAX_NAME_CHARS * 4]
 
 
 def _escaped(char: str) -> str:
