@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from nacl.signing import SigningKey
+
+from sublet.daemon.api import DaemonApi, ExecutorApi, KnownPeer, MessageApi, PairingApi, PairReply, PairRequest
+from sublet.daemon.models import AgentView
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
+from sublet.supervisor.agent_config import AgentConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +63,77 @@ class PeerLink(Protocol):
         Raises:
             SubletError: ``PEER_UNREACHABLE``.
         """
+
+    async def agents(self, peer: PeerAddress) -> list[AgentView]:
+        """Return the agents that the peer's card offers, its signature checked against the pinned key.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
+        """
+
+    async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
+        """Post ``request`` to the pairing route at ``url``, whose certificate must have ``tls_fingerprint``.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED`` (wrong certificate) or ``TOKEN_INVALID``.
+        """
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+
+
+class Nonces(Protocol):
+    """Durable replay memory, per signer."""
+
+    def first_seen(self, nonce: str, at: int) -> bool:
+        """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it durably."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaceContext:
+    """What a face gets from the composition root.
+
+    ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name. ``listener`` is
+    the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the daemon (0700).
+    """
+
+    api: DaemonApi
+    executor: ExecutorApi
+    messages: MessageApi
+    pairing: PairingApi
+    key: SigningKey
+    node_id: str
+    fingerprint: str
+    version: str
+    agents: Callable[[], Sequence[AgentConfig]]
+    find_peer: Callable[[str], KnownPeer | None]
+    key_changed: Callable[[str, str], None]
+    find_token: Callable[[str], str | None]
+    nonces: Nonces
+    a2a_host: str
+    a2a_port: int
+    public_url: str | None
+    tls: tuple[Path, Path] | None
+    state_dir: Path
+    runtime_dir: Path
+
+
+class Face(Protocol):
+    """A face that lives in the daemon process.
+
+    Faces are named in ``daemon.faces`` and loaded by that name, so that no import points up.
+    """
+
+    @property
+    def address(self) -> str:
+        """Where it is reached, once ``start`` has returned."""
+
+    async def start(self) -> None:
+        """Bind; after this returns, callers are served.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where it cannot bind.
+        """
+
+    async def serve(self) -> None:
+        """Serve until cancelled."""
