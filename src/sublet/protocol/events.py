@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
-from sublet.protocol.canonical import JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 
 class EventKind(StrEnum):
