@@ -1,0 +1,263 @@
+"""The admission scan before INVITE: is this directory fit to be lent? (AWCP 6.2, DESIGN 4.4)"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.text import clean_name
+from sublet.workspace.model import ViewRules
+from sublet.workspace.walk import Budget, Directory, Parts, Unread, WalkOverrunError, open_root, walk
+
+MIB: Final = 1024 * 1024
+MAX_NAMES_LISTED: Final = 100
+"""Names in each list of an ``Admission``; the counts beside them are complete."""
+
+MAX_RANKED_DIRECTORIES: Final = 20_000
+_REPOSITORY = b".git"
+"""Hidden for what it lets an executor do, not for a secret: having one is no reason to refuse."""
+_SURVEY_FACTOR = 10
+"""A scan over its limit goes on for this many times the limit, so that the hint can name the largest directories."""
+_DOMINANT = 0.8
+"""A subdirectory with this share of its parent is named instead of the parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """What may be lent. Sizes are apparent bytes, as a remote walk would read them.
+
+    ``on_sensitive`` says whether names that rules hide are left out of the view or make the scan refuse.
+    """
+
+    max_total_bytes: int = 2048 * MIB
+    max_files: int = 100_000
+    max_file_bytes: int = 512 * MIB
+    max_seconds: float = 10.0
+    on_sensitive: Literal["hide", "refuse"] = "hide"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What the scan found. Names are relative to the root, cleaned for display and bounded; counts are complete.
+
+    ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``.
+    """
+
+    real_path: Path
+    total_bytes: int
+    files: int
+    largest_bytes: int
+    largest_file: str
+    hidden: tuple[str, ...]
+    hidden_count: int
+    unmountable: tuple[str, ...]
+    unmountable_count: int
+    special: tuple[str, ...]
+    special_count: int
+
+
+@dataclass(slots=True)
+class _Names:
+    """A bounded list with a complete count."""
+
+    listed: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, parts: Parts) -> None:
+        self.count += 1
+        if len(self.listed) < MAX_NAMES_LISTED:
+            self.listed.append(_shown(parts))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Running sums of a scan, in all and by directory of the first two levels."""
+
+    total_bytes: int = 0
+    files: int = 0
+    largest: int = 0
+    largest_parts: Parts = ()
+    hidden: _Names = field(default_factory=_Names)
+    sensitive: _Names = field(default_factory=_Names)
+    unmountable: _Names = field(default_factory=_Names)
+    special: _Names = field(default_factory=_Names)
+    bytes_by_directory: Counter[Parts] = field(default_factory=Counter)
+    files_by_directory: Counter[Parts] = field(default_factory=Counter)
+
+    def add(self, directory: Directory) -> None:
+        """Count the entries of one directory, itself not entered again."""
+        size = files = 0
+        for name, st in directory.entries:
+            if stat.S_ISREG(st.st_mode):
+                files += 1
+                size += st.st_size
+                if st.st_size > self.largest:
+                    self.largest, self.largest_parts = st.st_size, (*directory.parts, name)
+            elif stat.S_ISLNK(st.st_mode):
+                files += 1
+                if not _mountable(name, directory.fd):
+                    self.unmountable.add((*directory.parts, name))
+            elif not stat.S_ISDIR(st.st_mode):
+                self.special.add((*directory.parts, name))
+        for name in directory.hidden:
+            self.hidden.add((*directory.parts, name))
+            if name.lower() != _REPOSITORY:
+                self.sensitive.add((*directory.parts, name))
+        self.total_bytes += size
+        self.files += files
+        for depth in range(1, min(2, len(directory.parts)) + 1):
+            key = directory.parts[:depth]
+            if key in self.files_by_directory or len(self.files_by_directory) < MAX_RANKED_DIRECTORIES:
+                self.bytes_by_directory[key] += size
+                self.files_by_directory[key] += files
+
+
+def scan(root: Path, rules: ViewRules, limits: AdmissionLimits) -> Admission:
+    """Walk what a lease of ``root`` would export and say what it is, or refuse.
+
+    It blocks: call it in a thread. What rules hide is neither counted nor entered. Whatever can't be looked at refuses.
+
+    Raises:
+        SubletError: ``WORKSPACE_NOT_FOUND``, ``WORKSPACE_INVALID`` (no absolute path, no directory, unreadable),
+            ``WORKSPACE_TOO_LARGE`` (bytes, files, one file, time) or ``SENSITIVE_FILES`` (AWCP 4.5, 6.2).
+    """
+    if not root.is_absolute():
+        raise SubletError(
+            ErrorCode.WORKSPACE_INVALID,
+            f"{_path(root)} is not an absolute path, so it does not say which directory is meant.",
+            "Give the absolute path of a directory on this machine.",
+        )
+    try:
+        real = root.resolve(strict=True)
+        root_fd = open_root(real)
+    except FileNotFoundError:
+        raise SubletError(
+            ErrorCode.WORKSPACE_NOT_FOUND,
+            f"{_path(root)} does not exist on this machine.",
+            "Check the path; a directory on another machine is lent by the daemon that runs there.",
+        ) from None
+    except (OSError, RuntimeError, ValueError) as exc:
+        raise _invalid(_path(root), exc) from None
+    try:
+        return _scan(real, root_fd, rules, limits)
+    finally:
+        os.close(root_fd)
+
+
+def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -> Admission:
+    tally = _Tally()
+    budget = Budget(limits.max_files * _SURVEY_FACTOR, limits.max_seconds)
+    complete = True
+    try:
+        for found in walk(root_fd, rules, budget):
+            if isinstance(found, Unread):
+                raise SubletError(
+                    ErrorCode.WORKSPACE_INVALID,
+                    f"{_shown(found.parts)} in {_path(real)} can't be read: {found.reason}.",
+                    "Lend a directory all of which you can read, or make this one readable.",
+                )
+            tally.add(found)
+    except WalkOverrunError:
+        complete = False
+    except OSError as exc:
+        raise _invalid(_path(real), exc) from None
+    _check_size(real, tally, limits, complete=complete)
+    if tally.sensitive.count and limits.on_sensitive == "refuse":
+        raise SubletError(
+            ErrorCode.SENSITIVE_FILES,
+            f"{_path(real)} holds {tally.sensitive.count} sensitive names, and the policy refuses to lend such a "
+            f"directory: {', '.join(tally.sensitive.listed[:5])}.",
+            "Lend a subdirectory without them, move them elsewhere, or let the policy hide instead of refuse.",
+        )
+    return Admission(
+        real_path=real,
+        total_bytes=tally.total_bytes,
+        files=tally.files,
+        largest_bytes=tally.largest,
+        largest_file=_shown(tally.largest_parts),
+        hidden=tuple(tally.hidden.listed),
+        hidden_count=tally.hidden.count,
+        unmountable=tuple(tally.unmountable.listed),
+        unmountable_count=tally.unmountable.count,
+        special=tuple(tally.special.listed),
+        special_count=tally.special.count,
+    )
+
+
+def _check_size(real: Path, tally: _Tally, limits: AdmissionLimits, *, complete: bool) -> None:
+    at_least = "" if complete else "at least "
+    by_size = _largest(tally.bytes_by_directory, _size)
+    by_count = _largest(tally.files_by_directory, "{:,} files".format)
+    if tally.total_bytes > limits.max_total_bytes:
+        problem = f"{at_least}{_size(tally.total_bytes)}, more than the {_size(limits.max_total_bytes)} allowed"
+        largest = by_size
+    elif tally.files > limits.max_files:
+        problem = f"{at_least}{tally.files:,} files, more than the {limits.max_files:,} allowed"
+        largest = by_count
+    elif tally.largest > limits.max_file_bytes:
+        problem = (
+            f"{_shown(tally.largest_parts)} with {_size(tally.largest)}, more than the "
+            f"{_size(limits.max_file_bytes)} allowed for one file"
+        )
+        largest = ""
+    elif not complete:
+        problem = f"more than can be scanned within {limits.max_seconds:g} s"
+        largest = by_count
+    else:
+        return
+    raise SubletError(
+        ErrorCode.WORKSPACE_TOO_LARGE,
+        f"{_path(real)} holds {problem}.",
+        "Lend a smaller subdirectory, or move data and caches out of it."
+        + (f" Largest: {largest}." if largest else ""),
+    )
+
+
+def _largest(by_directory: Counter[Parts], show: Callable[[int], str]) -> str:
+    """Return the three largest top-level directories; where one subdirectory is nearly all of it, that one."""
+    top = Counter({key: n for key, n in by_directory.items() if len(key) == 1})
+    dominant: dict[Parts, Parts] = {}
+    for key, amount in by_directory.items():
+        if len(key) == 2 and amount >= _DOMINANT * by_directory[key[:1]]:
+            dominant[key[:1]] = key
+    named = ((dominant.get(key, key), by_directory[dominant.get(key, key)]) for key, _ in top.most_common(3))
+    return ", ".join(f"{_shown(key)}/ ({show(amount)})" for key, amount in named if amount)
+
+
+def _mountable(name: bytes, directory_fd: int) -> bool:
+    """Tell whether a mount can follow the link: sshfs cuts absolute targets and those that climb (CVE-2026-47187)."""
+    try:
+        target = os.readlink(name, dir_fd=directory_fd)
+    except OSError:
+        return True  # gone since it was listed
+    return not target.startswith(b"/") and b".." not in target.split(b"/")
+
+
+def _invalid(shown: str, exc: Exception) -> SubletError:
+    reason = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
+    return SubletError(
+        ErrorCode.WORKSPACE_INVALID,
+        f"{shown} can't be lent: {reason}.",
+        "Give a directory that you can read and enter.",
+    )
+
+
+def _shown(parts: Parts) -> str:
+    return clean_name(b"/".join(parts))
+
+
+def _path(path: Path) -> str:
+    return clean_name(os.fsencode(path))
+
+
+def _size(amount: int) -> str:
+    for unit, factor in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", 1024)):
+        if amount >= factor:
+            return f"{amount / factor:.1f} {unit}"
+    return f"{amount} bytes"

@@ -1,0 +1,182 @@
+"""Scope-aware directory locks: an rw lease excludes whatever overlaps its path, ro leases share (AWCP 6.5, DESIGN 4.5).
+
+``LockTable`` is the pure core: who holds, who waits, who is next. ``DirectoryLocks`` lets coroutines wait on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.model import AccessMode
+
+MAX_WAITING: Final = 1_000
+"""Requests that may queue at once; one more is refused."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LockRequest:
+    """One lease's wish to use ``path``, a real path: links are resolved before they are compared."""
+
+    owner: str
+    path: Path
+    access_mode: AccessMode
+
+    def conflicts(self, other: LockRequest) -> bool:
+        """Tell whether the two may not hold at once: their paths overlap and one of them writes."""
+        if self.access_mode == "ro" and other.access_mode == "ro":
+            return False
+        return self.path.is_relative_to(other.path) or other.path.is_relative_to(self.path)
+
+
+class LockTable:
+    """Held and waiting requests, in order of arrival.
+
+    A request is granted when it conflicts neither with a holder nor with anyone who came before it. So nobody starves,
+    and nobody waits for a queue that does not concern it.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[LockRequest] = []
+        self._waiting: list[LockRequest] = []
+
+    @property
+    def held(self) -> tuple[LockRequest, ...]:
+        """Requests that hold, oldest grant first."""
+        return tuple(self._held)
+
+    @property
+    def waiting(self) -> tuple[LockRequest, ...]:
+        """Requests that wait, oldest first."""
+        return tuple(self._waiting)
+
+    def request(self, request: LockRequest) -> bool:
+        """Grant ``request`` and return True, or queue it and return False.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where ``MAX_WAITING`` requests queue already.
+        """
+        if not self._blockers(request, self._waiting):
+            self._held.append(request)
+            return True
+        if len(self._waiting) >= MAX_WAITING:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"{MAX_WAITING} delegations already wait for a directory.",
+                "Wait for some of them to end, or cancel them.",
+            )
+        self._waiting.append(request)
+        return False
+
+    def release(self, request: LockRequest) -> list[LockRequest]:
+        """Take ``request`` out, whether it holds or waits, and return those that are granted by it, in order."""
+        for requests in (self._held, self._waiting):
+            if request in requests:
+                requests.remove(request)
+        granted: list[LockRequest] = []
+        still: list[LockRequest] = []
+        for candidate in self._waiting:
+            if self._blockers(candidate, still):
+                still.append(candidate)
+            else:
+                self._held.append(candidate)
+                granted.append(candidate)
+        self._waiting = still
+        return granted
+
+    def position(self, request: LockRequest) -> int:
+        """Return how many requests must end before ``request`` is granted: holders and earlier ones in its way.
+
+        0 means granted. Only requests that conflict count, so the number never rises.
+        """
+        if request not in self._waiting:
+            return 0
+        return len(self._blockers(request, self._waiting[: self._waiting.index(request)]))
+
+    def _blockers(self, request: LockRequest, earlier: list[LockRequest]) -> list[LockRequest]:
+        return [other for other in (*self._held, *earlier) if request.conflicts(other)]
+
+
+class DirectoryLocks:
+    """Directory locks that coroutines of one event loop wait for."""
+
+    def __init__(self) -> None:
+        self._table = LockTable()
+        self._waiters: dict[LockRequest, tuple[asyncio.Future[None], Callable[[int], None], int]] = {}
+
+    @contextlib.asynccontextmanager
+    async def acquire(
+        self,
+        path: Path,
+        access_mode: AccessMode,
+        *,
+        owner: str,
+        timeout: float,
+        on_position: Callable[[int], None] = lambda _position: None,
+    ) -> AsyncIterator[None]:
+        """Hold ``path`` for the body of an ``async with``.
+
+        Args:
+            path: real path of the directory.
+            access_mode: ``rw`` excludes whatever overlaps, ``ro`` shares with other ``ro``.
+            owner: whom to name to those who wait, such as a delegation id.
+            timeout: seconds to wait at most; 0 does not wait.
+            on_position: called with the place in the queue (1 is next) when it is taken and whenever it changes, and
+                with 0 when a wait has ended in a grant. It runs on the loop and must not raise or block.
+
+        Raises:
+            SubletError: ``CONFLICT`` when the time is over, ``UNAVAILABLE`` when the queue is full.
+        """
+        request = LockRequest(owner, path, access_mode)
+        try:
+            if not self._table.request(request):
+                await self._wait(request, timeout, on_position)
+            yield
+        finally:
+            self._release(request)
+
+    def holders(self) -> tuple[LockRequest, ...]:
+        """Return who holds now."""
+        return self._table.held
+
+    async def _wait(self, request: LockRequest, timeout: float, on_position: Callable[[int], None]) -> None:
+        granted = asyncio.get_running_loop().create_future()
+        position = self._table.position(request)
+        self._waiters[request] = (granted, on_position, position)
+        try:
+            on_position(position)
+            async with asyncio.timeout(timeout):
+                await granted
+        except TimeoutError:
+            raise self._conflict(request, timeout) from None
+        finally:
+            # A grant may have come in the same loop turn as the timeout or a cancellation; the caller passes it on.
+            self._waiters.pop(request, None)
+        on_position(0)
+
+    def _conflict(self, request: LockRequest, timeout: float) -> SubletError:
+        owners = ", ".join(o.owner for o in self._table.held if request.conflicts(o))
+        return SubletError(
+            LocalCode.CONFLICT,
+            f"{request.path} is in use by another delegation"
+            + (f" ({owners})" if owners else "")
+            + f", and waiting {timeout:g} s did not help.",
+            "Wait for it to end, cancel it, or lend a directory that does not overlap it.",
+        )
+
+    def _release(self, request: LockRequest) -> None:
+        for granted in self._table.release(request):
+            future = self._waiters[granted][0]
+            if not future.done():
+                future.set_result(None)
+        for waiting in self._table.waiting:
+            future, on_position, last = self._waiters[waiting]
+            position = self._table.position(waiting)
+            if position != last:
+                self._waiters[waiting] = (future, on_position, position)
+                on_position(position)

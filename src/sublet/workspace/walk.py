@@ -1,0 +1,143 @@
+"""The one walk over what a lease exports: by descriptors, never following a link, bounded in depth, count and time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from sublet.workspace.model import ViewRules
+
+MAX_DEPTH: Final = 200
+"""Nested directories that are entered; each costs an open descriptor while it is walked."""
+
+Parts = tuple[bytes, ...]
+
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class WalkOverrunError(Exception):
+    """The walk reached its bound on entries or time."""
+
+
+@dataclass(slots=True)
+class Directory:
+    """One directory of the walk, open while it is handed out.
+
+    ``entries`` are the visible names with their ``lstat``; ``hidden`` the names that rules hide.
+    """
+
+    fd: int
+    parts: Parts
+    entries: list[tuple[bytes, os.stat_result]] = field(default_factory=list)
+    hidden: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Unread:
+    """A directory that could not be entered, and why."""
+
+    parts: Parts
+    reason: str
+
+
+class Budget:
+    """Bounds of one walk.
+
+    Args:
+        entries: visible names that may be met.
+        seconds: time the walk may take, on the monotonic clock, counted from now.
+    """
+
+    __slots__ = ("_deadline", "_entries")
+
+    def __init__(self, entries: int, seconds: float) -> None:
+        self._entries = entries
+        self._deadline = time.monotonic() + seconds
+
+    def spend(self, entries: int = 0) -> None:
+        """Count ``entries`` more and look at the clock.
+
+        Raises:
+            WalkOverrunError: when either bound is passed.
+        """
+        self._entries -= entries
+        if self._entries < 0 or time.monotonic() > self._deadline:
+            raise WalkOverrunError
+
+
+def open_root(root: Path) -> int:
+    """Return a descriptor of the workspace root.
+
+    Raises:
+        OSError: where it does not exist, is no directory or can't be read.
+    """
+    return os.open(root, _OPEN_DIRECTORY & ~os.O_NOFOLLOW)
+
+
+def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory | Unread]:
+    """Yield the root and every visible directory below it, parents first, in the order of their names.
+
+    Names that vanish while the walk goes on are left out. A directory's descriptor is closed when its subdirectories
+    are done. ``root_fd`` stays the caller's.
+
+    Raises:
+        WalkOverrunError: when the budget is spent.
+        OSError: where the root itself can't be listed.
+    """
+    top = _list(os.dup(root_fd), (), rules, budget)
+    stack = [(top.fd, _subdirectories(top))]
+    try:
+        yield top
+        while stack:
+            fd, pending = stack[-1]
+            parts = next(pending, None)
+            if parts is None:
+                stack.pop()
+                os.close(fd)
+                continue
+            if len(stack) > MAX_DEPTH:
+                yield Unread(parts, f"nested deeper than {MAX_DEPTH} directories")
+                continue
+            try:
+                child = _list(os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=fd), parts, rules, budget)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # removed or replaced since its parent was listed
+            except OSError as exc:
+                yield Unread(parts, os.strerror(exc.errno or 0))
+                continue
+            stack.append((child.fd, _subdirectories(child)))
+            yield child
+    finally:
+        for fd, _ in stack:
+            os.close(fd)
+
+
+def _list(fd: int, parts: Parts, rules: ViewRules, budget: Budget) -> Directory:
+    """Return the directory behind ``fd``, which is closed where that fails."""
+    directory = Directory(fd, parts)
+    try:
+        with os.scandir(fd) as scan:
+            # scandir of a descriptor gives str names; fsencode gives back the very bytes
+            for entry in scan:
+                name = os.fsencode(entry.name)
+                budget.spend(1)
+                if rules.hidden((*parts, name)):
+                    directory.hidden.append(name)
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    directory.entries.append((name, entry.stat(follow_symlinks=False)))
+    except BaseException:
+        os.close(fd)
+        raise
+    directory.entries.sort(key=lambda e: e[0])
+    return directory
+
+
+def _subdirectories(directory: Directory) -> Iterator[Parts]:
+    return iter([(*directory.parts, name) for name, st in directory.entries if stat.S_ISDIR(st.st_mode)])
