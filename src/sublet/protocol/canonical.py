@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -42,11 +43,29 @@ def _utf16(key: str) -> bytes:
 
 
 def narrow(value: JsonValue) -> JsonValue:
-    """Turn whole floats back into integers, since a protobuf ``Value`` makes every number a double."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    """Return received JSON with whole floats as integers, since a protobuf ``Value`` makes every number a double.
+
+    Fractions stay: a field that nobody here knows may hold one.
+
+    Raises:
+        ValueError: nesting beyond ``MAX_DEPTH``, a number that is not finite, or an integer that a double rounds.
+    """
+    return _narrowed(value, 0)
+
+
+def _narrowed(value: JsonValue, depth: int) -> JsonValue:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
-        return {key: narrow(item) for key, item in value.items()}
+        return {key: _narrowed(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [narrow(item) for item in value]
+        return [_narrowed(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError("a number that is not finite")
+        if not value.is_integer():
+            return value
+        value = int(value)
+    if isinstance(value, int) and abs(value) > _MAX_SAFE_INTEGER:
+        raise ValueError("integer beyond 2**53")
     return value

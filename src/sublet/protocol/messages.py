@@ -6,9 +6,21 @@ are bounded, so that nothing from the wire is larger or stranger than the rest o
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    model_validator,
+)
 
 from sublet.protocol.errors import ErrorCode
 
@@ -21,6 +33,7 @@ MAX_PROMPT_CHARS = 200_000
 MAX_DESCRIPTION_CHARS = 500
 MAX_TTL_SECONDS = 7 * 24 * 3600
 MAX_HIGHLIGHTS = 200
+MAX_ERROR_CHARS = 8_000
 
 AccessMode: TypeAlias = Literal["ro", "rw"]
 DataPath: TypeAlias = Literal["direct", "reverse"]
@@ -32,6 +45,20 @@ Path = Annotated[str, StringConstraints(max_length=4096)]
 Long = Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)]
 Ttl = Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _with_offset(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its offset from UTC")
+    return text
+
+
+Timestamp = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    AfterValidator(_with_offset),
+    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
+]
 
 
 class Wire(BaseModel):
@@ -155,7 +182,7 @@ class Accept(Wire):
 class ActiveLease(Wire):
     """The lease as it is in force (AWCP 4.3)."""
 
-    expires_at: Short
+    expires_at: Timestamp
     access_mode: AccessMode
 
 
@@ -220,15 +247,31 @@ class ErrorExtension(SubletExtension):
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
 
 
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")
+
+
 class Error(Wire):
-    """Either side refuses, fails or aborts (AWCP 4.5)."""
+    """Either side refuses, fails or aborts (AWCP 4.5).
+
+    The spec only suggests its codes. One that is not ours is read as ``TASK_FAILED`` and stays visible in the message.
+    """
 
     type: Literal["ERROR"] = "ERROR"
     delegation_id: DelegationId
     code: ErrorCode = Field(strict=False)
-    message: Annotated[str, StringConstraints(max_length=8_000)]
-    hint: Annotated[str, StringConstraints(max_length=8_000)] = ""
+    message: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)]
+    hint: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)] = ""
     sublet: ErrorExtension = ErrorExtension()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _foreign_code(cls, data: object) -> object:
+        if not isinstance(data, Mapping):
+            return data
+        code, message = data.get("code"), data.get("message")
+        if not isinstance(code, str) or not isinstance(message, str) or code in set(ErrorCode) or not _CODE.match(code):
+            return data
+        return {**data, "code": ErrorCode.TASK_FAILED, "message": f"{code}: {message}"[:MAX_ERROR_CHARS]}
 
 
 class Progress(Wire):

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, cast
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
-from sublet.protocol.canonical import JsonValue, canonical_json
+from sublet.protocol.canonical import JsonValue, canonical_json, narrow
 from sublet.protocol.codec import encode
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.ids import fingerprint
@@ -19,7 +19,7 @@ from sublet.protocol.messages import Accept, Done, Error, Invite, Signature, Sta
 AWCP_DOMAIN = b"sublet/awcp/1"
 MAX_CLOCK_SKEW_SECONDS = 300
 
-MessageT = TypeVar("MessageT", Invite, Accept, Start, Done, Error)
+MessageT = TypeVar("MessageT", bound=Invite | Accept | Start | Done | Error)
 
 
 class Verifier(Protocol):
@@ -49,7 +49,7 @@ def sign_message(message: MessageT, key: SigningKey, *, recipient: str, nonce: s
 def verify_message(
     body: Mapping[str, JsonValue], *, signer: bytes, recipient: str, now: int, verifier: Verifier | None
 ) -> None:
-    """Check the signature in ``body`` (the object under the ``awcp`` key, as received, numbers narrowed).
+    """Check the signature in ``body`` (the object under the ``awcp`` key, as received).
 
     Args:
         body: the message as received.
@@ -61,6 +61,11 @@ def verify_message(
     Raises:
         RemoteProtocolError: ``AUTH_FAILED``: unsigned, another signer, another recipient, stale, replayed or forged.
     """
+    try:
+        narrowed = narrow(dict(body))
+    except ValueError as error:
+        raise _denied(f"the message cannot be signed: {error}", "See AWCP section 4.") from None
+    body = cast("dict[str, JsonValue]", narrowed)
     extension = body.get("sublet")
     raw = extension.get("signature") if isinstance(extension, dict) else None
     if not isinstance(extension, dict) or not isinstance(raw, dict):

@@ -17,30 +17,52 @@ _ESCAPES = re.compile(
 )
 # Cc controls, Cf formatting (bidi marks, zero width), Cs lone surrogates, Co private use, Zl/Zp separators
 _DROPPED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+# What Unicode calls Default_Ignorable and does not put into Cf, and the blank Braille pattern. Variation selectors
+# alone can carry a whole hidden message to a model.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+_NOTICE_CHARS = 40
 
 
 def clean(text: str, limit: int = MAX_SUMMARY_CHARS) -> str:
-    """Return ``text`` without terminal escapes, control, bidi and invisible characters, cut to ``limit`` characters.
+    """Return ``text`` without terminal escapes, control, bidi and invisible characters, at most ``limit`` long.
 
-    Newlines and tabs stay. The cut is announced in the text itself, so that nobody takes a part for the whole.
+    Newlines and tabs stay. A cut is announced in the text itself, so that nobody takes a part for the whole; the
+    announcement counts towards ``limit``.
     """
-    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
-    kept = "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in _DROPPED)
-    if len(kept) <= limit:
-        return kept
-    return f"{kept[:limit]}… [{len(kept) - limit} more characters cut]"
+    return _cut(_visible(text.replace("\r\n", "\n")), limit)
 
 
 def clean_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
-    """Return ``text`` as one clean line of at most ``limit`` characters."""
-    return clean(" ".join(text.split()), limit)
+    """Return ``text`` as one clean line of at most ``limit`` characters, a cut announced."""
+    # Spaces are joined first, so that a dropped carriage return does not glue two words, and last, because what was
+    # dropped may have stood between two spaces.
+    return _cut(" ".join(_visible(" ".join(text.split())).split()), limit)
 
 
 def clean_name(raw: bytes | str) -> str:
     """Return a file name in a form that is safe to show; bytes that are not UTF-8 and controls appear as ``\\xNN``."""
     text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
-    shown = "".join(_escaped(c) if unicodedata.category(c) in _DROPPED else c for c in text)
-    return shown[: MAX_NAME_CHARS * 4]
+    shown = "".join(_escaped(char) if _hidden(char) else char for char in text)
+    return _cut(shown, MAX_NAME_CHARS * 4)
+
+
+def _visible(text: str) -> str:
+    return "".join(char for char in _ESCAPES.sub("", text) if char in "\n\t" or not _hidden(char))
+
+
+def _hidden(char: str) -> bool:
+    return unicodedata.category(char) in _DROPPED or _INVISIBLE.match(char) is not None
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    if limit < _NOTICE_CHARS:
+        return text[: max(limit - 1, 0)] + "…"[:limit]
+    kept = limit - _NOTICE_CHARS
+    return f"{text[:kept]}… [{len(text) - kept} more characters cut]"
 
 
 def _escaped(char: str) -> str:
