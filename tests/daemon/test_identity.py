@@ -75,7 +75,7 @@ def test_a_fingerprint_is_of_exactly_one_certificate(tmp_path: Path) -> None:
     pem = load_tls(tmp_path, ["localhost"]).certificate_pem
     assert ids.FINGERPRINT.match(tls_fingerprint(pem))
     for wrong in ("", "nonsense", pem + pem):
-        with pytest.raises(ValueError, match="(?i)pem|certificate"):
+        with pytest.raises(ValueError, match=r"(?i)pem|certificate"):
             tls_fingerprint(wrong)
 
 

@@ -1,0 +1,47 @@
+"""The tables of the daemon's database. A change of them raises ``SCHEMA_VERSION``."""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x53756274
+"""``Subt``: tells our database from any other SQLite file."""
+SCHEMA_VERSION = 1
+
+SCHEMA = (
+    # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
+    """CREATE TABLE delegations (
+        id TEXT PRIMARY KEY, state TEXT NOT NULL, caller TEXT NOT NULL, idempotency_key TEXT, record TEXT NOT NULL,
+        created_at TEXT NOT NULL, updated_at TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX delegation_key ON delegations (caller, idempotency_key) WHERE idempotency_key IS NOT NULL",
+    "CREATE INDEX delegation_age ON delegations (created_at)",
+    # One row per delegation of a peer's; ``record`` is the JSON of AssignmentRecord.
+    """CREATE TABLE assignments (
+        id TEXT PRIMARY KEY, state TEXT NOT NULL, peer TEXT NOT NULL, record TEXT NOT NULL,
+        created_at TEXT NOT NULL, updated_at TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX assignment_age ON assignments (created_at)",
+    # AUTOINCREMENT, since a cursor must never meet the number of a pruned event again.
+    """CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, delegation_id TEXT,
+        data TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX event_delegation ON events (delegation_id, seq)",
+    # What was acquired and, while ``released_at`` is null, has to be given back.
+    """CREATE TABLE resources (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL,
+        acquired_at TEXT NOT NULL, released_at TEXT
+    ) STRICT""",
+    "CREATE INDEX resource_open ON resources (owner, kind) WHERE released_at IS NULL",
+    """CREATE TABLE peers (
+        name TEXT PRIMARY KEY, node_id TEXT NOT NULL UNIQUE, public_key BLOB NOT NULL, a2a_url TEXT,
+        tls_certificate TEXT, paired_at TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE pair_tokens (
+        id_hash BLOB PRIMARY KEY, mac_key BLOB NOT NULL, expires_at REAL NOT NULL, attempts INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE tokens (
+        name TEXT PRIMARY KEY, hash BLOB NOT NULL UNIQUE, created_at TEXT NOT NULL, expires_at REAL
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE nonces (hash BLOB PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "CREATE TABLE lend_roots (path TEXT PRIMARY KEY, added_at TEXT NOT NULL) STRICT, WITHOUT ROWID",
+)
