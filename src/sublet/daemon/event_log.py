@@ -6,9 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
-
-from pydantic import TypeAdapter
+from typing import TypeVar, cast
 
 from sublet.daemon.models import MAX_PAGE, EventPage
 from sublet.daemon.store import Store
@@ -25,7 +23,10 @@ PRUNE_EVERY = 1_000
 MAX_READERS = 512
 """Long polls and event streams at one time."""
 
-JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+
+def load_object(text: str) -> dict[str, JsonValue]:
+    """Return the JSON object that this module or the journal has written."""
+    return cast("dict[str, JsonValue]", json.loads(text))
 
 
 class Recorder:
@@ -102,7 +103,7 @@ class EventLog:
             events = [
                 Event(
                     seq=row["seq"], at=row["at"], kind=EventKind(row["kind"]), delegation_id=row["delegation_id"],
-                    data=JSON_OBJECT.validate_json(row["data"]),
+                    data=load_object(row["data"]),
                 )
                 for row in rows
             ]  # fmt: skip

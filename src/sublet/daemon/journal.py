@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sublet.daemon.event_log import JSON_OBJECT, PRUNE_EVERY, EventLog, Recorder
+from sublet.daemon.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.models import MAX_PAGE
 from sublet.daemon.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.times import rfc3339
@@ -196,9 +196,7 @@ class Journal(EventLog):
                 "SELECT * FROM resources WHERE released_at IS NULL AND (?1 IS NULL OR owner = ?1) ORDER BY id", (owner,)
             )
             return [
-                HeldResource(
-                    row["id"], row["owner"], row["kind"], JSON_OBJECT.validate_json(row["detail"]), row["acquired_at"]
-                )
+                HeldResource(row["id"], row["owner"], row["kind"], load_object(row["detail"]), row["acquired_at"])
                 for row in rows
             ]
 
