@@ -1,0 +1,84 @@
+"""Short helper programs and sshfs: started on the loop, waited for with a bound, and left alone when they hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+
+MAX_STDERR_BYTES = 4096
+_KILL_SECONDS = 0.2
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """One process of ours that may block for ever on a dead mount, and so is never waited for without a bound.
+
+    ``stderr`` is the beginning of what it said. ``exited`` is set when it has ended.
+    """
+
+    def __init__(self, on_exit: Callable[[], None] | None = None) -> None:
+        self.stderr = bytearray()
+        self.exited = asyncio.Event()
+        self._on_exit = on_exit
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    @classmethod
+    async def start(
+        cls, argv: Sequence[str], *, sock: socket.socket | None = None, on_exit: Callable[[], None] | None = None
+    ) -> ChildProcess:
+        """Start ``argv`` away from every mount and with nothing of our environment but PATH.
+
+        Args:
+            argv: the program and its arguments.
+            sock: becomes both its standard input and output; without it, it has neither.
+            on_exit: called when it has ended.
+
+        Raises:
+            OSError: the program can't be started.
+        """
+        stream = subprocess.DEVNULL if sock is None else sock.fileno()
+        _, child = await asyncio.get_running_loop().subprocess_exec(
+            lambda: cls(on_exit),
+            *argv,
+            stdin=stream,
+            stdout=stream,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+        )
+        return child
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the handle to the process."""
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep the first ``MAX_STDERR_BYTES`` of standard error, and drain the rest."""
+        self.stderr += data[: MAX_STDERR_BYTES - len(self.stderr)]
+
+    def process_exited(self) -> None:
+        """Tell whoever waits."""
+        self.exited.set()
+        if self._on_exit is not None:
+            self._on_exit()
+
+    async def ended(self, seconds: float) -> int | None:
+        """Wait up to ``seconds`` and return the exit status; kill it and return None where it takes longer."""
+        assert self._transport is not None
+        try:
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+        except TimeoutError:
+            # In an uninterruptible wait even this has no effect before the mount is gone: then it ends by itself.
+            self._transport.close()
+            try:
+                async with asyncio.timeout(_KILL_SECONDS):
+                    await self.exited.wait()
+            except TimeoutError:
+                pass
+            return None
+        return self._transport.get_returncode()

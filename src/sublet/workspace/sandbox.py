@@ -1,0 +1,217 @@
+"""Confines what an agent starts, by bubblewrap: nothing of this machine is there unless it is named (DESIGN 4.9, 9).
+
+The root is an empty file system. On it lie the system's programs and libraries (read-only), a handful of files of
+``/etc``, a fresh ``/proc`` and ``/dev``, a private ``/tmp``, and what the launch names. Processes of the host, other
+leases, keys and sockets are not hidden one by one: they are simply not there. Masks are for what a readable
+directory would otherwise bring along.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+
+# Programs and libraries. Where a distribution has merged them into /usr these are links, elsewhere directories.
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+
+# What programs need of /etc to run at all: linker, alternatives, certificates, time zone, names of users and services.
+_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "protocols",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "timezone",
+)
+_ETC_NETWORK = ("hosts", "resolv.conf", "gai.conf", "host.conf")
+_LOCALHOST = Path(__file__).with_name("sandbox_hosts")
+
+
+class ConfinedLaunch(Protocol):
+    """What a sandbox looks at; the supervisor's ``Launch`` has this shape."""
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """Program and arguments."""
+
+    @property
+    def cwd(self) -> Path:
+        """Where it starts; inside one of the named directories."""
+
+    @property
+    def writable(self) -> Sequence[Path]:
+        """What it may change."""
+
+    @property
+    def readable(self) -> Sequence[Path]:
+        """What it may read beyond the system's own programs."""
+
+    @property
+    def allow_network(self) -> bool:
+        """Whether it shares the host's network."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLaunch:
+    """A launch for this package's own use, with the strictest defaults."""
+
+    argv: Sequence[str]
+    cwd: Path
+    writable: Sequence[Path] = field(default_factory=tuple)
+    readable: Sequence[Path] = field(default_factory=tuple)
+    allow_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One mount on the empty root. Deeper layers are mounted later, and so lie on top."""
+
+    path: Path
+    rank: int
+    arguments: tuple[str, ...]
+
+
+_READABLE, _MASK, _WRITABLE = range(3)
+
+
+class BubblewrapSandbox:
+    """Runs a launch on an empty root of its own, with its own processes, users, names and (by default) network.
+
+    Args:
+        masked: directories and files that stay invisible even where a readable directory covers them:
+            ``SUBLET_HOME``, the mount root, key directories. Only what a launch may write, and the directory it works
+            in, shows through at its own absolute path.
+        program: the bwrap executable; by default the one on PATH.
+
+    Raises:
+        SubletError: ``DEP_MISSING`` where there is no bwrap.
+    """
+
+    def __init__(self, masked: Iterable[Path] = (), program: str | None = None) -> None:
+        found = program or shutil.which("bwrap")
+        if found is None:
+            raise SubletError(
+                ErrorCode.DEP_MISSING,
+                "bubblewrap (bwrap) is not on PATH, so an agent can't be confined",
+                "Install bubblewrap (apt install bubblewrap), or start with --unsandboxed knowingly.",
+            )
+        self.program = found
+        self.enforced: frozenset[str] = frozenset({"cwd_only", "allow_network"})
+        self._masked = tuple(Path(os.path.realpath(path)) for path in masked)
+
+    def wrap(self, launch: ConfinedLaunch) -> Sequence[str]:
+        """Return the argv that confines ``launch``.
+
+        The environment is no part of it: argv is public, so start it with exactly the environment that the program
+        is to have. Paths of the mount are never looked up here, since that could block on a dead link.
+
+        Raises:
+            SubletError: ``POLICY_DENIED`` for a readable path that a mask hides; ``INVALID_ARGUMENT`` for a relative
+                path.
+        """
+        layers = sorted(self._layers(launch), key=lambda layer: (len(layer.path.parts), layer.rank))
+        argv = [self.program, *_NAMESPACES, *([] if launch.allow_network else ["--unshare-net"])]
+        argv += [*_system(), *_etc(launch.allow_network), *_PRIVATE]
+        for layer in layers:
+            argv += layer.arguments
+        return [*argv, "--remount-ro", "/", "--chdir", str(_absolute(launch.cwd)), "--", *launch.argv]
+
+    def _layers(self, launch: ConfinedLaunch) -> Iterator[_Layer]:
+        shown = [Path("/usr")]
+        for path in map(_absolute, launch.readable):
+            inside = launch.cwd.is_relative_to(path)
+            real = path if inside else Path(os.path.realpath(path))
+            if not inside:
+                self._refuse_masked(real)
+            shown.append(real)
+            yield _Layer(real, _READABLE, ("--ro-bind", str(real), str(real)))
+            if real != path and not any(path.is_relative_to(other) for other in shown[:-1]):
+                yield _Layer(path, _READABLE, ("--symlink", str(real), str(path)))
+        for path in map(_absolute, launch.writable):
+            shown.append(path)
+            yield _Layer(path, _WRITABLE, ("--bind", str(path), str(path)))
+        for mask in self._masked:
+            # The root is empty, so only what a bound directory would bring along has to be covered.
+            if any(mask.is_relative_to(path) for path in shown) and os.path.lexists(mask):
+                empty = ("--tmpfs", str(mask)) if mask.is_dir() else ("--ro-bind", "/dev/null", str(mask))
+                yield _Layer(mask, _MASK, empty)
+
+    def _refuse_masked(self, path: Path) -> None:
+        for mask in self._masked:
+            if path.is_relative_to(mask):
+                raise SubletError(
+                    LocalCode.POLICY_DENIED,
+                    f"an agent may not read {path}: {mask} stays hidden from agents",
+                    "Take it out of sandbox.readable in agent.json, or move what the agent needs elsewhere.",
+                )
+
+
+class Unsandboxed:
+    """No confinement at all: what ``--unsandboxed`` chooses, and ACCEPT and status then say."""
+
+    def __init__(self) -> None:
+        self.enforced: frozenset[str] = frozenset()
+
+    def wrap(self, launch: ConfinedLaunch) -> Sequence[str]:
+        """Return the launch's own argv."""
+        return list(launch.argv)
+
+
+_NAMESPACES = (
+    "--unshare-user-try",  # root in a container may lack user namespaces, and has the capabilities to do without
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--hostname",
+    "sublet",
+    "--die-with-parent",
+    "--new-session",  # no control of the terminal that the daemon was started from (CVE-2017-5226)
+)
+_PRIVATE = (
+    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - a private one
+    *("--dir", "/run", "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),  # noqa: S108 - a private one
+)
+
+
+def _system() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+
+
+def _etc(allow_network: bool) -> Iterator[str]:
+    for name in (*_ETC, *(_ETC_NETWORK if allow_network else ())):
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    if not allow_network:
+        # Test suites bind "localhost"; the real file would tell the names of the host's neighbours.
+        yield from ("--ro-bind", str(_LOCALHOST), "/etc/hosts")
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or ".." in path.parts:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"a sandbox path is absolute and without '..': {path}", "Name the full path."
+        )
+    return path
