@@ -1,0 +1,138 @@
+"""The command line: its commands, and the net under them that lets no traceback reach a user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from sublet.cli import daemon_cmd, delegate_cmd, lease_cmds, peers_cmd
+from sublet.cli.connection import session_of
+from sublet.cli.errors import MEANING, Exit
+from sublet.cli.help import group, verbatim
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+app = group(
+    "sublet",
+    "Lend a directory to another agent for a limited time, and stay in charge of what it may do.",
+    verbatim(
+        (
+            "First steps",
+            """sublet up --detach
+sublet peers add LINK --name bob      LINK is what `sublet pair` prints on bob's machine
+sublet delegate . --to bob "Make the tests pass.\"""",
+        ),
+        ("Exit statuses", "\n".join(f"{status.value:>3}  {meaning}" for status, meaning in MEANING.items())),
+    ),
+)
+
+app.command(epilog=daemon_cmd.UP_EPILOG, rich_help_panel="Daemon")(daemon_cmd.up)
+app.command(rich_help_panel="Daemon")(daemon_cmd.down)
+app.command(rich_help_panel="Daemon")(daemon_cmd.status)
+app.command(rich_help_panel="Daemon")(daemon_cmd.doctor)
+app.command(rich_help_panel="Peers")(peers_cmd.pair)
+app.add_typer(peers_cmd.peers, rich_help_panel="Peers")
+app.add_typer(peers_cmd.token, rich_help_panel="Peers")
+app.command(rich_help_panel="Peers")(peers_cmd.allow)
+app.command(epilog=delegate_cmd.EPILOG, rich_help_panel="Work")(delegate_cmd.delegate)
+app.command(rich_help_panel="Work")(lease_cmds.ls)
+app.command(rich_help_panel="Work")(lease_cmds.output)
+app.command(rich_help_panel="Work")(lease_cmds.cancel)
+app.command(rich_help_panel="Work")(lease_cmds.diff)
+app.command(rich_help_panel="Work")(lease_cmds.audit)
+app.command(rich_help_panel="Work")(lease_cmds.prune)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"sublet {version('sublet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", show_default=False),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks of internal errors.", show_default=False)
+    ] = False,
+) -> None:
+    session_of(ctx).debug = debug
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status.
+
+    Args:
+        argv: arguments without the program's name; those of the process by default.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    screen = Screen(as_json="--json" in arguments)
+    try:
+        status = app(args=arguments, prog_name="sublet", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_gone()
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except typer.Abort:
+        return Exit.INTERRUPTED
+    except typer.TyperException as error:
+        return _wrong_use(error, screen)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else Exit.OK
+    except Exception as error:
+        return _broken(error, screen, debug="--debug" in arguments)
+    return status if isinstance(status, int) else Exit.OK
+
+
+def _wrong_use(error: typer.TyperException, screen: Screen) -> int:
+    message = error.format_message()
+    if message.startswith("Usage:") and not screen.as_json:  # a group without a command: the message is its help
+        sys.stderr.write(message + "\n")
+        return Exit.USAGE
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else "sublet"
+    screen.fail(SubletError(LocalCode.INVALID_ARGUMENT, message, f"See `{path} --help`."))
+    return Exit.USAGE
+
+
+def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
+    """Say that we are at fault, and where more is known."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, SubletError):
+        screen.fail(error)
+        return Exit.ERROR
+    screen.fail(
+        SubletError(
+            LocalCode.INTERNAL,
+            f"an internal error of the command line: {type(error).__name__}: {error}",
+            f"Run it again as `sublet --debug …` to see where. The daemon's log: {_log_path()}",
+        )
+    )
+    return Exit.ERROR
+
+
+def _log_path() -> str:
+    from sublet.cli.detach import log_path
+    from sublet.daemon.paths import resolve_home
+
+    return log_path(resolve_home())
+
+
+def _reader_gone() -> int:
+    # stdout is replaced, so that the interpreter's own flush at exit has nothing to complain about
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.BROKEN_PIPE

@@ -1,0 +1,201 @@
+"""How a command reaches the daemon, and how its coroutine is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import typer
+
+from sublet.cli.errors import Exit, exit_for
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import DELEGATION_ID
+
+if TYPE_CHECKING:
+    from sublet.daemon.models import (
+        AddPeer,
+        AuditReport,
+        Check,
+        CreateDelegation,
+        DelegationView,
+        Directory,
+        EventPage,
+        PairLink,
+        PeerView,
+        PruneReport,
+        StatusView,
+        TokenView,
+    )
+
+ResultT = TypeVar("ResultT")
+LIST_LIMIT = 500
+"""How many delegations are looked through for an abbreviated id."""
+NEWEST = "last"
+"""What stands for the newest delegation on the command line."""
+
+
+class Control(Protocol):
+    """What commands ask of the daemon: ``DaemonApi`` as its owner sees it."""
+
+    async def create_delegation(self, request: CreateDelegation) -> DelegationView:
+        """Record a delegation and return its handle."""
+
+    async def get_status(self, delegation_id: str) -> DelegationView:
+        """Return a delegation as it is now."""
+
+    async def wait_for_result(self, delegation_id: str, timeout: float) -> DelegationView:
+        """Wait at most ``timeout`` seconds for the end."""
+
+    async def list_delegations(self, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        """Return the newest delegations first."""
+
+    async def events_since(
+        self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        """Return events after ``cursor``, waiting at most ``timeout`` seconds for the first one."""
+
+    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
+        """Return what the delegation changed."""
+
+    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
+        """Stop a delegation."""
+
+    async def prune_resources(self) -> PruneReport:
+        """Remove what ended delegations left behind."""
+
+    async def directory(self) -> Directory:
+        """Return peers and agents."""
+
+    async def create_pair_link(self, *, ttl_seconds: int = 600) -> PairLink:
+        """Make a one-time pairing link."""
+
+    async def add_peer(self, request: AddPeer) -> PeerView:
+        """Use the other side's pairing link."""
+
+    async def list_peers(self) -> list[PeerView]:
+        """Return all paired daemons."""
+
+    async def remove_peer(self, name: str) -> PeerView:
+        """Forget a peer."""
+
+    async def create_token(self, name: str, ttl_seconds: int | None) -> TokenView:
+        """Make a bearer token for a plain A2A client."""
+
+    async def list_tokens(self) -> list[TokenView]:
+        """Return the tokens, without their secrets."""
+
+    async def revoke_token(self, name: str) -> TokenView:
+        """Make a token useless."""
+
+    async def list_lend_roots(self) -> list[str]:
+        """Return the directories below which MCP callers may lend."""
+
+    async def add_lend_root(self, path: str) -> list[str]:
+        """Allow MCP callers to lend below ``path``."""
+
+    async def remove_lend_root(self, path: str) -> list[str]:
+        """Take ``path`` off the list."""
+
+    async def status(self) -> StatusView:
+        """Return the daemon at a glance."""
+
+    async def doctor(self) -> list[Check]:
+        """Check what this machine has and lacks."""
+
+    async def shutdown(self) -> None:
+        """Ask the daemon to stop."""
+
+
+Connect = Callable[[], AbstractAsyncContextManager[Control]]
+
+
+@asynccontextmanager
+async def control_socket() -> AsyncIterator[Control]:
+    """Connect to this user's daemon.
+
+    Raises:
+        SubletError: ``DAEMON_UNAVAILABLE`` where none answers.
+    """
+    from sublet.daemon.control_client import ControlClient
+    from sublet.daemon.paths import resolve_home
+
+    async with ControlClient(resolve_home()) as client:
+        yield client
+
+
+@dataclass
+class Session:
+    """What all commands of one invocation share; tests put another ``connect`` in."""
+
+    connect: Connect = control_socket
+    debug: bool = False
+
+
+def session_of(ctx: typer.Context) -> Session:
+    """Return the invocation's session, made on first use."""
+    root = ctx.find_root()
+    if not isinstance(root.obj, Session):
+        root.obj = Session()
+    return root.obj
+
+
+def run(ctx: typer.Context, screen: Screen, body: Callable[[Control], Coroutine[None, None, Exit | None]]) -> None:
+    """Run ``body`` against the daemon and leave the command with its exit status.
+
+    Raises:
+        typer.Exit: always, but for success.
+    """
+    session = session_of(ctx)
+
+    async def main() -> Exit | None:
+        async with session.connect() as control:
+            return await body(control)
+
+    if status := leave(screen, main):
+        raise typer.Exit(status)
+
+
+def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
+    """Run ``main`` to its end and return what it returns.
+
+    Raises:
+        typer.Exit: ``main`` failed with a ``SubletError``, which has been shown.
+    """
+    try:
+        return asyncio.run(main())
+    except SubletError as error:
+        screen.fail(error)
+        raise typer.Exit(exit_for(str(error.code))) from None
+
+
+async def resolve(control: Control, given: str) -> str:
+    """Return the full delegation id for a full or abbreviated one, or for ``last``.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for an abbreviation that fits several.
+    """
+    if DELEGATION_ID.match(given):
+        return given
+    known = await control.list_delegations(limit=LIST_LIMIT)
+    if given == NEWEST:
+        fitting = [view.delegation_id for view in known[:1]]
+    else:
+        start = given if given.startswith("dlg_") else f"dlg_{given}"
+        fitting = [view.delegation_id for view in known if view.delegation_id.startswith(start)]
+    match fitting:
+        case [one]:
+            return one
+        case []:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"there is no delegation {given!r}", "Run `sublet ls --all` to see them all."
+            )
+        case _:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{given!r} fits {len(fitting)} delegations",
+                "Give more characters of the id; `sublet ls --all` shows them.",
+            )

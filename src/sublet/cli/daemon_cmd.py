@@ -1,0 +1,282 @@
+"""Commands about the daemon itself: up, down, status, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, leave, run, session_of
+from sublet.cli.errors import Exit, exit_for
+from sublet.cli.help import verbatim
+from sublet.cli.options import JsonFlag, address
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from sublet.daemon.models import Check, StatusView
+
+STOP_SECONDS = 10.0
+"""How long ``down`` waits for the daemon's process to end; a clean stop takes less than 5 s."""
+
+
+class LogLevel(StrEnum):
+    """How much the daemon logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+UP_EPILOG = verbatim(
+    (
+        "Examples",
+        """sublet up --detach
+sublet up --agent agent.json --a2a 0.0.0.0:8642
+SUBLET_HOME=/tmp/second sublet up --detach --a2a 127.0.0.1:0 --sftp 127.0.0.1:0""",
+    ),
+    (
+        "Ports",
+        """0 is any free one; `sublet status` tells the real ones. Listening beyond this machine is explicit,
+and then encrypted and authenticated.""",
+    ),
+)
+
+
+def up(
+    ctx: typer.Context,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start in the background; return when ready.", show_default=False)
+    ] = False,
+    agent: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="agent.json: what this daemon offers to do.", exists=True, dir_okay=False),
+    ] = None,
+    a2a: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where peers call. [default: 127.0.0.1:8642]")
+    ] = None,
+    sftp: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where workspaces are served. [default: 127.0.0.1:8622]")
+    ] = None,
+    zenoh: Annotated[
+        str | None, typer.Option(metavar="ENDPOINT", help="Message bus, kept for when messaging arrives.")
+    ] = None,
+    public_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="How peers reach the A2A port, if not by its own address.")
+    ] = None,
+    unsandboxed: Annotated[
+        bool,
+        typer.Option("--unsandboxed", help="Run agents without bubblewrap: with all your rights.", show_default=False),
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log, on stderr.")] = LogLevel.INFO,
+    report_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Start the daemon."""
+    for name, value in (("--a2a", a2a), ("--sftp", sftp)):
+        if value is not None:
+            _checked(name, value)
+    screen = Screen(as_json=as_json)
+    options = UpOptions(
+        agent=None if agent is None else str(agent.absolute()),
+        a2a=a2a,
+        sftp=sftp,
+        zenoh=zenoh,
+        public_url=public_url,
+        unsandboxed=unsandboxed,
+        log_level=log_level.value,
+    )
+    if detach:
+        _detached(ctx, screen, options)
+    else:
+        _foreground(ctx, screen, options, report_fd)
+
+
+def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Stop the daemon and wait until it is gone. That none runs is no error."""
+    screen = Screen(as_json=as_json)
+    session = session_of(ctx)
+
+    async def stop() -> int | None:
+        try:
+            async with session.connect() as control:
+                pid = (await control.status()).pid
+                handle = _pidfd(pid)
+                await control.shutdown()
+        except SubletError as error:
+            if error.code != LocalCode.DAEMON_UNAVAILABLE:
+                raise
+            return None
+        if handle is not None:
+            try:
+                await asyncio.to_thread(_wait_gone, handle, pid)
+            finally:
+                os.close(handle)
+        return pid
+
+    pid = leave(screen, stop)
+    if as_json:
+        screen.emit({"stopped": pid is not None, "pid": pid})
+    else:
+        screen.show("No daemon is running." if pid is None else f"Stopped (pid {pid}).")
+
+
+def status(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Show the daemon at a glance."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        _show_status(await control.status(), screen)
+
+    run(ctx, screen, body)
+
+
+def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Check what this machine has and lacks, and say how to mend it. Works with and without a daemon."""
+    screen = Screen(as_json=as_json)
+    session = session_of(ctx)
+
+    async def ask() -> tuple[bool, list[Check]]:
+        try:
+            async with session.connect() as control:
+                return True, await control.doctor()
+        except SubletError as error:
+            if error.code != LocalCode.DAEMON_UNAVAILABLE:
+                raise
+            return False, await asyncio.to_thread(_local_checks)
+
+    running, checks = leave(screen, ask)
+    healthy = all(check.ok for check in checks)
+    if as_json:
+        body = {"ok": healthy, "daemon": running, "checks": [check.model_dump(mode="json") for check in checks]}
+        screen.emit(body)
+    else:
+        from sublet.cli.render_peers import check_lines
+
+        screen.show(check_lines(checks, screen.symbols))
+        if not running:
+            screen.note("No daemon is running, so only the machine was checked. Start one: sublet up --detach")
+    if not healthy:
+        raise typer.Exit(Exit.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What ``up`` was asked for, checked; ``None`` leaves it to the daemon's defaults."""
+
+    agent: str | None
+    a2a: str | None
+    sftp: str | None
+    zenoh: str | None
+    public_url: str | None
+    unsandboxed: bool
+    log_level: str
+
+    def arguments(self) -> list[str]:
+        """Return the options again, for the process that is started in the background."""
+        named = {
+            "--agent": self.agent,
+            "--a2a": self.a2a,
+            "--sftp": self.sftp,
+            "--zenoh": self.zenoh,
+            "--public-url": self.public_url,
+            "--log-level": self.log_level,
+        }
+        values = [f"{name}={value}" for name, value in named.items() if value is not None]
+        return [*values, "--unsandboxed"] if self.unsandboxed else values
+
+
+def _detached(ctx: typer.Context, screen: Screen, options: UpOptions) -> None:
+    from sublet.cli.detach import log_path, start
+    from sublet.daemon.paths import resolve_home
+
+    home = resolve_home()
+    session = session_of(ctx)
+    status = leave(screen, lambda: start(options.arguments(), home, session.connect))
+    _show_status(status, screen)
+    screen.note(f"Log: {log_path(home)}")
+
+
+def _foreground(ctx: typer.Context, screen: Screen, options: UpOptions, report_fd: int | None) -> None:
+    """Run the daemon in this process until it is stopped."""
+    from sublet.cli.detach import report
+
+    if report_fd is not None:
+        os.set_inheritable(report_fd, False)
+    try:
+        asyncio.run(_daemon(options, screen))
+    except SubletError as error:
+        if report_fd is not None:
+            report(report_fd, error)
+        screen.fail(error)
+        raise typer.Exit(exit_for(str(error.code))) from None
+
+
+async def _daemon(options: UpOptions, screen: Screen) -> None:
+    from sublet.daemon.app import run_daemon
+    from sublet.daemon.config import DaemonConfig
+
+    await run_daemon(
+        DaemonConfig(
+            agent_file=options.agent,
+            a2a=options.a2a,
+            sftp=options.sftp,
+            zenoh=options.zenoh,
+            public_url=options.public_url,
+            unsandboxed=options.unsandboxed,
+            log_level=options.log_level,
+        )
+    )
+
+
+def _show_status(status: StatusView, screen: Screen) -> None:
+    if screen.as_json:
+        screen.emit(status.model_dump(mode="json"))
+        return
+    from sublet.cli.render_peers import status_details
+
+    screen.show(status_details(status, screen.symbols))
+
+
+def _local_checks() -> list[Check]:
+    """Check this machine alone, as the daemon would."""
+    from sublet.daemon.models import Check
+    from sublet.workspace.requirements import check_requirements
+
+    return [
+        Check(name=found.name, ok=found.ok, detail=found.detail, fix=found.fix, required_for=found.required_for)
+        for found in check_requirements()
+    ]
+
+
+def _checked(name: str, value: str) -> None:
+    try:
+        address(value)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(str(error), param_hint=name) from None
+
+
+def _pidfd(pid: int) -> int | None:
+    """Return a handle of the process that no later process of the same number can be taken for."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _wait_gone(handle: int, pid: int) -> None:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    if not poll.poll(STOP_SECONDS * 1000):
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the daemon (pid {pid}) was told to stop, but is still there after {STOP_SECONDS:.0f} s",
+            f"See its log, and if need be: kill {pid}",
+        )

@@ -1,0 +1,223 @@
+"""``sublet delegate``: lend a directory, watch the work, see what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, run
+from sublet.cli.errors import Exit, exit_for_view
+from sublet.cli.help import verbatim
+from sublet.cli.options import JsonFlag, complete_peer, duration
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from sublet.cli.follow import Choice, Follower
+    from sublet.daemon.models import CreateDelegation, DelegationView
+
+CANCEL_WAIT_SECONDS = 10.0
+
+EPILOG = verbatim(
+    (
+        "Examples",
+        """sublet delegate . --to bob "Make the tests pass."
+sublet delegate ~/src/api --to bob/reviewer "Review the last commit." --ro --ttl 15m
+id=$(sublet delegate . --to bob - --background < task.md)""",
+    ),
+    (
+        "Ctrl-C",
+        """asks whether to detach, to cancel or to keep watching; without a terminal it detaches.
+A delegation that was left goes on: `sublet output ID --follow` finds it again.""",
+    ),
+)
+
+
+def delegate(
+    ctx: typer.Context,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to lend.", show_default=False)],
+    prompt: Annotated[
+        str, typer.Argument(metavar="PROMPT", help="What to do there; - reads it from stdin.", show_default=False)
+    ],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="PEER", help="Paired peer, name or name/agent.", autocompletion=complete_peer),
+    ],
+    ro: Annotated[bool, typer.Option("--ro", help="Lend for reading only.", show_default=False)] = False,
+    ttl: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=duration, help="How long: seconds, or 15m, 2h. [default: 1h]"),
+    ] = None,
+    background: Annotated[
+        bool, typer.Option("--background", "-b", help="Return at once with the id.", show_default=False)
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for a peer that is offline.", show_default=False)] = False,
+    reveal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Lend DIR to a peer's agent, which works in it as PROMPT says.
+
+    Exit status 0 means that the work is completed; with --background, that it was handed over.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> Exit:
+        request = _request(
+            directory, prompt, to, ro=ro, ttl=ttl, wait=wait, reveal=reveal or [], description=description
+        )
+        view = await control.create_delegation(request)
+        if background:
+            _show_handle(view, screen)
+            return exit_for_view(view, background=True)
+        view, choice = await _watch(control, view, screen)
+        if choice == "detach":
+            _show_detached(view, screen)
+            return Exit.INTERRUPTED
+        _show_end(view, screen)
+        return exit_for_view(view)
+
+    run(ctx, screen, body)
+
+
+async def _watch(control: Control, view: DelegationView, screen: Screen) -> tuple[DelegationView, Choice]:
+    """Go along until the end or until the person decides otherwise."""
+    from sublet.cli.follow import ask_choice, interrupts
+
+    with interrupts() as pressed:
+        while True:
+            ended = await _until(control, view, screen, pressed)
+            if ended is not None:
+                return ended, "continue"
+            choice = "detach" if screen.as_json else await ask_choice(pressed)
+            pressed.clear()
+            if choice == "detach":
+                return await control.get_status(view.delegation_id), "detach"
+            if choice == "cancel":
+                await control.cancel_delegation(view.delegation_id)
+                return await control.wait_for_result(view.delegation_id, CANCEL_WAIT_SECONDS), "cancel"
+
+
+async def _until(
+    control: Control, view: DelegationView, screen: Screen, pressed: asyncio.Event
+) -> DelegationView | None:
+    """Follow the delegation; None where Ctrl-C came first."""
+    from sublet.cli.follow import follow
+
+    with _follower(view, screen) as follower:
+        try:
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(follow(control, view.delegation_id, follower))
+                interrupted = group.create_task(pressed.wait())
+                await asyncio.wait((following, interrupted), return_when=asyncio.FIRST_COMPLETED)
+                following.cancel()
+                interrupted.cancel()
+        except* SubletError as failures:
+            raise failures.exceptions[0] from None
+    return None if following.cancelled() else following.result()
+
+
+@contextmanager
+def _follower(view: DelegationView, screen: Screen) -> Iterator[Follower]:
+    """Choose how the work is shown: not at all for scripts, live on a terminal, else line by line."""
+    if screen.as_json:
+        from sublet.cli.follow import Unseen
+
+        yield Unseen()
+        return
+    from sublet.cli.live import live, plain
+
+    with (live if screen.err.is_terminal else plain)(view, screen) as follower:
+        yield follower
+
+
+def _request(
+    directory: Path,
+    prompt: str,
+    to: str,
+    *,
+    ro: bool,
+    ttl: int | None,
+    wait: bool,
+    reveal: list[str],
+    description: str | None,
+) -> CreateDelegation:
+    """Build the request; a relative directory means one of this machine, below the working directory.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    from pydantic import ValidationError
+
+    from sublet.daemon.models import DEFAULT_TTL_SECONDS, CreateDelegation
+
+    try:
+        return CreateDelegation(
+            workspace_dir=str(directory.expanduser().absolute()),
+            peer=to,
+            prompt=_prompt(prompt),
+            description=description,
+            access_mode="ro" if ro else "rw",
+            ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
+            reveal=reveal,
+            wait_for_peer=wait,
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"{name}: {first['msg']}", "See `sublet delegate --help`."
+        ) from None
+
+
+def _prompt(given: str) -> str:
+    if given != "-":
+        return given
+    from sublet.protocol.messages import MAX_PROMPT_CHARS
+
+    # one character more than is allowed tells a prompt that is too long from one that just fits
+    text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
+    if not text.strip():
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            "the prompt on stdin is empty",
+            "Pipe it in: `echo … | sublet delegate DIR … -`.",
+        )
+    return text
+
+
+def _show_handle(view: DelegationView, screen: Screen) -> None:
+    if screen.as_json:
+        screen.emit(view.model_dump(mode="json"))
+        return
+    # the id alone on stdout, so that `id=$(sublet delegate … --background)` works
+    screen.show(view.delegation_id)
+    screen.note(f"{view.state.value}; follow it with: sublet output {view.delegation_id} --follow")
+
+
+def _show_detached(view: DelegationView, screen: Screen) -> None:
+    if screen.as_json:
+        screen.emit(view.model_dump(mode="json"))
+        return
+    screen.note(f"Detached; the work goes on. Follow it with: sublet output {view.delegation_id} --follow")
+    screen.note(f"Stop it with: sublet cancel {view.delegation_id}")
+
+
+def _show_end(view: DelegationView, screen: Screen) -> None:
+    if screen.as_json:
+        screen.emit(view.model_dump(mode="json"))
+        return
+    from sublet.cli.render import summary
+
+    screen.show(summary(view, screen.symbols))
+    if view.audit is not None and view.audit.files:
+        screen.note(f"  every line: sublet diff {view.delegation_id}")

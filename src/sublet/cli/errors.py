@@ -1,0 +1,94 @@
+"""How a failure leaves the command line: its exit status, its words on a terminal, its JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.lifecycle import DelegationState
+
+if TYPE_CHECKING:
+    from sublet.daemon.models import DelegationView
+
+
+class Exit(IntEnum):
+    """Exit statuses, as ``sublet --help`` and docs/cli.md state them."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    ALREADY_RUNNING = 3
+    DAEMON_UNAVAILABLE = 4
+    DECLINED = 5
+    CANCELLED = 6
+    EXPIRED = 7
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+MEANING: Mapping[Exit, str] = {
+    Exit.OK: "done; for delegate: the work is completed",
+    Exit.ERROR: "ended in an error",
+    Exit.USAGE: "wrong arguments",
+    Exit.ALREADY_RUNNING: "a daemon is already running",
+    Exit.DAEMON_UNAVAILABLE: "no daemon is running, or it does not answer",
+    Exit.DECLINED: "declined by policy or by the peer",
+    Exit.CANCELLED: "cancelled",
+    Exit.EXPIRED: "the lease ran out",
+    Exit.INTERRUPTED: "interrupted; a delegation goes on in the daemon",
+    Exit.BROKEN_PIPE: "the reader of the output went away",
+}
+
+_BY_CODE: Mapping[str, Exit] = {
+    LocalCode.INVALID_ARGUMENT: Exit.USAGE,
+    LocalCode.ALREADY_RUNNING: Exit.ALREADY_RUNNING,
+    LocalCode.DAEMON_UNAVAILABLE: Exit.DAEMON_UNAVAILABLE,
+    LocalCode.POLICY_DENIED: Exit.DECLINED,
+    LocalCode.KEY_CHANGED: Exit.DECLINED,
+    LocalCode.TOKEN_INVALID: Exit.DECLINED,
+    ErrorCode.DECLINED: Exit.DECLINED,
+    ErrorCode.AUTH_FAILED: Exit.DECLINED,
+    ErrorCode.CANCELLED: Exit.CANCELLED,
+    ErrorCode.EXPIRED: Exit.EXPIRED,
+    ErrorCode.START_EXPIRED: Exit.EXPIRED,
+}
+
+
+def exit_for(code: str) -> Exit:
+    """Return the exit status for an error ``code``; an unknown one is a plain error."""
+    return _BY_CODE.get(code, Exit.ERROR)
+
+
+def exit_for_view(view: DelegationView, *, background: bool = False) -> Exit:
+    """Return the exit status of ``delegate`` for ``view``: 0 only for completed work.
+
+    Args:
+        view: the delegation as it is.
+        background: the caller asked for the handle only, so work that has not ended yet is a success.
+    """
+    match view.state:
+        case DelegationState.COMPLETED:
+            return Exit.OK
+        case DelegationState.CANCELLED:
+            return Exit.CANCELLED
+        case DelegationState.EXPIRED:
+            return Exit.EXPIRED
+        case DelegationState.ERROR:
+            # an error is never a success, whatever code it carries
+            return exit_for(view.error.code) if view.error else Exit.ERROR
+        case _:
+            return Exit.OK if background else Exit.INTERRUPTED
+
+
+def error_object(error: SubletError) -> dict[str, object]:
+    """Return the object that ``--json`` prints for ``error``, with the keys of a delegation that scripts look at."""
+    return {
+        "delegation_id": None,
+        "state": "error",
+        "result": None,
+        "error": {"code": str(error.code), "message": error.message, "hint": error.hint},
+        "hidden": [],
+        "audit": None,
+    }

@@ -1,0 +1,54 @@
+"""The look of ``--help``: plain sections, commands grouped by what they are about, examples kept as written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Grouped(TyperGroup):
+    """A group that lists its commands in the order and under the headings they were given."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order in which they were added."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        wide = max(len(name) for name in self.commands)
+        for name, command in self.commands.items():
+            if command.hidden:
+                continue
+            heading = getattr(command, "rich_help_panel", None)
+            title = heading if isinstance(heading, str) else "Commands"
+            sections.setdefault(title, []).append((name, command.get_short_help_str(formatter.width - wide - 6)))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                # the same column in every section
+                formatter.write_dl([(name.ljust(wide), text) for name, text in rows])
+
+
+def group(name: str, text: str, epilog: str | None = None) -> typer.Typer:
+    """Return a group of commands in this look."""
+    return typer.Typer(
+        name=name,
+        help=text,
+        epilog=epilog,
+        cls=Grouped,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=SETTINGS,
+    )
+
+
+def verbatim(*blocks: tuple[str, str]) -> str:
+    """Return titled blocks of text whose lines are shown as they are."""
+    return "\n\n".join(
+        f"{title}:\n\n\b\n" + "\n".join(f"  {line}" for line in text.splitlines()) for title, text in blocks
+    )

@@ -1,0 +1,212 @@
+"""Commands about existing delegations: ls, output, cancel, diff, audit, prune."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, resolve, run
+from sublet.cli.errors import Exit, exit_for_view
+from sublet.cli.options import JsonFlag, complete_delegation
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sublet.daemon.models import DelegationView
+
+MAX_LISTED = 50
+MAX_LISTED_ALL = 500
+MAX_OUTPUT_CHARS = 1_000_000
+"""Of a delegation's output, ``--json`` carries the last so many characters."""
+
+IdArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="Delegation id, the beginning of one, or `last`.",
+        autocompletion=complete_delegation,
+        show_default=False,
+    ),
+]
+
+
+def ls(
+    ctx: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Also those that are over.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the delegations under way; with --all, all that are kept."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        views = await control.list_delegations(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        if as_json:
+            screen.emit({"delegations": [view.model_dump(mode="json") for view in views]})
+        elif views:
+            from sublet.cli.render import listing
+
+            screen.show(listing(views, datetime.now(UTC)))
+        else:
+            screen.note("No delegations yet." if all_ else "Nothing under way; `sublet ls --all` shows what is over.")
+
+    run(ctx, screen, body)
+
+
+def output(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go along until the end; Ctrl-C leaves it.", show_default=False)
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a delegation printed, how it stands and how it ended.
+
+    Without --follow the exit status only tells whether the delegation could be read; with it, how the work ended.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> Exit | None:
+        found = await resolve(control, delegation_id)
+        if as_json:
+            return await _output_json(control, found, screen, follow=follow)
+        from sublet.cli.follow import follow as go_along
+        from sublet.cli.follow import read_output
+        from sublet.cli.live import OutputLines
+        from sublet.cli.render import summary
+
+        view = await control.get_status(found)
+        if follow:
+            from sublet.cli.live import plain
+
+            with plain(view, screen) as follower:
+                view = await go_along(control, found, follower)
+        else:
+            lines = OutputLines()
+            async for event in read_output(control, found):
+                for line in lines.feed(event):
+                    _print_line(line, view, screen)
+            for line in lines.rest():
+                _print_line(line, view, screen)
+        screen.show(summary(view, screen.symbols))
+        return exit_for_view(view) if follow else None
+
+    run(ctx, screen, body)
+
+
+def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
+    """Stop a delegation: its access is cut at once. Cancelling twice is no error."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        view = await control.cancel_delegation(await resolve(control, delegation_id))
+        if as_json:
+            screen.emit(view.model_dump(mode="json"))
+            return
+        from sublet.cli.render import headline
+
+        screen.show(headline(view, screen.symbols))
+
+    run(ctx, screen, body)
+
+
+def diff(ctx: typer.Context, delegation_id: IdArgument) -> None:
+    """Print the patch of what a delegation changed.
+
+    On a terminal it is coloured, with invisible characters written out; into a pipe it goes unchanged, as
+    `git apply` takes it.
+    """
+    screen = Screen()
+
+    async def body(control: Control) -> None:
+        found = await resolve(control, delegation_id)
+        report = await control.get_audit_report(found, patch=True)
+        patch = report.patch or ""
+        if not patch:
+            screen.note("No lines were changed.")
+        elif screen.out.is_terminal:
+            from sublet.cli.render import diff_text
+
+            screen.out.print(diff_text(patch), soft_wrap=True)
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
+            sys.stdout.buffer.flush()
+        if report.truncated:
+            screen.note("The patch was cut: there are more changes than it can hold.")
+
+    run(ctx, screen, body)
+
+
+def audit(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    patch: Annotated[bool, typer.Option("--patch", help="With --json: include the patch.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Report which files a delegation changed, and who changed them."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await resolve(control, delegation_id)
+        report = await control.get_audit_report(found, patch=patch and as_json)
+        if as_json:
+            screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
+            return
+        from sublet.cli.render import changes, totals
+
+        screen.show(changes(report, screen.symbols), totals(report, screen.symbols))
+
+    run(ctx, screen, body)
+
+
+def prune(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Remove what delegations that are over have left behind."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        report = await control.prune_resources()
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return
+        from sublet.cli.render import count, size
+
+        removed = [count(report.delegations, "delegation"), count(report.views, "view"), count(report.events, "event")]
+        screen.show(f"Removed {', '.join(removed)}; {size(report.bytes_freed)} freed.")
+
+    run(ctx, screen, body)
+
+
+async def _output_json(control: Control, found: str, screen: Screen, *, follow: bool) -> Exit | None:
+    from sublet.cli.follow import Unseen, read_output
+    from sublet.cli.follow import follow as go_along
+    from sublet.protocol.events import EventKind
+
+    view = await control.get_status(found)
+    if follow:
+        view = await go_along(control, found, Unseen())
+    pieces: list[dict[str, object]] = []
+    held = 0
+    left_out = False
+    async for event in read_output(control, found):
+        if event.kind is not EventKind.DELEGATION_OUTPUT:
+            continue
+        pieces.append({"seq": event.seq, "at": event.at, **event.data})
+        held += _length(pieces[-1])
+        while held > MAX_OUTPUT_CHARS and len(pieces) > 1:
+            held -= _length(pieces.pop(0))
+            left_out = True
+    screen.emit({**view.model_dump(mode="json"), "output": pieces, "output_truncated": left_out})
+    return exit_for_view(view) if follow else None
+
+
+def _length(piece: dict[str, object]) -> int:
+    return len(str(piece.get("text", "")))
+
+
+def _print_line(line: str, view: DelegationView, screen: Screen) -> None:
+    from rich.text import Text
+
+    screen.out.print(Text.assemble((f"{view.peer} {screen.symbols.bar} ", "dim"), line), soft_wrap=True)

@@ -1,0 +1,148 @@
+"""The live view of one delegation: a few calm lines on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from sublet.cli.render import STATE_STYLE, count, size, span, who
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean, clean_line
+
+if TYPE_CHECKING:
+    from sublet.cli.screen import Screen
+    from sublet.daemon.models import DelegationView
+    from sublet.protocol.events import Event
+
+TAIL_LINES = 8
+MAX_PARTIAL_CHARS = 4_000
+FRAMES_PER_SECOND = 8
+
+
+class OutputLines:
+    """Turns pieces of a peer's output into whole, clean lines."""
+
+    def __init__(self) -> None:
+        self._partial = ""
+
+    def feed(self, event: Event) -> list[str]:
+        """Return the lines that ``event`` completes; an event that is no output completes none."""
+        if event.kind is not EventKind.DELEGATION_OUTPUT:
+            return []
+        dropped, text = event.data.get("dropped_chars"), event.data.get("text")
+        lines = [f"[{dropped} characters left out]"] if isinstance(dropped, int) and dropped else []
+        if isinstance(text, str):
+            *whole, self._partial = (self._partial + clean(text, len(text) + 1)).split("\n")
+            lines += whole
+        if len(self._partial) > MAX_PARTIAL_CHARS:
+            lines.append(self._partial)
+            self._partial = ""
+        return lines
+
+    def rest(self) -> list[str]:
+        """Return what never got its newline."""
+        left, self._partial = self._partial, ""
+        return [left] if left else []
+
+
+class LiveView:
+    """A state line, what went over the wire, and the last lines that the peer printed."""
+
+    def __init__(self, view: DelegationView, screen: Screen) -> None:
+        self._view = view
+        self._symbols = screen.symbols
+        self._spinner = Spinner(self._symbols.spinner, style="cyan")
+        self._lines = OutputLines()
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._begun = self._read_at = time.monotonic()
+
+    def event(self, event: Event) -> None:
+        """Take the next event."""
+        self._tail.extend(self._lines.feed(event))
+
+    def view(self, view: DelegationView) -> None:
+        """Take the delegation as it is now."""
+        self._view = view
+        self._read_at = time.monotonic()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        now = time.monotonic()
+        view, dot = self._view, f" {self._symbols.dot} "
+        line = Text(view.state.value, style=f"bold {STATE_STYLE.get(view.state, '')}".strip())
+        if view.condition is not None:
+            line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
+        facts = [who(view), f"{span(now - self._begun)} so far"]
+        if view.remaining_seconds is not None:
+            facts.append(f"{span(max(0.0, view.remaining_seconds - (now - self._read_at)))} left")
+        line.append(dot + dot.join(facts), style="dim")
+        self._spinner.update(text=line)
+        parts: list[Spinner | Text] = [self._spinner]
+        usage = view.usage
+        if usage.operations:
+            moved = [f"read {size(usage.bytes_read)}", f"wrote {size(usage.bytes_written)}"]
+            moved.append(f"{count(usage.files_touched, 'file')} touched")
+            parts.append(Text("  " + dot.join(moved), style="dim"))
+        if self._tail:
+            parts.append(Text(f"  {view.peer} prints (its own words, not checked)", style="dim"))
+            for text in self._tail:
+                shown = Text.assemble("  ", (f"{self._symbols.bar} ", "dim"), text)
+                shown.truncate(options.max_width, overflow="ellipsis")
+                parts.append(shown)
+        yield Group(*parts)
+
+
+class PlainView:
+    """One line per change of state and per line of output, on stderr."""
+
+    def __init__(self, view: DelegationView, screen: Screen) -> None:
+        self._screen = screen
+        self._peer = view.peer
+        self._lines = OutputLines()
+        self._shown = ""
+        self.view(view)
+
+    def event(self, event: Event) -> None:
+        """Take the next event."""
+        for line in self._lines.feed(event):
+            self._say(f"{self._peer} {self._screen.symbols.bar} {line}")
+
+    def view(self, view: DelegationView) -> None:
+        """Take the delegation as it is now."""
+        line = view.state.value
+        if view.condition is not None:
+            line += f" ({clean_line(view.condition.detail, 200)})"
+        if line != self._shown:
+            self._shown = line
+            self._say(f"{view.delegation_id} {line}")
+
+    def finish(self) -> None:
+        """Print what never got its newline."""
+        for line in self._lines.rest():
+            self._say(f"{self._peer} {self._screen.symbols.bar} {line}")
+
+    def _say(self, line: str) -> None:
+        self._screen.err.print(line, soft_wrap=True)
+
+
+@contextmanager
+def live(view: DelegationView, screen: Screen) -> Iterator[LiveView]:
+    """Show a live view on the terminal's stderr, and take it away at the end."""
+    shown = LiveView(view, screen)
+    with Live(shown, console=screen.err, transient=True, refresh_per_second=FRAMES_PER_SECOND, redirect_stdout=False):
+        yield shown
+
+
+@contextmanager
+def plain(view: DelegationView, screen: Screen) -> Iterator[PlainView]:
+    """Print lines as things happen, where there is no terminal to draw on."""
+    shown = PlainView(view, screen)
+    yield shown
+    shown.finish()

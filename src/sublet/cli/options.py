@@ -1,0 +1,76 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated
+
+import typer
+
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.", show_default=False)
+]
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})")
+COMPLETION_SECONDS = 0.5
+"""A shell waits no longer for completions."""
+
+
+def duration(text: str) -> int:
+    """Return the seconds of ``90``, ``90s``, ``15m``, ``2h`` or ``1d``."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no length of time: give seconds, or 90s, 15m, 2h, 1d")
+    return int(match[1]) * _SECONDS[match[2]]
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT`` or ``[IPV6]:PORT``; port 0 is any free one."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match[3]) > 65_535:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT, as in 127.0.0.1:8642 or [::1]:0")
+    return match[1] or match[2], int(match[3])
+
+
+def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return delegation ids for the shell, with what they are about."""
+    from sublet.cli.connection import Control
+
+    async def ask(control: Control) -> list[tuple[str, str]]:
+        views = await control.list_delegations(limit=50)
+        return [(view.delegation_id, f"{view.state} {view.peer}: {view.description[:40]}") for view in views]
+
+    return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
+
+
+def complete_peer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return peer names for the shell."""
+    from sublet.cli.connection import Control
+
+    async def ask(control: Control) -> list[tuple[str, str]]:
+        return [(peer.name, peer.a2a_url or "") for peer in await control.list_peers()]
+
+    return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
+
+
+def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
+    """Ask the daemon within what a shell may wait; whatever goes wrong, there are just no completions."""
+    from collections.abc import Awaitable, Callable
+    from typing import cast
+
+    from sublet.cli.connection import Control, session_of
+    from sublet.protocol.errors import SubletError
+
+    question = cast("Callable[[Control], Awaitable[list[tuple[str, str]]]]", ask)
+
+    async def main() -> list[tuple[str, str]]:
+        async with asyncio.timeout(COMPLETION_SECONDS), session_of(ctx).connect() as control:
+            return await question(control)
+
+    try:
+        return asyncio.run(main())
+    except (SubletError, OSError, TimeoutError):
+        return []

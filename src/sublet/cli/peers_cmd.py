@@ -1,0 +1,250 @@
+"""Commands about who may do what: pair, peers, token, allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, run
+from sublet.cli.help import group
+from sublet.cli.options import JsonFlag, complete_peer, duration
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from sublet.daemon.models import PeerView, TokenView
+
+DEFAULT_LINK_SECONDS = 600
+
+PeerArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
+]
+
+peers = group("peers", "Paired daemons: who may call, and whom you may lend to.")
+token = group("token", "Bearer tokens for plain A2A clients.")
+
+
+def pair(
+    ctx: typer.Context,
+    ttl: Annotated[
+        int | None, typer.Option(metavar="TIME", parser=duration, help="How long the link works. [default: 10m]")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a one-time link for another daemon to pair with.
+
+    Hand it over in private: whoever uses it first is paired.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        link = await control.create_pair_link(ttl_seconds=DEFAULT_LINK_SECONDS if ttl is None else ttl)
+        if as_json:
+            screen.emit(link.model_dump(mode="json"))
+            return
+        # the link alone on stdout, whole, so that it can be copied and piped
+        screen.out.print(link.link, soft_wrap=True)
+        screen.note(f"Works once, until {link.expires_at}. On the other machine: sublet peers add LINK --name NAME")
+        screen.note(f"This daemon's key: {link.fingerprint}")
+
+    run(ctx, screen, body)
+
+
+@peers.command("add")
+def peers_add(
+    ctx: typer.Context,
+    link: Annotated[
+        str, typer.Argument(metavar="LINK", help="What `sublet pair` printed over there.", show_default=False)
+    ],
+    name: Annotated[str, typer.Option("--name", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Pair with the daemon that made LINK. Both sides pin each other's key."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from pydantic import ValidationError
+
+        from sublet.daemon.models import AddPeer
+
+        try:
+            request = AddPeer(link=link, name=name)
+        except ValidationError:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{name!r} is no peer name, or the link is too long",
+                "A name begins with a-z or 0-9, then a-z, 0-9, dot, dash or underscore; at most 63 characters.",
+            ) from None
+        peer = await control.add_peer(request)
+        if as_json:
+            screen.emit(peer.model_dump(mode="json"))
+            return
+        from sublet.cli.render_peers import peer_details
+
+        screen.show(f"Paired with {peer.name}.", peer_details(peer))
+        screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
+
+    run(ctx, screen, body)
+
+
+@peers.command("list")
+def peers_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List all paired daemons."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        known = await control.list_peers()
+        if as_json:
+            screen.emit({"peers": [peer.model_dump(mode="json") for peer in known]})
+        elif known:
+            from sublet.cli.render_peers import peer_table
+
+            screen.show(peer_table(known))
+        else:
+            screen.note("No peers yet. Run `sublet pair` on one machine and `sublet peers add` on the other.")
+
+    run(ctx, screen, body)
+
+
+@peers.command("show")
+def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False) -> None:
+    """Show one peer: its key, its address, its agents."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        peer = await _find(control, name)
+        if as_json:
+            screen.emit(peer.model_dump(mode="json"))
+            return
+        from sublet.cli.render_peers import peer_details
+
+        screen.show(peer_details(peer))
+
+    run(ctx, screen, body)
+
+
+@peers.command("remove")
+def peers_remove(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False) -> None:
+    """Forget a peer's key, and with it all its access."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        peer = await control.remove_peer(name)
+        if as_json:
+            screen.emit(peer.model_dump(mode="json"))
+        else:
+            screen.show(f"Removed {peer.name} ({peer.fingerprint}). It may do nothing here any more.")
+
+    run(ctx, screen, body)
+
+
+@token.command("create")
+def token_create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the client is called.", show_default=False)],
+    ttl: Annotated[
+        int | None,
+        typer.Option(metavar="TIME", parser=duration, help="How long it works. [default: until revoked]"),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a token for a plain A2A client; it is shown this once."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        made = await control.create_token(name, ttl)
+        if as_json:
+            screen.emit(made.model_dump(mode="json"))
+            return
+        screen.out.print(made.token or "", soft_wrap=True)
+        screen.note("Shown this once. The client sends it as: Authorization: Bearer TOKEN")
+
+    run(ctx, screen, body)
+
+
+@token.command("list")
+def token_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List tokens, without their secrets."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        known = await control.list_tokens()
+        if as_json:
+            screen.emit({"tokens": [_without_secret(entry) for entry in known]})
+        elif known:
+            from sublet.cli.render_peers import token_table
+
+            screen.show(token_table(known))
+        else:
+            screen.note("No tokens. `sublet token create NAME` makes one.")
+
+    run(ctx, screen, body)
+
+
+@token.command("revoke")
+def token_revoke(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", show_default=False)],
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a token useless."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        revoked = await control.revoke_token(name)
+        if as_json:
+            screen.emit(_without_secret(revoked))
+        else:
+            screen.show(f"Revoked {revoked.name}.")
+
+    run(ctx, screen, body)
+
+
+def allow(
+    ctx: typer.Context,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Directory; without one, list.", show_default=False)
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the allowed directories.", show_default=False)] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take DIR off the list.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let agents in MCP hosts lend directories below DIR.
+
+    Beyond what their host opened, nothing else is theirs to lend, not even your home.
+    """
+    if remove and directory is None:
+        raise typer.BadParameter("--remove needs the directory to take off the list")
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        if directory is None or list_:
+            roots = await control.list_lend_roots()
+        else:
+            path = str(directory.expanduser().absolute())
+            roots = await (control.remove_lend_root(path) if remove else control.add_lend_root(path))
+        if as_json:
+            screen.emit({"lend_roots": roots})
+        elif roots:
+            for root in roots:
+                screen.out.print(root, soft_wrap=True)
+        else:
+            screen.note("No directory is allowed. Agents in MCP hosts may lend only what their host opened.")
+
+    run(ctx, screen, body)
+
+
+async def _find(control: Control, name: str) -> PeerView:
+    known = await control.list_peers()
+    for peer in known:
+        if peer.name == name:
+            return peer
+    names = ", ".join(peer.name for peer in known) or "none yet"
+    raise SubletError(LocalCode.PEER_UNKNOWN, f"there is no peer {name!r}", f"Paired are: {names}.")
+
+
+def _without_secret(entry: TokenView) -> dict[str, object]:
+    """Return a token's facts; whatever the daemon sent, no secret is printed twice."""
+    return {**entry.model_dump(mode="json"), "token": None}

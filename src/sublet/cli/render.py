@@ -1,0 +1,234 @@
+"""What people see of delegations and audits: calm, bounded, and nothing of a peer's that could pass for ours."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.text import MAX_NAME_CHARS, clean, clean_line, clean_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sublet.cli.screen import Symbols
+    from sublet.daemon.models import AuditReport, DelegationView, FileChange
+
+MAX_FILES_SHOWN = 40
+MAX_NAMES_SHOWN = 8
+SHORT_ID = 12
+"""Characters of an id that tables show: ``dlg_`` and 32 random bits."""
+
+STATE_STYLE = {
+    DelegationState.COMPLETED: "green",
+    DelegationState.RUNNING: "cyan",
+    DelegationState.ERROR: "red",
+    DelegationState.CANCELLED: "yellow",
+    DelegationState.EXPIRED: "yellow",
+}
+_CHANGE_STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "mode": "yellow"}
+
+
+def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
+    """Return how a delegation stands: state, changes, what stayed hidden, the peer's words, the error."""
+    parts: list[RenderableType] = [headline(view, symbols)]
+    if view.audit is not None:
+        parts.append(Padding(changes(view.audit, symbols), (0, 0, 0, 2)))
+    if view.hidden:
+        parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
+    if view.unmountable:
+        parts.append(Text.assemble("  ", ("links a mount can't follow  ", "dim"), _names(view.unmountable)))
+    if view.result is not None:
+        words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
+        parts.append(quoted(view.peer, words or "(nothing)", symbols))
+    if view.error is not None:
+        parts.append(_failure(view))
+    return Group(*parts)
+
+
+def headline(view: DelegationView, symbols: Symbols) -> Text:
+    """Return one line: sign, state, how long, who, which."""
+    style = STATE_STYLE.get(view.state, "")
+    done = view.state is DelegationState.COMPLETED
+    bad = view.state in {DelegationState.ERROR, DelegationState.CANCELLED, DelegationState.EXPIRED}
+    sign = symbols.good if done else symbols.bad if bad else symbols.dot
+    line = Text.assemble((f"{sign} {view.state.value}", f"bold {style}".strip()))
+    if view.condition is not None and not (done or bad):
+        line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
+    facts = [who(view), "read-only" if view.access_mode == "ro" else "read-write"]
+    if done or bad:
+        facts.insert(0, f"after {span(age(view.created_at, view.updated_at))}")
+    elif view.remaining_seconds is not None:
+        facts.append(f"{span(view.remaining_seconds)} left")
+    for fact in facts:
+        line.append(f" {symbols.dot} {fact}", style="dim")
+    line.append(f" {symbols.dot} {view.delegation_id}", style="dim")
+    return line
+
+
+def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
+    """Return the changed files with their line counts, or that there are none."""
+    if not report.files and not (report.added or report.changed or report.deleted or report.mode_changed):
+        return Text("no file was changed", style="dim")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True, justify="right")
+    for change in report.files[:MAX_FILES_SHOWN]:
+        table.add_row(Text(change.change, style=_CHANGE_STYLE[change.change]), _file(change), _counts(change, symbols))
+    parts: list[RenderableType] = [table]
+    if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
+        parts.append(Text(f"and {left} more", style="dim"))
+    if report.truncated:
+        parts.append(Text("the report was cut: there are more changes than it can hold", style="yellow"))
+    return Group(*parts)
+
+
+def totals(report: AuditReport, symbols: Symbols) -> RenderableType:
+    """Return the counts of a report in one line."""
+    kinds = ((report.added, "added"), (report.changed, "changed"), (report.deleted, "deleted"))
+    facts = [f"{len(paths)} {kind}" for paths, kind in kinds if paths]
+    if report.mode_changed:
+        facts.append(f"{len(report.mode_changed)} with another mode")
+    if not facts:
+        return Text()
+    facts.append(f"+{report.lines_added} {symbols.minus}{report.lines_deleted} lines")
+    return Text(f" {symbols.dot} ".join(facts), style="dim")
+
+
+def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
+    """Return delegations as a table, newest first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for name, no_wrap in (("id", True), ("state", True), ("peer", True), ("mode", True), ("age", True), ("left", True)):
+        table.add_column(name, no_wrap=no_wrap)
+    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=None)
+    for view in views:
+        state = Text(view.state.value, style=STATE_STYLE.get(view.state, ""))
+        if view.condition is not None:
+            state.append(f" ({view.condition.kind})", style="yellow")
+        left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
+        table.add_row(
+            Text(view.delegation_id[:SHORT_ID]),
+            state,
+            Text(who(view)),
+            Text(view.access_mode),
+            Text(span(max(0, int((now - parse_time(view.created_at)).total_seconds())))),
+            Text(left),
+            Text(clean_line(view.description, 200)),
+        )
+    return table
+
+
+def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:
+    """Return a peer's words, cleaned, and marked as its words on every line."""
+    head = Text.assemble("  ", (f"{peer} says ", "bold"), ("(its own words, not checked)", "dim"))
+    bar = Text(f"{symbols.bar} ", style="dim")
+    lines = [Text.assemble("  ", bar, Text(line)) for line in clean(words).split("\n")]
+    return Group(head, *lines)
+
+
+def diff_text(patch: str) -> Text:
+    """Return a patch with its lines coloured; controls are shown, never obeyed."""
+    text = Text()
+    for line in patch.split("\n"):
+        text.append(_visible(line) + "\n", style=_diff_style(line))
+    text.right_crop(1)
+    return text
+
+
+def who(view: DelegationView) -> str:
+    """Return ``peer`` or ``peer/agent``."""
+    return f"{view.peer}/{view.agent}" if view.agent else view.peer
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in the two units that matter: ``12 s``, ``4 min 05 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in a unit that keeps it short."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 file``, ``2 files``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def parse_time(text: str) -> datetime:
+    """Return the moment that an RFC 3339 text of the daemon names."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def age(start: str, end: str) -> float:
+    """Return the seconds between two RFC 3339 texts, never negative."""
+    return max(0.0, (parse_time(end) - parse_time(start)).total_seconds())
+
+
+def _failure(view: DelegationView) -> RenderableType:
+    assert view.error is not None
+    line = Text.assemble("  ", clean_line(view.error.message), (f"  [{clean_line(view.error.code, 64)}]", "dim"))
+    if not view.error.hint:
+        return line
+    return Group(line, Padding(Text(clean(view.error.hint), style="dim"), (0, 0, 0, 2)))
+
+
+def _file(change: FileChange) -> Text:
+    name = Text(clean_name(change.path))
+    if change.by == "other":
+        name.append("  (not by the executor)", style="yellow")
+    return name
+
+
+def _counts(change: FileChange, symbols: Symbols) -> Text:
+    if change.lines_added is None or change.lines_deleted is None:
+        return Text("" if change.change == "mode" else "binary", style="dim")
+    text = Text()
+    if change.lines_added:
+        text.append(f"+{change.lines_added}", style="green")
+    if change.lines_deleted:
+        text.append(
+            f" {symbols.minus}{change.lines_deleted}" if text else f"{symbols.minus}{change.lines_deleted}", "red"
+        )
+    return text
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(clean_name(name) for name in names[:MAX_NAMES_SHOWN])
+    left = len(names) - MAX_NAMES_SHOWN
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def _visible(line: str) -> str:
+    """Return ``line`` with everything invisible written out, tabs excepted: a reviewer must see what is there."""
+    pieces = (line[start : start + MAX_NAME_CHARS] for start in range(0, len(line), MAX_NAME_CHARS))
+    return "".join("\t".join(clean_name(part) for part in piece.split("\t")) for piece in pieces)
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("diff ", "index ", "--- ", "+++ ", "new file", "deleted file", "old mode", "new mode")):
+        return "bold"
+    if line.startswith("@@"):
+        return "cyan"
+    if line.startswith("+"):
+        return "green"
+    return "red" if line.startswith("-") else ""

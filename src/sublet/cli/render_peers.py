@@ -1,0 +1,115 @@
+"""What people see of peers, tokens, the daemon and its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from sublet.cli.render import span
+from sublet.protocol.text import clean, clean_line
+
+if TYPE_CHECKING:
+    from sublet.cli.screen import Symbols
+    from sublet.daemon.models import Check, PeerView, StatusView, TokenView
+
+
+def peer_table(known: Sequence[PeerView]) -> RenderableType:
+    """Return the peers as a table."""
+    table = _table("name", "usable", "address", "agents", "key")
+    for peer in known:
+        usable = Text("yes", style="green") if peer.usable else Text(f"no: {clean_line(peer.why_not, 80)}", "yellow")
+        agents = ", ".join(clean_line(agent.id, 64) for agent in peer.agents)
+        table.add_row(Text(peer.name), usable, Text(_address(peer)), Text(agents), Text(peer.fingerprint, "dim"))
+    return table
+
+
+def peer_details(peer: PeerView) -> RenderableType:
+    """Return all that is known of one peer."""
+    facts = [
+        ("name", peer.name),
+        ("node", peer.node_id),
+        ("key", peer.fingerprint),
+        ("address", _address(peer)),
+        ("paired", peer.paired_at),
+        ("usable", "yes" if peer.usable else f"no: {clean_line(peer.why_not, 200)}"),
+    ]
+    parts: list[RenderableType] = [_facts(facts)]
+    if peer.agents:
+        parts.append(Text("  agents (in the peer's own words)", style="dim"))
+        grid = Table.grid(padding=(0, 2))
+        for agent in peer.agents:
+            skills = f" [{', '.join(clean_line(skill, 40) for skill in agent.skills)}]" if agent.skills else ""
+            grid.add_row(Text(clean_line(agent.id, 64)), Text(clean_line(agent.description, 200) + skills, "dim"))
+        parts.append(Padding(grid, (0, 0, 0, 4)))
+    return Group(*parts)
+
+
+def token_table(known: Sequence[TokenView]) -> RenderableType:
+    """Return the tokens as a table."""
+    table = _table("name", "made", "ends")
+    for entry in known:
+        table.add_row(Text(entry.name), Text(entry.created_at), Text(entry.expires_at or "when revoked"))
+    return table
+
+
+def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
+    """Return the daemon at a glance."""
+    head = Text.assemble((f"{symbols.good} running", "bold green"))
+    head.append(f" {symbols.dot} pid {status.pid} {symbols.dot} {status.version}", style="dim")
+    head.append(f" {symbols.dot} up {span(status.uptime_seconds)}", style="dim")
+    work = ", ".join(f"{number} {state}" for state, number in status.delegations.items() if number) or "none"
+    facts = [
+        ("node", status.node_id),
+        ("key", status.fingerprint),
+        ("a2a", status.a2a_url),
+        ("sftp", status.sftp),
+        ("home", status.home),
+        ("peers", str(status.peers)),
+        ("delegations", work),
+        ("working for others", f"{status.assignments_active} of {status.slots} slots"),
+        ("agents", ", ".join(clean_line(agent, 64) for agent in status.agents) or "none"),
+        ("sandbox", status.sandbox or "none"),
+    ]
+    return Group(head, _facts(facts))
+
+
+def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:
+    """Return the checks of ``doctor``, each failed one with the way to mend it."""
+    parts: list[RenderableType] = []
+    wide = max((len(check.name) for check in checks), default=0)
+    for check in checks:
+        sign = (symbols.good, "green") if check.ok else (symbols.bad, "red")
+        line = Text.assemble(
+            sign, f" {check.name.ljust(wide)}  ", (clean_line(check.detail), "" if check.ok else "bold")
+        )
+        if check.required_for and not check.ok:
+            line.append(f"  (needed for {check.required_for})", style="dim")
+        parts.append(line)
+        if check.fix and not check.ok:
+            parts.append(Padding(Text(clean(check.fix)), (0, 0, 0, wide + 4)))
+    return Group(*parts)
+
+
+def _address(peer: PeerView) -> str:
+    return clean_line(peer.a2a_url, 200) if peer.a2a_url else "can't be called from here"
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in facts:
+        grid.add_row(name, Text(value))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
