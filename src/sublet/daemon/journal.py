@@ -97,6 +97,12 @@ class Journal(EventLog):
         found = await self._list(_DELEGATIONS, limit, active)
         return [DelegationRecord.model_validate_json(text) for text in found]
 
+    async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
+        """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
+        only = "WHERE json_extract(record, '$.settled') = ? ORDER BY created_at, id LIMIT ?"
+        found = await self._load(_DELEGATIONS, only, (int(settled), limit))
+        return [DelegationRecord.model_validate_json(text) for text in found]
+
     async def count_delegations(self) -> dict[str, int]:
         """Return how many delegations there are in each state."""
 
@@ -120,6 +126,12 @@ class Journal(EventLog):
     async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
         """Return assignments, the newest first; with ``active`` only those that are not over."""
         found = await self._list(_ASSIGNMENTS, limit, active)
+        return [AssignmentRecord.model_validate_json(text) for text in found]
+
+    async def list_ended_assignments(self, *, limit: int = MAX_PAGE) -> list[AssignmentRecord]:
+        """Return assignments that are over, the oldest first."""
+        only = f"WHERE state IN ({_marks(_ASSIGNMENTS.ends)}) ORDER BY created_at, id LIMIT ?"
+        found = await self._load(_ASSIGNMENTS, only, (*_ASSIGNMENTS.ends, limit))
         return [AssignmentRecord.model_validate_json(text) for text in found]
 
     async def forget(self, *, delegations: Sequence[str] = (), assignments: Sequence[str] = ()) -> int:

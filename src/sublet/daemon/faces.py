@@ -1,0 +1,29 @@
+"""The faces that live in the daemon process, by name: loaded when it starts, so that no import points upward."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol, cast
+
+from sublet.daemon.identity import Identity
+from sublet.daemon.ports import Face, FaceContext, PeerLink
+
+FACES = ("sublet.a2a_server.face:A2AFace", "sublet.mcp_server.host:McpFace")
+PEER_LINK = "sublet.a2a_server.client:A2APeerLink"
+
+
+class FaceFactory(Protocol):
+    """Makes a face."""
+
+    def __call__(self, context: FaceContext) -> Face:
+        """Return the face, not started yet."""
+
+
+def load_faces(context: FaceContext) -> list[Face]:
+    """Return all faces, not started yet."""
+    return [cast("FaceFactory", _load(name))(context) for name in FACES]
+
+
+def _load(name: str) -> object:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)

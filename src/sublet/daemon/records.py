@@ -1,0 +1,142 @@
+"""What the journal keeps of a delegation and of an assignment; views are made from it on every read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sublet.daemon.models import (
+    AuditReport,
+    ConditionView,
+    CreateDelegation,
+    DelegationView,
+    ErrorView,
+    ResultView,
+    Usage,
+)
+from sublet.daemon.times import unix_seconds
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.lifecycle import (
+    DELEGATION_TABLE,
+    AssignmentState,
+    DelegationEvent,
+    DelegationState,
+    advance,
+    is_terminal,
+)
+from sublet.protocol.messages import Accept, AccessMode, Invite
+
+
+class Record(BaseModel):
+    """Base of records: replaced, never changed in place."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class DelegationRecord(Record):
+    """The delegator's memory of one delegation.
+
+    ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
+    ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
+    """
+
+    id: str
+    state: DelegationState = DelegationState.CREATED
+    caller: str
+    request: CreateDelegation
+    peer: str
+    agent: str | None
+    workspace: str
+    description: str
+    access_mode: AccessMode
+    ttl_seconds: int
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    condition: ConditionView | None = None
+    task_id: str | None = None
+    context_id: str | None = None
+    snapshot: str | None = None
+    result: ResultView | None = None
+    error: ErrorView | None = None
+    hidden: list[str] = []
+    unmountable: list[str] = []
+    audit: AuditReport | None = None
+    usage: Usage = Usage()
+    settled: bool = False
+    generation: int = 1
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the state has no way out."""
+        return is_terminal(DELEGATION_TABLE, self.state)
+
+    def overdue(self, now: float) -> bool:
+        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet."""
+        return not self.terminal and self.expires_at is not None and unix_seconds(self.expires_at) <= now
+
+    def view(self, now: float, *, cursor: int = 0) -> DelegationView:
+        """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
+        state, error = self.state, self.error
+        if self.overdue(now):
+            state = advance(DELEGATION_TABLE, state, DelegationEvent.EXPIRE)
+            error = error_view(lease_over(self.ttl_seconds))
+        remaining = None
+        if self.expires_at is not None and not is_terminal(DELEGATION_TABLE, state):
+            remaining = max(0, int(unix_seconds(self.expires_at) - now))
+        return DelegationView(
+            delegation_id=self.id,
+            state=state,
+            condition=self.condition,
+            peer=self.peer,
+            agent=self.agent,
+            workspace_dir=self.workspace,
+            description=self.description,
+            access_mode=self.access_mode,
+            ttl_seconds=self.ttl_seconds,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            expires_at=self.expires_at,
+            remaining_seconds=remaining,
+            result=self.result,
+            error=error,
+            hidden=self.hidden,
+            unmountable=self.unmountable,
+            audit=self.audit,
+            usage=self.usage,
+            cursor=cursor,
+        )
+
+
+class AssignmentRecord(Record):
+    """The executor's memory of one delegation."""
+
+    id: str
+    state: AssignmentState = AssignmentState.PENDING
+    peer: str
+    peer_fingerprint: str
+    agent: str
+    invite: Invite
+    accept: Accept
+    mount_point: str
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    error: ErrorView | None = None
+    outcome: Literal["done", "failed", "timeout", "cancelled", "crashed"] | None = None
+    exit_code: int | None = None
+
+
+def error_view(error: SubletError) -> ErrorView:
+    """Return ``error`` as a record keeps it."""
+    return ErrorView(code=str(error.code), message=error.message, hint=error.hint)
+
+
+def lease_over(ttl_seconds: int) -> SubletError:
+    """Return the error that says that the lease has ended."""
+    return SubletError(
+        ErrorCode.EXPIRED,
+        f"the lease of {ttl_seconds} s ended before the work did, so access was cut",
+        "Delegate again with a longer --ttl; what was written until then is in the audit.",
+    )

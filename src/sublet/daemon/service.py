@@ -1,0 +1,266 @@
+"""``DaemonApi``: one method per operation, and before each the question to policy (AWCP 6.6, DESIGN 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sublet.daemon.delegator import Delegator
+from sublet.daemon.journal import Journal
+from sublet.daemon.lend_roots import LendRoots
+from sublet.daemon.models import (
+    AddPeer,
+    AuditReport,
+    Check,
+    CreateDelegation,
+    DelegationView,
+    Directory,
+    EventPage,
+    PairLink,
+    PeerView,
+    PruneReport,
+    StatusView,
+    TokenView,
+)
+from sublet.daemon.pairing import PairingService
+from sublet.daemon.peers import PeerStore
+from sublet.daemon.pruning import Pruning
+from sublet.daemon.tokens import TokenStore
+from sublet.policy.engine import Policy
+from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.workspace.audit import Auditor
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """What the service is made of; the composition root makes it once."""
+
+    policy: Policy
+    journal: Journal
+    delegator: Delegator
+    auditor: Auditor
+    peers: PeerStore
+    peer_directory: Callable[[], Awaitable[list[PeerView]]]
+    pairing: PairingService
+    tokens: TokenStore
+    lend_roots: LendRoots
+    pruning: Pruning
+    status: Callable[[], Awaitable[StatusView]]
+    doctor: Callable[[], Awaitable[list[Check]]]
+    stop: Callable[[], None]
+    node_id: str
+
+
+class DaemonService:
+    """Implements ``DaemonApi``."""
+
+    def __init__(self, parts: ServiceParts) -> None:
+        self._parts = parts
+
+    # Delegations
+
+    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
+        """``DaemonApi.create_delegation``."""
+        name, _, agent = request.peer.partition("/")
+        attributes: dict[str, str | int | bool] = {
+            "agent": agent,
+            "access_mode": request.access_mode,
+            "ttl_seconds": request.ttl_seconds,
+        }
+        await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
+        workspace = await asyncio.to_thread(_real_directory, request.workspace_dir)
+        await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode=request.access_mode)
+        for pattern in request.reveal:
+            await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=workspace)
+        peer = self._parts.peers.get(name)
+        if peer is None:
+            raise SubletError(
+                LocalCode.PEER_UNKNOWN,
+                f"there is no peer {name!r}",
+                "See: sublet peers list; pair one: sublet peers add",
+            )
+        ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
+        return await self._parts.delegator.create(request, caller, peer.address(), agent or None, ttl)
+
+    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """``DaemonApi.get_status``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.view(delegation_id)
+
+    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
+        """``DaemonApi.wait_for_result``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.wait(delegation_id, timeout)
+
+    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        """``DaemonApi.list_delegations``."""
+        await self._ask(caller, Action.DELEGATION_READ, "*")
+        return await self._parts.delegator.list(limit=limit, active=active)
+
+    async def events_since(
+        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        """``DaemonApi.events_since``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        return await self._parts.journal.wait_for_events(cursor, delegation_id, timeout=timeout, limit=limit)
+
+    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
+        """``DaemonApi.get_audit_report``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.audit(delegation_id, patch=patch)
+
+    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """``DaemonApi.cancel_delegation``."""
+        await self._ask(caller, Action.DELEGATION_CANCEL, delegation_id)
+        return await self._parts.delegator.cancel(delegation_id, f"cancelled by {_who(caller)}")
+
+    async def prune_resources(self, caller: Subject) -> PruneReport:
+        """``DaemonApi.prune_resources``."""
+        await self._ask(caller, Action.RESOURCES_PRUNE, "*")
+        return await self._parts.pruning.run()
+
+    # Who may do what with whom
+
+    async def directory(self, caller: Subject) -> Directory:
+        """``DaemonApi.directory``."""
+        await self._ask(caller, Action.DELEGATION_READ, "*")
+        peers = await self._parts.peer_directory()
+        return Directory(
+            node_id=self._parts.node_id,
+            peers=[self._usable(peer, caller) for peer in peers],
+            lend_roots=sorted({*caller.roots, *self._parts.lend_roots.paths()}),
+        )
+
+    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
+        """``DaemonApi.create_pair_link``."""
+        await self._ask(caller, Action.PEER_PAIR, "*")
+        return await self._parts.pairing.create_link(ttl_seconds)
+
+    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
+        """``DaemonApi.add_peer``."""
+        await self._ask(caller, Action.PEER_PAIR, request.name)
+        return await self._parts.pairing.add(request.link, request.name)
+
+    async def list_peers(self, caller: Subject) -> list[PeerView]:
+        """``DaemonApi.list_peers``."""
+        await self._ask(caller, Action.PEER_MANAGE, "*")
+        return [peer.view() for peer in self._parts.peers.list()]
+
+    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
+        """``DaemonApi.remove_peer``."""
+        await self._ask(caller, Action.PEER_MANAGE, name)
+        peer = await self._parts.peers.remove(name)
+        return peer.view()
+
+    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
+        """``DaemonApi.create_token``."""
+        await self._ask(caller, Action.TOKEN_MANAGE, name)
+        return await self._parts.tokens.create(name, ttl_seconds)
+
+    async def list_tokens(self, caller: Subject) -> list[TokenView]:
+        """``DaemonApi.list_tokens``."""
+        await self._ask(caller, Action.TOKEN_MANAGE, "*")
+        return self._parts.tokens.list()
+
+    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
+        """``DaemonApi.revoke_token``."""
+        await self._ask(caller, Action.TOKEN_MANAGE, name)
+        return await self._parts.tokens.revoke(name)
+
+    async def list_lend_roots(self, caller: Subject) -> list[str]:
+        """``DaemonApi.list_lend_roots``."""
+        await self._ask(caller, Action.DELEGATION_READ, "*")
+        return self._parts.lend_roots.paths()
+
+    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
+        """``DaemonApi.add_lend_root``."""
+        real = await asyncio.to_thread(_real_directory, path)
+        await self._ask(caller, Action.LEND_ROOT_MANAGE, real, path=real)
+        await self._ask(caller, Action.WORKSPACE_LEND, real, path=real)
+        return await self._parts.lend_roots.add(real)
+
+    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
+        """``DaemonApi.remove_lend_root``."""
+        await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
+        return await self._parts.lend_roots.remove(os.path.realpath(path))
+
+    # The daemon itself
+
+    async def status(self, caller: Subject) -> StatusView:
+        """``DaemonApi.status``."""
+        await self._ask(caller, Action.DAEMON_CONTROL, "status")
+        return await self._parts.status()
+
+    async def doctor(self, caller: Subject) -> list[Check]:
+        """``DaemonApi.doctor``."""
+        await self._ask(caller, Action.DAEMON_CONTROL, "doctor")
+        return await self._parts.doctor()
+
+    async def shutdown(self, caller: Subject) -> None:
+        """``DaemonApi.shutdown``."""
+        await self._ask(caller, Action.DAEMON_CONTROL, "stop")
+        self._parts.stop()
+
+    async def _ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
+        """Ask policy and journal a refusal.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``.
+        """
+        if action is Action.WORKSPACE_LEND:
+            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._parts.lend_roots.paths()))
+        decision = self._parts.policy.decide(caller, action, Resource(name, attributes))
+        if decision.allowed:
+            return
+        await self._parts.journal.append_event(
+            EventKind.POLICY_REJECTED,
+            None,
+            {
+                "subject": _who(caller),
+                "action": str(action),
+                "resource": name,
+                "layer": decision.layer,
+                "rule": decision.rule,
+                "reason": decision.reason,
+            },
+        )
+        raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
+
+    def _usable(self, peer: PeerView, caller: Subject) -> PeerView:
+        if not peer.usable:
+            return peer
+        decision = self._parts.policy.decide(caller, Action.DELEGATION_CREATE, Resource(peer.name))
+        return peer if decision.allowed else peer.model_copy(update={"usable": False, "why_not": decision.reason})
+
+
+def _who(caller: Subject) -> str:
+    return f"{caller.kind} {caller.name}".strip()
+
+
+def _real_directory(path: str) -> str:
+    """Return the real path of a directory that is there, and never another one instead (case C01).
+
+    Raises:
+        SubletError: ``WORKSPACE_INVALID`` or ``WORKSPACE_NOT_FOUND``.
+    """
+    if not os.path.isabs(path) or "\0" in path:
+        raise SubletError(
+            ErrorCode.WORKSPACE_INVALID,
+            "the workspace must be an absolute path on the daemon's machine",
+            "Give the full path; the daemon never guesses what a relative one is relative to.",
+        )
+    real = Path(os.path.realpath(path))
+    if not real.exists():
+        raise SubletError(
+            ErrorCode.WORKSPACE_NOT_FOUND,
+            f"{path} does not exist on this machine",
+            "Lend from the machine that has the directory: its own daemon must do it.",
+        )
+    if not real.is_dir():
+        raise SubletError(ErrorCode.WORKSPACE_INVALID, f"{path} is no directory", "Lend the directory that holds it.")
+    return str(real)
