@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import anyio
 
 from sublet.daemon.delegation_run import DelegationRun
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
-from sublet.daemon.models import MAX_WAIT_SECONDS, CreateDelegation, DelegationView
+from sublet.daemon.models import MAX_WAIT_SECONDS, AuditReport, CreateDelegation, DelegationView
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.times import rfc3339
@@ -107,6 +108,24 @@ class Delegator:
         records = await self._journal.list_delegations(limit=limit, active=active)
         now = time.time()
         return [run.view() if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
+
+    async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
+        """Return what the delegation changed.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, also while there is no report yet.
+        """
+        run = self._runs.get(delegation_id)
+        record = run.record if run is not None else await self._load(delegation_id)
+        if record.audit is None or record.snapshot is None or record.result_snapshot is None:
+            why = "It ended before any access was given." if record.settled else "It is made when access is cut."
+            raise SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
+        if not patch:
+            return record.audit
+        made = await asyncio.to_thread(
+            self._tools.auditor.patch, Path(record.workspace), record.snapshot, record.result_snapshot
+        )
+        return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})
 
     async def cancel(self, delegation_id: str, why: str) -> DelegationView:
         """End the delegation now. Cancelling what is over changes nothing and says so by its state."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 import asyncssh
@@ -35,10 +36,10 @@ from sublet.protocol.messages import (
 )
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome
-from sublet.supervisor.slots import Slots
+from sublet.supervisor.slots import RESERVED_SECONDS, Slots
 from sublet.workspace.requirements import require_mount
 
-PENDING_SECONDS = 300.0
+PENDING_SECONDS = RESERVED_SECONDS
 """How long an accepted INVITE waits for its START before its slot is given to others."""
 STOP_SECONDS = 4.0
 """How long a stop of the daemon waits for running work to be ended and unmounted."""
@@ -119,23 +120,21 @@ class Executor:
                 "Start with a new INVITE.",
             )
         seconds = self._check_start(record, message)
-        del self._pending[record.id]
-        pending.scope.cancel()
-        await self._save(record, AssignmentEvent.START, expires_at=message.lease.expires_at)
-        # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
-        run = self._runs[record.id] = AssignmentRun(record, message, pending.key, source_host, self._tools)
-
-        async def conclude(error: SubletError | None, outcome: Outcome | None) -> None:
-            await self._conclude(record.id, error, outcome)
-
-        self._group.create_task(run.work(seconds, conclude))
-        try:
-            async for update in run.updates:
-                yield update
-        finally:
-            run.stop(_cancelled("the delegator no longer listens"))
-            with anyio.CancelScope(shield=True):
-                await run.finished.wait()
+        with self._slots.run(record.id):
+            del self._pending[record.id]
+            pending.scope.cancel()
+            await self._save(record, AssignmentEvent.START, expires_at=message.lease.expires_at)
+            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
+            run = AssignmentRun(self._records[record.id], message, pending.key, source_host, self._tools)
+            self._runs[record.id] = run
+            self._group.create_task(run.work(seconds, self._conclude))
+            try:
+                async for update in run.updates:
+                    yield update
+            finally:
+                run.stop(_cancelled("the delegator no longer listens"))
+                with anyio.CancelScope(shield=True):
+                    await run.finished.wait()
         if run.error is not None:
             raise run.error
 
@@ -183,7 +182,7 @@ class Executor:
     async def _accept(
         self, message: Invite, agent: AgentConfig, peer: KnownPeer, mode: AccessMode, ttl: int, source_host: str
     ) -> Accept:
-        slot = self._slots.take(message.delegation_id)
+        self._slots.reserve(message.delegation_id)
         try:
             owner = message.delegation_id
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
@@ -222,7 +221,7 @@ class Executor:
             )
             await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         except BaseException:
-            slot.release()
+            self._slots.release(message.delegation_id)
             raise
         self._records[owner] = record
         self._wait_for_start(owner, key)
@@ -298,7 +297,7 @@ class Executor:
         if pending is None:
             return
         await self._save(self._records[delegation_id], AssignmentEvent.FAIL, error=error_view(error))
-        await asyncio.to_thread(self._tools.mounts.release, delegation_id)
+        await asyncio.to_thread(self._tools.mounts.release, Path(self._records[delegation_id].mount_point))
         await self._release(delegation_id)
         pending.scope.cancel()
 
@@ -308,7 +307,7 @@ class Executor:
             await self._stop(delegation_id, error)
 
     async def _release(self, delegation_id: str) -> None:
-        self._slots.give_back(delegation_id)
+        self._slots.release(delegation_id)
         await self._journal.release_owned(delegation_id)
         self._records.pop(delegation_id, None)
 

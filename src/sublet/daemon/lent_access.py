@@ -139,12 +139,12 @@ class LentAccess:
                 self._root,
                 self._rules,
                 self._usage.touched,
-                overflow=self._usage.touched_overflow,
+                self._usage.touched_overflow,
             )
         except SubletError as error:
             log.warning("no audit could be made", delegation_id=record.id, reason=str(error))
             return
-        await self._keeper.note(audit=audit_view(report), usage=self.usage())
+        await self._keeper.note(audit=audit_view(report), result_snapshot=report.result, usage=self.usage())
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
         """Tell which way to try first: a listener on loopback can't be reached from another machine."""

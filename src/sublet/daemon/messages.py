@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import anyio
@@ -67,17 +67,17 @@ class Messages:
             raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
         job_id = new_delegation_id()
         home = self._scratch_root / job_id
-        self._slots.take(job_id)
-        try:
-            await asyncio.to_thread(_make, home)
-            async for piece in self._run(_job(job_id, text, home), agents[0].id):
-                yield piece
-        finally:
-            with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
-            self._slots.give_back(job_id)
+        with self._slots.run(job_id):
+            try:
+                await asyncio.to_thread(_make, home)
+                async with aclosing(self._run(_job(job_id, text, home), agents[0].id)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
 
-    async def _run(self, job: Job, agent: str) -> AsyncIterator[str]:
+    async def _run(self, job: Job, agent: str) -> AsyncGenerator[str, None]:
         if self._group is None:
             raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Try again later.")
         send, receive = anyio.create_memory_object_stream[str](MAX_PENDING_PIECES)

@@ -87,9 +87,11 @@ class AuditReport(View):
     mode_changed: list[str] = []
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
+    unaudited: list[str] = Field(default=[], description="Could not be read, so may have changed unseen")
     lines_added: int = 0
     lines_deleted: int = 0
     truncated: bool = False
+    patch_truncated: bool = False
     patch: str | None = Field(default=None, description="Only where asked for")
 
 
@@ -193,9 +195,9 @@ class PruneReport(View):
     """What ``prune_resources`` removed."""
 
     delegations: int = 0
-    views: int = 0
+    assignments: int = 0
     events: int = 0
-    bytes_freed: int = 0
+    shadows: int = Field(default=0, description="Audit repositories of directories that no delegation is kept of")
 
 
 class Check(View):

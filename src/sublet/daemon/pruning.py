@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import PruneReport
+from sublet.daemon.records import DelegationRecord
 from sublet.workspace.audit import Auditor
 
 
@@ -21,13 +23,17 @@ class Pruning:
 
     async def run(self) -> PruneReport:
         """Prune everything that is over and report what went."""
-        delegations = 0
         events = 0
-        while batch := [r.id for r in await self._journal.list_settled(settled=True)]:
-            events += await self._journal.forget(delegations=batch)
-            delegations += len(batch)
-        while ended := [r.id for r in await self._journal.list_ended_assignments()]:
-            events += await self._journal.forget(assignments=ended)
-        kept = {r.workspace for r in await self._journal.list_delegations()}
-        views, freed = await asyncio.to_thread(self._auditor.forget_except, kept)
-        return PruneReport(delegations=delegations, views=views, events=events, bytes_freed=freed)
+        forgotten: list[DelegationRecord] = []
+        while batch := await self._journal.list_settled(settled=True):
+            events += await self._journal.forget(delegations=[record.id for record in batch])
+            forgotten += batch
+        assignments = 0
+        while ended := await self._journal.list_ended_assignments():
+            events += await self._journal.forget(assignments=[record.id for record in ended])
+            assignments += len(ended)
+        kept = {record.workspace for record in await self._journal.list_settled(settled=False)}
+        shadows = {record.workspace for record in forgotten} - kept
+        for workspace in shadows:
+            await asyncio.to_thread(self._auditor.forget, Path(workspace))
+        return PruneReport(delegations=len(forgotten), assignments=assignments, events=events, shadows=len(shadows))

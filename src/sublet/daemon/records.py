@@ -58,6 +58,7 @@ class DelegationRecord(Record):
     task_id: str | None = None
     context_id: str | None = None
     snapshot: str | None = None
+    result_snapshot: str | None = None
     result: ResultView | None = None
     error: ErrorView | None = None
     hidden: list[str] = []

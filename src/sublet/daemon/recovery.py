@@ -67,9 +67,9 @@ async def _end(record: DelegationRecord, journal: Journal, auditor: Auditor) -> 
         try:
             # What the executor touched was known to the dead process only, so everything is laid at its door.
             report = await asyncio.to_thread(
-                auditor.result, record.snapshot, Path(record.workspace), rules, set(), overflow=True
+                auditor.result, record.snapshot, Path(record.workspace), rules, frozenset(), True
             )
-            await keeper.note(audit=audit_view(report))
+            await keeper.note(audit=audit_view(report), result_snapshot=report.result)
         except SubletError as error:
             log.warning("no audit could be made", delegation_id=record.id, reason=str(error))
     await keeper.note(condition=None, settled=True)

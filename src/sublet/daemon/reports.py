@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from sublet.daemon.models import ResultView
+from sublet.daemon.models import AuditReport, FileChange, ResultView
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Done, Error
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
+from sublet.workspace.audit import AuditResult
+
+MAX_LISTED_FILES = 1_000
+"""Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
 
 
 def refusal(error: Error, peer: str) -> SubletError:
@@ -20,4 +24,29 @@ def result_view(done: Done) -> ResultView:
         highlights=[clean_name(path) for path in done.highlights],
         notes=clean(done.notes),
         exit_code=done.sublet.exit_code,
+    )
+
+
+def audit_view(result: AuditResult) -> AuditReport:
+    """Return an audit as it is shown."""
+    return AuditReport(
+        added=result.named("added"),
+        changed=result.named("changed"),
+        deleted=result.named("deleted"),
+        mode_changed=result.named("mode"),
+        by_others=result.by_others,
+        files=[
+            FileChange(
+                path=file.shown,
+                change=file.change,
+                lines_added=file.lines_added,
+                lines_deleted=file.lines_deleted,
+                by=file.by,
+            )
+            for file in result.files[:MAX_LISTED_FILES]
+        ],
+        unaudited=[clean_name(path) for path, _ in result.unaudited[:MAX_LISTED_FILES]],
+        lines_added=result.lines_added,
+        lines_deleted=result.lines_deleted,
+        truncated=result.truncated or len(result.files) > MAX_LISTED_FILES,
     )

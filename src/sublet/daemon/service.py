@@ -187,7 +187,7 @@ class DaemonService:
     async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
         """``DaemonApi.remove_lend_root``."""
         await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
-        return await self._parts.lend_roots.remove(os.path.realpath(path))
+        return await self._parts.lend_roots.remove(await asyncio.to_thread(os.path.realpath, path))
 
     # The daemon itself
 
