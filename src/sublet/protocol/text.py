@@ -65,6 +65,24 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[:kept]}… [{len(text) - kept} more characters cut]"
 
 
+def escape_text(raw: bytes | str) -> str:
+    """Return text in full with all that ``clean`` drops written as escapes; newlines and tabs stay.
+
+    For patches, where dropping a character would hide a change.
+    """
+    text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
+    return "\n".join(line if _plain(line) else _escaped_line(line) for line in text.split("\n"))
+
+
+def _plain(line: str) -> bool:
+    """Tell quickly that nothing of ``line`` is hidden; most lines of a patch are like that."""
+    return line.isprintable() and _INVISIBLE.search(line) is None
+
+
+def _escaped_line(line: str) -> str:
+    return "".join(_escaped(char) if char != "\t" and _hidden(char) else char for char in line)
+
+
 def _escaped(char: str) -> str:
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # a byte that surrogateescape kept

@@ -1,0 +1,321 @@
+"""A bare git repository in the state directory that keeps what a workspace held, free of the user's git settings.
+
+Git never sees the workspace: it is fed blobs and names by ``fast-import`` and asked for differences between commits. So
+no ``.gitignore``, ``.gitattributes``, filter, hook, file-system monitor or index of the tree has a say (DESIGN 4.8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.text import clean_line
+
+GIT_SECONDS: Final = 60.0
+"""Time that a question to git may take; what it said until then counts as cut."""
+IMPORT_SECONDS: Final = 600.0
+REPACK_SECONDS: Final = 600.0
+MAX_PACKS: Final = 64
+"""Each import leaves a pack; beyond this many they become one."""
+SYMLINK: Final = 0o120000
+PLAIN: Final = 0o100644
+EXECUTABLE: Final = 0o100755
+
+_REF = b"refs/sublet/shadow"
+_OBJECT_ID = re.compile(r"[0-9a-f]{64}")
+_CHUNK = 65_536
+
+# SHA-256 names, since an executor who may choose contents could make two files with one SHA-1. HEAD is never born: a
+# bare repository reads .gitattributes from it. Objects need not survive a power loss, only a killed daemon.
+_CONFIG = """\
+[core]
+\trepositoryFormatVersion = 1
+\tbare = true
+\tfileMode = true
+\thooksPath = /dev/null
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tfsmonitor = false
+\tautocrlf = false
+\tsafecrlf = false
+\tquotePath = false
+\tlogAllRefUpdates = false
+\tprotectHFS = false
+\tprotectNTFS = false
+\tcompression = 1
+\tbigFileThreshold = 16m
+\tfsync = none
+[extensions]
+\tobjectFormat = sha256
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[fastimport]
+\tunpackLimit = 1
+[repack]
+\twriteBitmaps = false
+"""
+_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !whitespace\n"
+_LAYOUT = {"HEAD": "ref: refs/heads/never\n", "info/attributes": _ATTRIBUTES, "config": _CONFIG}
+
+# Newer versions of git refuse these names in a tree; a % before them keeps them apart from names that have it already.
+_MASKED = re.compile(rb"%+\.git(modules)?", re.IGNORECASE)
+_REFUSED = re.compile(rb"\.git|" + _MASKED.pattern, re.IGNORECASE)
+_REFUSED_LINK = re.compile(rb"\.gitmodules|" + _REFUSED.pattern, re.IGNORECASE)
+
+
+def blob_id(content: bytes) -> str:
+    """Return the name that a SHA-256 repository gives to ``content``."""
+    return hashlib.sha256(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+class ShadowGit:
+    """One shadow repository.
+
+    Args:
+        git_dir: its directory; ``create`` makes it.
+    """
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+
+    def create(self) -> None:
+        """Make the repository where there is none; the file that makes it one is written last."""
+        if (self.git_dir / "config").exists():
+            return
+        for name in ("objects/pack", "objects/info", "refs", "info"):
+            (self.git_dir / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in _LAYOUT.items():
+            (self.git_dir / name).write_text(text)
+
+    def importer(self) -> Importer:
+        """Return what adds a commit; git starts with the first thing to add."""
+        return Importer(self)
+
+    def entries(self, commit: str) -> list[tuple[bytes, int, str]]:
+        """Return path, mode and object id of every file of ``commit``.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is no such commit.
+        """
+        output, cut = self.run(["ls-tree", "-r", "-z", "--full-tree", checked_id(commit)], limit=None)
+        if cut:
+            raise SubletError(LocalCode.INTERNAL, f"git did not list snapshot {commit} within {GIT_SECONDS:g} s.")
+        found = []
+        for line in output.split(b"\0")[:-1]:
+            meta, path = line.split(b"\t", 1)
+            mode, _type, object_id = meta.split(b" ")
+            found.append((unmask(path), int(mode, 8), object_id.decode()))
+        return found
+
+    def line_counts(self, old: str, new: str, *, limit: int) -> dict[bytes, tuple[int, int] | None]:
+        """Return lines added and deleted by path, None for binary files; what exceeds ``limit`` bytes is left out."""
+        output, _ = self.run(["diff-tree", "-z", "--numstat", *_diff_arguments(old, new)], limit=limit)
+        counts: dict[bytes, tuple[int, int] | None] = {}
+        for line in output.split(b"\0")[:-1]:
+            added, deleted, path = line.split(b"\t", 2)
+            counts[unmask(path)] = None if added == b"-" else (int(added), int(deleted))
+        return counts
+
+    def patch(self, old: str, new: str, *, limit: int) -> tuple[bytes, bool]:
+        """Return the patch, at most ``limit`` bytes of it, and whether it was cut."""
+        return self.run(["diff-tree", "-p", *_diff_arguments(old, new)], limit=limit)
+
+    def compact(self) -> None:
+        """Join the packs when there are many; objects that no commit on the reference holds are kept as well."""
+        if len(list((self.git_dir / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
+            self.run(["repack", "-a", "-d", "-k", "-q", "--window=0"], limit=0, seconds=REPACK_SECONDS)
+
+    def start(self, arguments: Sequence[str], errors: int, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start git on this repository with no environment but its own.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` where git is not installed.
+        """
+        git = shutil.which("git")
+        if git is None:
+            raise SubletError(
+                ErrorCode.DEP_MISSING,
+                "git is not on PATH; it keeps the record of what a delegation changed.",
+                "Install git 2.29 or later (Debian and Ubuntu: apt install git).",
+            )
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C",
+            "HOME": "/dev/null",
+            "XDG_CONFIG_HOME": "/dev/null",
+            "GIT_DIR": str(self.git_dir),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+        return subprocess.Popen(
+            [git, *arguments], cwd=self.git_dir, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=errors
+        )
+
+    def run(self, arguments: Sequence[str], *, limit: int | None, seconds: float = GIT_SECONDS) -> tuple[bytes, bool]:
+        """Return what git prints, at most ``limit`` bytes of it, and whether it was cut there or by ``seconds``.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` without git, ``NOT_FOUND`` for an unknown object, else ``INTERNAL``.
+        """
+        with tempfile.TemporaryFile() as errors, self.start(arguments, errors.fileno()) as process:
+            timer = threading.Timer(seconds, process.kill)
+            timer.start()
+            try:
+                assert process.stdout is not None
+                output, cut = _read(process.stdout.fileno(), limit)
+                if cut:
+                    process.kill()
+                status = process.wait()
+            finally:
+                process.kill()
+                timer.cancel()
+            if status > 0 and not cut:
+                raise _failure(arguments[0], errors)
+        return output, cut or status < 0
+
+
+class Importer:
+    """Adds one commit through ``git fast-import``; used as a context, it leaves no process behind."""
+
+    def __init__(self, repository: ShadowGit) -> None:
+        self._repository = repository
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Importer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._timer is not None:
+            self._process.kill()
+            self._timer.cancel()
+            with contextlib.suppress(BrokenPipeError):
+                self._process.__exit__(kind, exc, trace)
+        self._errors.close()
+
+    def blob(self, content: bytes) -> None:
+        """Store ``content``; its name is ``blob_id(content)``."""
+        self._write(b"blob\ndata %d\n" % len(content), content, b"\n")
+
+    def commit(self, parent: str | None, deleted: Iterable[bytes], changed: Iterable[tuple[bytes, int, str]]) -> str:
+        """Commit ``parent`` without the ``deleted`` and with the ``changed`` paths, modes and blobs; return its id."""
+        self._write(b"commit %s\nmark :1\n" % _REF)
+        self._write(b"committer Sublet <sublet@localhost> %d +0000\ndata 0\n" % int(time.time()))
+        if parent is not None:
+            self._write(b"from %s\n" % checked_id(parent).encode())
+        for path in deleted:
+            for name in {mask(path, PLAIN), mask(path, SYMLINK)}:
+                self._write(b"D %s\n" % _quoted(name))
+        for path, mode, object_id in changed:
+            self._write(b"M %o %s %s\n" % (mode, object_id.encode(), _quoted(mask(path, mode))))
+        self._write(b"\nget-mark :1\ndone\n")
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.close()
+            answer = process.stdout.read(_CHUNK).decode("ascii", "replace").strip()
+        except BrokenPipeError:
+            answer = ""
+        if process.wait() != 0 or not _OBJECT_ID.fullmatch(answer):
+            raise _failure("fast-import", self._errors)
+        return answer
+
+    def _write(self, *pieces: bytes) -> None:
+        process = self._running()
+        assert process.stdin is not None
+        try:
+            for piece in pieces:
+                process.stdin.write(piece)
+        except BrokenPipeError:
+            process.wait()
+            raise _failure("fast-import", self._errors) from None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            arguments = ["fast-import", "--quiet", "--done", "--force", "--depth=0"]
+            self._process = self._repository.start(arguments, self._errors.fileno(), subprocess.PIPE)
+            self._timer = threading.Timer(IMPORT_SECONDS, self._process.kill)
+            self._timer.start()
+        return self._process
+
+
+def mask(path: bytes, mode: int) -> bytes:
+    """Return ``path`` as a tree may hold it, with a ``%`` before each component that git would refuse."""
+    if b".git" not in path.lower():
+        return path
+    *above, name = path.split(b"/")
+    masked = [b"%" + c if _REFUSED.fullmatch(c) else c for c in above]
+    refused = _REFUSED_LINK if mode == SYMLINK else _REFUSED
+    return b"/".join([*masked, b"%" + name if refused.fullmatch(name) else name])
+
+
+def unmask(path: bytes) -> bytes:
+    """Undo ``mask``."""
+    if b"%" not in path:
+        return path
+    return b"/".join(c[1:] if _MASKED.fullmatch(c) else c for c in path.split(b"/"))
+
+
+def checked_id(object_id: str) -> str:
+    """Return ``object_id`` where it is one, so that nothing else becomes an argument or a file name.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` otherwise.
+    """
+    if not _OBJECT_ID.fullmatch(object_id):
+        raise SubletError(LocalCode.NOT_FOUND, f"There is no snapshot named {object_id[:80]!r}.")
+    return object_id
+
+
+def _diff_arguments(old: str, new: str) -> list[str]:
+    return ["-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
+
+
+def _quoted(path: bytes) -> bytes:
+    """Return ``path`` in the quotes of ``fast-import``, where only these three bytes have a meaning."""
+    return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+
+
+def _read(fd: int, limit: int | None) -> tuple[bytes, bool]:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := os.read(fd, _CHUNK):
+        pieces.append(piece)
+        size += len(piece)
+        if limit is not None and size > limit:
+            return b"".join(pieces)[:limit], True
+    return b"".join(pieces), False
+
+
+def _failure(command: str, errors: IO[bytes]) -> SubletError:
+    errors.seek(0)
+    said = clean_line(errors.read(_CHUNK).decode("utf-8", "replace"), 300)
+    if "not a valid object name" in said.lower() or "bad object" in said:
+        return SubletError(LocalCode.NOT_FOUND, f"The audit does not hold that snapshot any more: {said}.")
+    return SubletError(
+        LocalCode.INTERNAL,
+        f"git {command} failed on the audit's own repository: {said or 'it was ended'}.",
+        "Look for a full disk; `sublet doctor` checks the version of git (2.29 or later).",
+    )
