@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sublet.protocol.text import MAX_LINE_CHARS, MAX_NAME_CHARS, MAX_SUMMARY_CHARS, clean, clean_line, clean_name
+from sublet.protocol.text import (
+    MAX_LINE_CHARS,
+    MAX_NAME_CHARS,
+    MAX_SUMMARY_CHARS,
+    clean,
+    clean_line,
+    clean_name,
+    escape_text,
+)
 
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
@@ -149,6 +157,29 @@ def test_a_long_line_is_cut() -> None:
 )
 def test_clean_name(raw: bytes | str, expected: str) -> None:
     assert clean_name(raw) == expected
+
+
+@given(hostile | st.binary(max_size=60))
+def test_escape_text_hides_nothing_and_steers_nothing(raw: str | bytes) -> None:
+    text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
+    shown = escape_text(raw)
+    assert_harmless(shown, kept="\n\t")
+    assert len(shown) >= len(text)
+    assert clean(shown, len(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("+a\tb\n-c\n", "+a\tb\n-c\n"),
+        ("+x = 1\r\n", "+x = 1\\x0d\n"),
+        ("+if admin\u202e:\n+\u200b", "+if admin\\u202e:\n+\\u200b"),
+        ("+a\ufe0f", "+a\\ufe0f"),
+        (b"+\xff\x1b[2J", "+\\xff\\x1b[2J"),
+    ],
+)
+def test_escape_text(raw: bytes | str, expected: str) -> None:
+    assert escape_text(raw) == expected
 
 
 def test_a_long_name_is_cut_visibly() -> None:
