@@ -96,7 +96,7 @@ def verify_message(
 
 def _with_signature(message: MessageT, signature: Signature) -> MessageT:
     extension = message.sublet.model_copy(update={"signature": signature})
-    return message.model_copy(update={"sublet": extension})
+    return cast("MessageT", message.model_copy(update={"sublet": extension}))
 
 
 def _signed_bytes(body: Mapping[str, JsonValue]) -> bytes:
