@@ -1,0 +1,77 @@
+"""HTTP connections with deadlines: for headers that never end, and for readers that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEADER_SECONDS = 10.0
+STUCK_READER_SECONDS = 20.0
+"""How long a full send buffer may stay full. Each waiting event of a task holds a copy of that task."""
+
+
+class DeadlineProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 connection; uvicorn itself only bounds the time between two requests."""
+
+    _header_deadline: asyncio.TimerHandle | None = None
+    _reader_deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
+        """Start to wait for the first request."""
+        super().connection_made(transport)
+        self._watch_headers()
+
+    def data_received(self, data: bytes) -> None:
+        """Take data; a request that is not complete must be so in time."""
+        super().data_received(data)
+        self._watch_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadlines."""
+        self._end_header_deadline()
+        self._end_reader_deadline()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that the reader does not keep up."""
+        super().pause_writing()
+        if self._reader_deadline is None:
+            self._reader_deadline = self.loop.call_later(STUCK_READER_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Note that the reader has caught up."""
+        self._end_reader_deadline()
+        super().resume_writing()
+
+    def _watch_headers(self) -> None:
+        answering = self.conn.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)
+        if answering or self.timeout_keep_alive_task is not None:
+            self._end_header_deadline()
+        elif self._header_deadline is None:
+            # Also after an answer that was given before the request was complete, so that nobody can trickle its
+            # rest for ever.
+            self._header_deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _end_header_deadline(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None
+
+    def _end_reader_deadline(self) -> None:
+        if self._reader_deadline is not None:
+            self._reader_deadline.cancel()
+            self._reader_deadline = None
+
+
+class QuietServer(uvicorn.Server):
+    """uvicorn's server without its signal handlers: the daemon decides when to stop."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install nothing."""
+        yield

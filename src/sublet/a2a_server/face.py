@@ -1,0 +1,242 @@
+"""The A2A face of the daemon: binds, serves and stops (DESIGN 3, 4.2)."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import anyio
+import uvicorn
+from a2a.types import AgentCard, Message, Role, Task, TaskState
+
+from sublet.a2a_server.agent_executor import SubletAgentExecutor
+from sublet.a2a_server.auth import Authenticator, Credentials
+from sublet.a2a_server.caller import peer_of_owner
+from sublet.a2a_server.card import make_card
+from sublet.a2a_server.connection import DeadlineProtocol, QuietServer
+from sublet.a2a_server.context_builder import AwcpContextBuilder
+from sublet.a2a_server.delegated import DelegatedWork
+from sublet.a2a_server.ends import Ends
+from sublet.a2a_server.handler import SubletRequestHandler
+from sublet.a2a_server.hosts import AllowedHosts, is_loopback, is_wildcard
+from sublet.a2a_server.invites import PendingInvites
+from sublet.a2a_server.pairing import PairingRoute
+from sublet.a2a_server.parts import to_part
+from sublet.a2a_server.plain import PlainAnswers
+from sublet.a2a_server.routes import build_app
+from sublet.a2a_server.signer import signed
+from sublet.a2a_server.task_store import SqliteTaskStore
+from sublet.a2a_server.work import is_delegation
+from sublet.daemon.ports import FaceContext
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.messages import AWCP_URI, Error
+from sublet.supervisor.agent_config import AgentConfig
+
+logger = logging.getLogger(__name__)
+
+STORE_NAME = "a2a.sqlite3"
+STOP_SECONDS = 3.0
+_DRAIN_SECONDS = 1
+MAX_CONNECTIONS = 256
+MAX_HEADER_BYTES = 32 << 10
+_KEEP_ALIVE_SECONDS = 30
+
+# These two log what they were sent when it is malformed, and what they were sent may hold a credential.
+_TELLTALES = ("a2a.server.routes.jsonrpc_dispatcher", "a2a.compat.v0_3.jsonrpc_adapter")
+
+
+class A2AFace:
+    """Serves A2A on one TCP socket.
+
+    Args:
+        context: what the composition root provides.
+    """
+
+    def __init__(self, context: FaceContext) -> None:
+        self._context = context
+        self._stopping = anyio.Event()
+        self._invites = PendingInvites()
+        self._store = SqliteTaskStore(context.state_dir / STORE_NAME, self._invites.answered)
+        self._address = ""
+        self._card: tuple[tuple[AgentConfig, ...], AgentCard] | None = None
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._handler: SubletRequestHandler | None = None
+
+    @property
+    def address(self) -> str:
+        """Base URL by which we are reached, without a slash at its end."""
+        return self._address
+
+    async def start(self) -> None:
+        """Bind, open the task store, close what a former process left open, and serve.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the socket can't be bound; ``INVALID_ARGUMENT`` where it would listen
+                beyond this machine without TLS.
+        """
+        self._socket = self._bind()
+        try:
+            await self._start(self._socket)
+        except BaseException:
+            self._socket.close()
+            await self.aclose()
+            raise
+
+    async def serve(self) -> None:
+        """Serve until cancelled; then end streams and running work within ``STOP_SECONDS``."""
+        try:
+            assert self._server is not None
+            await self._server.main_loop()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop; does nothing the second time."""
+        self._stopping.set()
+        server, self._server = self._server, None
+        handler, self._handler = self._handler, None
+        with anyio.move_on_after(STOP_SECONDS):
+            if server is not None:
+                await server.shutdown(sockets=[self._socket] if self._socket else None)
+            if handler is not None:
+                await handler.aclose()
+        await self._store.aclose()
+
+    def card(self) -> AgentCard:
+        """Return the signed card of the agents that are offered now."""
+        agents = tuple(self._context.agents())
+        if self._card is None or self._card[0] != agents:
+            self._card = (agents, self._make_card(agents))
+        return self._card[1]
+
+    async def _start(self, bound: socket.socket) -> None:
+        context = self._context
+        self._address = (context.public_url or self._local_url(bound)).rstrip("/")
+        await self._store.open()
+        await self._fail_orphans()
+        self._handler = self._build_handler()
+        for name in _TELLTALES:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        app = build_app(
+            self._handler,
+            self.card,
+            PairingRoute(context.pairing),
+            AllowedHosts(context.a2a_host, context.public_url),
+            Authenticator(
+                Credentials(
+                    context.fingerprint, context.find_peer, context.find_token, context.key_changed, context.nonces
+                )
+            ),
+            self._stopping,
+        )
+        certificate, key = context.tls or (None, None)
+        config = uvicorn.Config(
+            app,
+            http=DeadlineProtocol,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
+        config.load()
+        self._server = QuietServer(config)
+        self._server.lifespan = config.lifespan_class(config)
+        await self._server.startup(sockets=[bound])
+
+    def _make_card(self, agents: Sequence[AgentConfig]) -> AgentCard:
+        context = self._context
+        return make_card(
+            agents,
+            url=self._address,
+            version=context.version,
+            node_id=context.node_id,
+            key=context.key,
+            fingerprint=context.fingerprint,
+        )
+
+    def _build_handler(self) -> SubletRequestHandler:
+        context, ends = self._context, Ends()
+        executor = SubletAgentExecutor(
+            DelegatedWork(context.executor, context.key, ends), PlainAnswers(context.messages, ends), ends
+        )
+        builder = AwcpContextBuilder(self._store, context.executor, self._invites, context.fingerprint, context.nonces)
+        return SubletRequestHandler(executor, self._store, self.card(), builder, context.executor)
+
+    def _bind(self) -> socket.socket:
+        host, port = self._context.a2a_host, self._context.a2a_port
+        if not is_loopback(host) and self._context.tls is None:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"refusing to listen on {host} without TLS",
+                "Give a certificate and key, or listen on 127.0.0.1.",
+            )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+        except OSError as error:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"can't listen on {host}:{port}: {error.strerror or error}",
+                "Choose another address with --a2a HOST:PORT; port 0 takes any free one.",
+            ) from error
+
+    def _local_url(self, bound: socket.socket) -> str:
+        host, port = bound.getsockname()[:2]
+        if is_wildcard(host):
+            host = _outward_address(bound.family)
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._context.tls else 'http'}://{shown}:{port}"
+
+    async def _fail_orphans(self) -> None:
+        """End the tasks whose work died with a former process: whoever asks must not see them working for ever."""
+        for owner, task in await self._store.orphans():
+            task.status.state = TaskState.TASK_STATE_FAILED
+            task.status.timestamp.FromDatetime(datetime.now(UTC))
+            task.status.ClearField("message")
+            if is_delegation(task):
+                task.status.message.CopyFrom(self._orphan_error(owner, task))
+            await self._store.save_for(owner, task)
+
+    def _orphan_error(self, owner: str, task: Task) -> Message:
+        error = Error(
+            delegation_id=task.context_id,
+            code=ErrorCode.TASK_FAILED,
+            message="the executor's daemon was restarted while it worked on this task",
+            hint="Delegate again.",
+        )
+        peer = self._context.find_peer(peer_of_owner(owner) or "")
+        if peer is not None:
+            error = signed(error, self._context.key, peer.fingerprint)
+        return Message(
+            message_id=f"{task.id}-orphan",
+            task_id=task.id,
+            context_id=task.context_id,
+            role=Role.ROLE_AGENT,
+            parts=[to_part(error)],
+            extensions=[AWCP_URI],
+        )
+
+
+def _outward_address(family: int) -> str:
+    """Return the address that this machine uses towards others; connecting a UDP socket sends nothing."""
+    # Addresses reserved for documentation (RFC 5737, RFC 3849): routed like any other, owned by nobody.
+    target, fallback = ("2001:db8::1", "::1") if family == socket.AF_INET6 else ("192.0.2.1", "127.0.0.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+        except OSError:
+            return fallback
+        return str(probe.getsockname()[0])

@@ -1,0 +1,95 @@
+"""The SDK's request handler with what it lacks: repeated INVITEs, ERROR as cancel, cancel of a parked task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
+from a2a.server.context import ServerCallContext
+from a2a.server.events import Event
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.types import AgentCard, CancelTaskRequest, Message, SendMessageRequest, Task
+from a2a.utils.errors import TaskNotCancelableError
+from a2a.utils.task import apply_history_length
+
+from sublet.a2a_server.caller import caller_of
+from sublet.a2a_server.streams import closing
+from sublet.a2a_server.task_store import SqliteTaskStore
+from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
+from sublet.daemon.api import ExecutorApi
+
+PARKED_SECONDS = 120.0
+"""After this long an unanswered INVITE costs no memory any more; START revives its task from the store."""
+
+
+class SubletRequestHandler(DefaultRequestHandler):
+    """Answers A2A calls.
+
+    Args:
+        agent_executor: does the work.
+        store: the task store.
+        card: only its capabilities are read here.
+        builder: accepts or refuses messages.
+        executor: told of every cancel, since the SDK calls nobody for a task that it does not hold in memory.
+    """
+
+    def __init__(
+        self,
+        agent_executor: AgentExecutor,
+        store: SqliteTaskStore,
+        card: AgentCard,
+        builder: RequestContextBuilder,
+        executor: ExecutorApi,
+    ) -> None:
+        super().__init__(
+            agent_executor=agent_executor,
+            task_store=store,
+            agent_card=card,
+            request_context_builder=builder,
+            interrupted_task_timeout=PARKED_SECONDS,
+        )
+        self._tasks = store
+        self._executor = executor
+
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
+        """Answer ``message/send``; what was answered before is answered alike."""
+        try:
+            answer: Message | Task = await super().on_message_send(params, context)
+            return answer
+        except AlreadyAnswered as earlier:
+            return apply_history_length(earlier.task, params.configuration)
+        except StopRequested as stop:
+            return await self._stop(stop.task, context)
+
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event, None]:
+        """Answer ``message/stream``; what was answered before is answered alike."""
+        try:
+            async with closing(super().on_message_send_stream(params, context)) as events:
+                async for event in events:
+                    yield event
+        except AlreadyAnswered as earlier:
+            yield apply_history_length(earlier.task, params.configuration)
+        except StopRequested as stop:
+            yield await self._stop(stop.task, context)
+
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
+        """Cancel a task and the delegation behind it.
+
+        Raises:
+            TaskNotFoundError: it is not the caller's, or not there.
+            TaskNotCancelableError: it has ended.
+        """
+        cancelled: Task | None = await super().on_cancel_task(params, context)
+        peer = caller_of(context).peer
+        if cancelled is not None and peer is not None and is_delegation(cancelled):
+            await self._executor.cancel(cancelled.context_id, peer)
+        return cancelled
+
+    async def _stop(self, task: Task, context: ServerCallContext) -> Task:
+        try:
+            stopped = await self.on_cancel_task(CancelTaskRequest(id=task.id), context)
+        except TaskNotCancelableError:
+            stopped = await self._tasks.get(task.id, context)
+        return stopped or task

@@ -1,0 +1,60 @@
+"""AWCP messages in and out of A2A parts: ``{"awcp": {…}}`` in one data part (AWCP 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from a2a.helpers import new_data_part
+from a2a.types import Message, Part
+from google.protobuf.json_format import MessageToDict
+
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.codec import AnyMessage, encode, narrow_bounded
+from sublet.protocol.errors import ErrorCode, RemoteProtocolError
+from sublet.protocol.messages import AWCP_MEDIA_TYPE, PART_KEY
+
+REDACTED = "[redacted]"
+
+
+def to_part(message: AnyMessage) -> Part:
+    """Return the data part that carries ``message``."""
+    return new_data_part({PART_KEY: encode(message)}, media_type=AWCP_MEDIA_TYPE)
+
+
+def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
+    """Return the object under the ``awcp`` key, numbers narrowed, or None where no part has that key.
+
+    The media type is not asked for: 0.3 clients cannot send one on a data part.
+
+    Raises:
+        RemoteProtocolError: ``DECLINED`` for several AWCP parts, one that is no object, or one out of bounds.
+    """
+    found: list[JsonValue] = []
+    for part in parts:
+        if part.WhichOneof("content") != "data" or part.data.WhichOneof("kind") != "struct_value":
+            continue
+        value = part.data.struct_value.fields.get(PART_KEY) if PART_KEY in part.data.struct_value.fields else None
+        if value is not None:
+            found.append(narrow_bounded(cast("JsonValue", MessageToDict(value))))
+    if not found:
+        return None
+    if len(found) > 1 or not isinstance(found[0], dict):
+        raise RemoteProtocolError(
+            ErrorCode.DECLINED,
+            "an A2A message carries exactly one AWCP object",
+            'Send {"awcp": {…}} in one data part.',
+        )
+    return found[0]
+
+
+def redact(message: Message) -> None:
+    """Take the credential out of ``message`` in place: the SDK stores the very object as task history."""
+    for part in message.parts:
+        if part.WhichOneof("content") != "data":
+            continue
+        body = part.data.struct_value.fields
+        if PART_KEY in body and "mount" in body[PART_KEY].struct_value.fields:
+            mount = body[PART_KEY].struct_value.fields["mount"].struct_value.fields
+            if "credential" in mount:
+                mount["credential"].string_value = REDACTED

@@ -1,0 +1,105 @@
+"""Plain messages from clients that know nothing of AWCP: the default agent answers, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from a2a.helpers import new_text_part
+from a2a.server.tasks import TaskUpdater
+from a2a.types import TaskState
+
+from sublet.a2a_server.ends import Ends
+from sublet.a2a_server.outbox import Outbox
+from sublet.a2a_server.streams import closing
+from sublet.a2a_server.work import TextWork
+from sublet.daemon.api import MessageApi
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+
+logger = logging.getLogger(__name__)
+
+ANSWER_ARTIFACT = "answer"
+MAX_ANSWER_CHARS = 200_000
+_CUT = "\n[the rest of the answer was cut]"
+
+
+class PlainAnswers:
+    """Runs the default agent on a text.
+
+    Args:
+        messages: the agent.
+        ends: who writes the end of a task.
+    """
+
+    def __init__(self, messages: MessageApi, ends: Ends) -> None:
+        self._messages = messages
+        self._ends = ends
+
+    async def answer(self, work: TextWork, updater: TaskUpdater) -> None:
+        """Stream the answer as chunks of one artifact, or give it whole to a caller that does not stream."""
+        await updater.start_work()
+        failure = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+        if not self._ends.claim(updater.task_id):
+            return
+        if failure is None:
+            await updater.complete()
+            return
+        denied = failure.code in (LocalCode.POLICY_DENIED, ErrorCode.DECLINED)
+        state = TaskState.TASK_STATE_REJECTED if denied else TaskState.TASK_STATE_FAILED
+        await updater.update_status(state, message=updater.new_agent_message([new_text_part(_told(failure))]))
+
+    async def _whole(self, work: TextWork, updater: TaskUpdater) -> SubletError | None:
+        pieces: list[str] = []
+        failure = await self._collect(work, updater, pieces.append)
+        if pieces:
+            await _publish("".join(pieces), updater, first=True)
+        return failure
+
+    async def _stream(self, work: TextWork, updater: TaskUpdater) -> SubletError | None:
+        outbox: Outbox[str] = Outbox(key=lambda _: ("text", "text"), merge=str.__add__)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_publish_all(outbox, updater))
+            try:
+                return await self._collect(work, updater, outbox.put)
+            finally:
+                outbox.close()
+
+    async def _collect(self, work: TextWork, updater: TaskUpdater, take: Callable[[str], None]) -> SubletError | None:
+        left = MAX_ANSWER_CHARS
+        try:
+            answer = self._messages.answer(work.text, work.subject, context_id=updater.context_id)
+            async with closing(answer) as pieces:
+                async for piece in pieces:
+                    take(piece[:left])
+                    left -= len(piece)
+                    if left < 0:
+                        take(_CUT)
+                        break
+        except SubletError as error:
+            return error
+        except Exception:
+            logger.exception("the agent failed on a plain message")
+            return SubletError(LocalCode.INTERNAL, "the agent failed", "Its owner finds the reason in the log.")
+        return None
+
+
+async def _publish_all(outbox: Outbox[str], updater: TaskUpdater) -> None:
+    first = True
+    async for text in outbox.items():
+        await _publish(text, updater, first=first)
+        first = False
+
+
+async def _publish(text: str, updater: TaskUpdater, *, first: bool) -> None:
+    await updater.add_artifact(
+        [new_text_part(text)], artifact_id=ANSWER_ARTIFACT, name=ANSWER_ARTIFACT, append=not first
+    )
+
+
+def _told(failure: SubletError) -> str:
+    if failure.code is LocalCode.POLICY_DENIED:
+        return "This agent does not answer plain messages from this caller."
+    if isinstance(failure.code, LocalCode) and failure.code is not LocalCode.UNAVAILABLE:
+        return "The agent failed. Its owner finds the reason in the log."
+    return f"{failure.message}. {failure.hint}".strip()

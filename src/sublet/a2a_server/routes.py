@@ -1,0 +1,74 @@
+"""The ASGI application: card, JSON-RPC at ``/``, pairing and health, behind the gate and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.types import AgentCard
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from sublet.a2a_server.auth import Authenticator, Gate
+from sublet.a2a_server.caller import CallerContextBuilder
+from sublet.a2a_server.card import CARD_CACHE_CONTROL, CARD_PATH
+from sublet.a2a_server.extension_header import EchoExtension
+from sublet.a2a_server.hosts import AllowedHosts
+from sublet.a2a_server.limits import BoundedBodies, StopStreams
+from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PAIR_PATH, PairingRoute
+
+RPC_PATH = "/"
+LEGACY_CARD_PATH = "/.well-known/agent.json"
+HEALTH_PATH = "/healthz"
+
+_READ = frozenset({"GET", "HEAD"})
+OPEN_PATHS = {CARD_PATH: _READ, LEGACY_CARD_PATH: _READ, PAIR_PATH: frozenset({"POST"})}
+"""All that a caller without credentials may reach; pairing asks for its token itself."""
+
+
+def build_app(
+    handler: RequestHandler,
+    current_card: Callable[[], AgentCard],
+    pairing: PairingRoute,
+    hosts: AllowedHosts,
+    authenticator: Authenticator,
+    stopping: anyio.Event,
+) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        handler: answers A2A calls.
+        current_card: returns the card as it is now.
+        pairing: answers pairing requests.
+        hosts: names that a request may use for us.
+        authenticator: who callers are.
+        stopping: set when the server stops.
+    """
+
+    async def modified(_: AgentCard) -> AgentCard:
+        return current_card()
+
+    modifier: Callable[[AgentCard], Awaitable[AgentCard]] = modified
+    routes = [
+        *create_agent_card_routes(current_card(), card_modifier=modifier, cache_control=CARD_CACHE_CONTROL),
+        # 0.3 and 1.0 clients share the path: the SDK tells them apart by the names of their methods.
+        *create_jsonrpc_routes(handler, RPC_PATH, context_builder=CallerContextBuilder(), enable_v0_3_compat=True),
+        Route(LEGACY_CARD_PATH, _to_card, methods=["GET"]),
+        Route(PAIR_PATH, pairing, methods=["POST"]),
+        Route(HEALTH_PATH, _healthy, methods=["GET"]),
+    ]
+    app: ASGIApp = StopStreams(EchoExtension(Starlette(routes=routes)), stopping)
+    return Gate(BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES}), hosts, authenticator, OPEN_PATHS)
+
+
+async def _to_card(_: Request) -> Response:
+    return RedirectResponse(CARD_PATH, status_code=308)
+
+
+async def _healthy(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})

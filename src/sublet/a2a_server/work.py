@@ -1,0 +1,77 @@
+"""What a message asks for, once it has been checked: the context builder's finding, the executor's job."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from a2a.server.context import ServerCallContext
+from a2a.types import Task
+
+from sublet.daemon.api import KnownPeer
+from sublet.policy.model import Subject
+from sublet.protocol.messages import Invite, Start
+
+_STATE_KEY = "sublet.work"
+_DELEGATION_PREFIX = "tsk_"
+
+
+@dataclass(frozen=True, slots=True)
+class AwcpWork:
+    """A verified INVITE or START of a paired peer."""
+
+    message: Invite | Start
+    peer: KnownPeer
+    source_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextWork:
+    """A plain message; ``streamed`` tells whether its sender reads the answer as it comes."""
+
+    text: str
+    subject: Subject
+    streamed: bool
+
+
+Work: TypeAlias = AwcpWork | TextWork
+
+
+class AlreadyAnswered(Exception):
+    """The message was answered before: the answer is the task as it stands."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task.id)
+        self.task = task
+
+
+class StopRequested(Exception):
+    """The message is an AWCP ERROR for a live task and acts as CancelTask (DESIGN 4.2)."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task.id)
+        self.task = task
+
+
+def put_work(context: ServerCallContext, work: Work) -> None:
+    """Leave ``work`` for the executor."""
+    context.state[_STATE_KEY] = work
+
+
+def take_work(context: ServerCallContext) -> Work:
+    """Return the work and forget it: START holds a credential, and the SDK keeps the context as long as the task."""
+    return cast("Work", context.state.pop(_STATE_KEY))
+
+
+def task_id_for(owner: str, delegation_id: str) -> str:
+    """Return the one task id of a delegation.
+
+    Derived, not drawn, so that two INVITEs of one delegation that arrive together meet in the same task.
+    """
+    return _DELEGATION_PREFIX + hashlib.sha256(f"{owner}\0{delegation_id}".encode()).hexdigest()[:32]
+
+
+def is_delegation(task: Task) -> bool:
+    """Tell whether ``task`` is that of a delegation: its id is derived, while the SDK draws all others."""
+    return task.id.startswith(_DELEGATION_PREFIX)
