@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sublet.cli import daemon_cmd, delegate_cmd, lease_cmds, peers_cmd
-from sublet.cli.connection import session_of
+from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
 from sublet.cli.help import group, verbatim
 from sublet.cli.screen import Screen
@@ -69,16 +69,17 @@ def _main(
     session_of(ctx).debug = debug
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str] | None = None, *, session: Session | None = None) -> int:
     """Run the command line and return its exit status.
 
     Args:
         argv: arguments without the program's name; those of the process by default.
+        session: how the daemon is reached; by its control socket by default.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     screen = Screen(as_json="--json" in arguments)
     try:
-        status = app(args=arguments, prog_name="sublet", standalone_mode=False)
+        status = app(args=arguments, prog_name="sublet", standalone_mode=False, obj=session or Session())
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()

@@ -171,10 +171,14 @@ def prune(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return
-        from sublet.cli.render import count, size
+        from sublet.cli.render import count
 
-        removed = [count(report.delegations, "delegation"), count(report.views, "view"), count(report.events, "event")]
-        screen.show(f"Removed {', '.join(removed)}; {size(report.bytes_freed)} freed.")
+        removed = [
+            count(report.delegations, "delegation"),
+            count(report.assignments, "assignment"),
+            count(report.events, "event"),
+        ]
+        screen.show(f"Removed {', '.join(removed)}.")
 
     run(ctx, screen, body)
 

@@ -32,13 +32,17 @@ class OutputLines:
 
     def __init__(self) -> None:
         self._partial = ""
+        self._dropped = 0
 
     def feed(self, event: Event) -> list[str]:
         """Return the lines that ``event`` completes; an event that is no output completes none."""
         if event.kind is not EventKind.DELEGATION_OUTPUT:
             return []
         dropped, text = event.data.get("dropped_chars"), event.data.get("text")
-        lines = [f"[{dropped} characters left out]"] if isinstance(dropped, int) and dropped else []
+        lines: list[str] = []
+        if isinstance(dropped, int) and dropped > self._dropped:  # the daemon counts what was left out so far
+            lines.append(f"[{dropped - self._dropped} characters left out]")
+            self._dropped = dropped
         if isinstance(text, str):
             *whole, self._partial = (self._partial + clean(text, len(text) + 1)).split("\n")
             lines += whole

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.text import MAX_NAME_CHARS, clean, clean_line, clean_name
+from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,8 +135,8 @@ def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:
 def diff_text(patch: str) -> Text:
     """Return a patch with its lines coloured; controls are shown, never obeyed."""
     text = Text()
-    for line in patch.split("\n"):
-        text.append(_visible(line) + "\n", style=_diff_style(line))
+    for line in escape_text(patch).split("\n"):
+        text.append(line + "\n", style=_diff_style(line))
     text.right_crop(1)
     return text
 
@@ -168,9 +168,9 @@ def size(count: int) -> str:
     return f"{value:.1f} TiB"
 
 
-def count(number: int, noun: str) -> str:
-    """Return ``1 file``, ``2 files``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, several: str = "") -> str:
+    """Return ``1 file``, ``2 files``; ``several`` is the plural where it is not made by an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def parse_time(text: str) -> datetime:
@@ -216,12 +216,6 @@ def _names(names: Sequence[str]) -> str:
     shown = ", ".join(clean_name(name) for name in names[:MAX_NAMES_SHOWN])
     left = len(names) - MAX_NAMES_SHOWN
     return f"{shown} and {left} more" if left > 0 else shown
-
-
-def _visible(line: str) -> str:
-    """Return ``line`` with everything invisible written out, tabs excepted: a reviewer must see what is there."""
-    pieces = (line[start : start + MAX_NAME_CHARS] for start in range(0, len(line), MAX_NAME_CHARS))
-    return "".join("\t".join(clean_name(part) for part in piece.split("\t")) for piece in pieces)
 
 
 def _diff_style(line: str) -> str:

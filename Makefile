@@ -1,0 +1,41 @@
+# `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
+.PHONY: setup demo test lint types bench lock hosts states clean help
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## install what is missing and make .venv; quick when all is there
+	@scripts/setup-system
+	@scripts/setup-venv
+
+demo: setup ## lend a project with a failing test to a second daemon, which repairs it
+	@$(PY) examples/demo.py
+
+test: setup hosts ## run all tests, real mounts included, and check that nothing is left behind
+	@scripts/test $(ARGS)
+
+hosts:
+	@scripts/setup-hosts
+
+lint: setup ## check style and the layers
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/lint-imports --no-timing >/dev/null || .venv/bin/lint-imports
+
+types: setup ## check types
+	@.venv/bin/mypy --no-error-summary
+
+bench: setup ## measure what docs/benchmarks.md claims
+	@for file in benchmarks/[a-z]*.py; do $(PY) "$$file" || exit 1; done
+
+lock: setup ## choose the versions of requirements.lock anew
+	@scripts/lock
+
+states: setup ## draw the state tables in docs/architecture.md
+	@$(PY) scripts/draw-states
+
+clean: ## remove what setup and the tools made
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,228 @@
+"""What people read: errors with a way on, a peer's words that can't pass for ours, diffs that hide nothing."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from sublet.cli.app import run
+from sublet.cli.live import LiveView
+from sublet.cli.render import diff_text, size, span
+from sublet.cli.screen import Screen
+from sublet.daemon.models import AuditReport, Check, ConditionView, ErrorView, FileChange, ResultView, Usage
+from sublet.protocol.lifecycle import DelegationState
+from support.fake_control import (
+    ID,
+    OTHER_ID,
+    FakeControl,
+    completed,
+    delegation,
+    lines,
+    peer,
+    printed,
+    unavailable,
+    views,
+)
+
+HOSTILE = "done \x1b[2J\x1b]0;owned\x07\u202egnp.exe\u200b\n✓ completed · bob"
+
+
+def call(control: FakeControl, capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    """Run a command and return its status and what it printed on both streams."""
+    status = run(argv, session=control.session())
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_an_error_says_what_why_and_what_next(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = call(FakeControl(failure=unavailable()), capsys, "ls")
+
+    assert (status, out) == (4, "")
+    assert lines(err) == ["error: no daemon is running  [DAEMON_UNAVAILABLE]", "Start it: sublet up --detach"]
+
+
+def test_no_traceback_reaches_a_user(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(views=views())  # answering from nothing breaks it
+
+    status, out, err = call(control, capsys, "output", ID)
+    assert (status, out) == (1, "")
+    assert "Traceback" not in err
+    assert "[INTERNAL]" in err
+    assert "--debug" in err
+    assert "daemon.log" in err
+
+    assert "Traceback" in call(control, capsys, "--debug", "output", ID)[2]
+
+
+def test_delegate_shows_the_end_on_stdout_and_the_way_there_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(
+        views=views(delegation(DelegationState.CREATED), delegation(), completed()),
+        events=[printed(1, "running te"), printed(2, "sts\nok")],
+    )
+    status, out, err = call(control, capsys, "delegate", ".", "Do it.", "--to", "bob")
+
+    assert status == 0
+    assert lines(out) == [
+        f"✓ completed · after 12 s · bob · read-write · {ID}",
+        "changed  src/calc.py  +1 \u22121",
+        "added    notes.md        +3",
+        "hidden from bob  .env",
+        "bob says (its own words, not checked)",
+        "│ All tests pass now.",
+    ]
+    assert lines(err) == [
+        f"{ID} created",
+        "bob │ running tests",
+        f"{ID} running",
+        f"{ID} completed",
+        "bob │ ok",
+        f"every line: sublet diff {ID}",
+    ]
+
+
+def test_a_failure_shows_code_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ErrorView(code="SENSITIVE_FILES", message="keys would be lent", hint="Lend a directory without them.")
+    control = FakeControl(views=views(delegation(DelegationState.ERROR, error=error)))
+
+    status, out, _ = call(control, capsys, "delegate", ".", "Do it.", "--to", "bob")
+
+    assert status == 1
+    assert "keys would be lent  [SENSITIVE_FILES]" in out
+    assert "Lend a directory without them." in out
+
+
+def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(
+        views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]
+    )
+    _, out, _ = call(control, capsys, "output", ID)
+
+    assert not set(out) & {"\x1b", "\x07", "\u202e", "\u200b"}
+    forged = [line for line in lines(out) if "✓ completed · bob" in line and ID not in line]
+    assert len(forged) == 2
+    assert all("│ ✓" in line for line in forged)
+
+
+def test_hostile_names_and_errors_are_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    change = FileChange(path="a\x1b[31m\u202eb", change="added", lines_added=1)
+    view = completed(
+        audit=AuditReport(added=["x"], files=[change]),
+        hidden=["\x1b[2Jsecret"],
+        condition=None,
+        error=ErrorView(code="TASK_FAILED\x1b[0m", message="no\x1b[2J\nerror: forged", hint="\x1b[2J"),
+    )
+    _, out, _ = call(FakeControl(views=views(view)), capsys, "output", ID)
+
+    assert not set(out) & {"\x1b", "\u202e"}
+    assert r"a\x1b[31m\u202eb" in out
+    assert not any(line.startswith("error: forged") for line in lines(out))
+
+
+def test_markup_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    view = completed(result=ResultView(final_summary="[red]x[/red] :smile: [/]"))
+
+    assert "[red]x[/red] :smile: [/]" in call(FakeControl(views=views(view)), capsys, "output", ID)[1]
+
+
+def test_diff_goes_unchanged_into_a_pipe(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-\udcff\n+\x1b[31mred\n"
+    run(["diff", ID], session=FakeControl(audit=AuditReport(patch=patch)).session())
+
+    assert capfdbinary.readouterr().out == patch.encode("utf-8", "surrogateescape")
+
+
+def test_diff_on_a_terminal_writes_out_what_is_invisible() -> None:
+    shown = diff_text("+a\tb\x1b[31m\u202e" + "c" * 2000 + "\n-x\n").plain
+
+    assert shown == "+a\tb\\x1b[31m\\u202e" + "c" * 2000 + "\n-x\n"
+
+
+def test_ids_may_be_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(listed=[delegation(), delegation(delegation_id=OTHER_ID)])
+
+    assert call(control, capsys, "cancel", "0123")[0] == 0
+    assert call(control, capsys, "cancel", "dlg_fed")[0] == 0
+    assert call(control, capsys, "cancel", "last")[0] == 0
+    cancelled = [request["cancel"] for request in control.requests if isinstance(request, dict) and "cancel" in request]
+    assert cancelled == [ID, OTHER_ID, ID]
+    assert "[NOT_FOUND]" in call(control, capsys, "cancel", "abc")[2]
+    assert call(control, capsys, "cancel", "dlg_")[0] == 2
+
+
+def test_ls_is_a_table_that_a_pipe_gets_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    queued = ConditionView(kind="queued", detail="number 1 in the queue", position=1)
+    control = FakeControl(
+        listed=[delegation(description="x" * 150), delegation(DelegationState.INVITED, condition=queued)]
+    )
+    _, out, _ = call(control, capsys, "ls")
+
+    head, first, second = lines(out)
+    assert head.split() == ["id", "state", "peer", "mode", "age", "left", "task"]
+    assert first.startswith("dlg_01234567  running")
+    assert first.endswith("x" * 150)
+    assert "invited (queued)" in second
+
+
+def test_lists_that_are_empty_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "sublet ls --all" in call(FakeControl(), capsys, "ls")[2]
+    assert "sublet pair" in call(FakeControl(), capsys, "peers", "list")[2]
+
+
+def test_links_tokens_and_ids_stand_alone_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(views=views(delegation(DelegationState.CREATED)))
+
+    assert len(lines(call(control, capsys, "pair")[1])) == 1
+    assert call(control, capsys, "token", "create", "ci")[1] == "secret-token\n"
+    assert call(control, capsys, "delegate", ".", "x", "--to", "bob", "-b")[1] == f"{ID}\n"
+
+
+def test_status_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [
+        Check(name="git", ok=True, detail="git version 2.39"),
+        Check(name="sshfs", ok=False, detail="sshfs is not on PATH", fix="apt install sshfs", required_for="mount"),
+    ]
+    control = FakeControl(checks=checks, peers=[peer()])
+
+    out = call(control, capsys, "status")[1]
+    assert "✓ running · pid 4242" in out
+    assert "1 running, 3 completed" in out
+    status, out, _ = call(control, capsys, "doctor")
+    assert status == 1
+    assert lines(out) == [
+        "✓ git    git version 2.39",
+        "✗ sshfs  sshfs is not on PATH  (needed for mount)",
+        "apt install sshfs",
+    ]
+    assert "http://127.0.0.1:9642" in call(control, capsys, "peers", "show", "bob")[1]
+    assert "[PEER_UNKNOWN]" in call(control, capsys, "peers", "show", "eve")[2]
+
+
+def test_the_live_view_shows_state_use_and_the_last_lines() -> None:
+    view = LiveView(delegation(usage=Usage(bytes_read=2048, operations=3, files_touched=1)), Screen())
+    for number in range(12):
+        view.event(printed(number, f"line {number} \x1b[31m\n"))
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=True, color_system=None).print(view)
+
+    shown = lines(text.getvalue())
+    assert "running" in shown[0]
+    assert "left" in shown[0]
+    assert shown[1] == "read 2.0 KiB · wrote 0 B · 1 file touched"
+    assert shown[3] == "│ line 4"
+    assert shown[-1] == "│ line 11"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59.9, "59 s"), (245, "4 min 05 s"), (7800, "2 h 10 min"), (273_600, "3 d 4 h")]
+)
+def test_spans(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (2048, "2.0 KiB"), (200 << 20, "200 MiB"), (3 << 40, "3.0 TiB")]
+)
+def test_sizes(count: int, text: str) -> None:
+    assert size(count) == text

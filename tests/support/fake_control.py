@@ -1,0 +1,226 @@
+"""A daemon that answers the command line from a script, for tests of what the command line makes of the answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from sublet.cli.connection import Session
+from sublet.daemon.models import (
+    AddPeer,
+    AuditReport,
+    Check,
+    CreateDelegation,
+    DelegationView,
+    Directory,
+    EventPage,
+    FileChange,
+    PairLink,
+    PeerView,
+    PruneReport,
+    ResultView,
+    StatusView,
+    TokenView,
+    Usage,
+)
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.lifecycle import DelegationState
+
+ID = "dlg_" + "0123456789abcdef" * 2
+OTHER_ID = "dlg_" + "fedcba9876543210" * 2
+FINGERPRINT = "SHA256:" + "A" * 43
+AT = "2026-11-27T10:00:00.000Z"
+
+
+def delegation(state: DelegationState = DelegationState.RUNNING, **changes: object) -> DelegationView:
+    """Return a view of a delegation to bob."""
+    base = DelegationView(
+        delegation_id=ID,
+        state=state,
+        peer="bob",
+        workspace_dir="/src/project",
+        description="Make the tests pass.",
+        access_mode="rw",
+        ttl_seconds=3600,
+        created_at=AT,
+        updated_at="2026-11-27T10:00:12.000Z",
+        expires_at="2026-11-27T11:00:00.000Z",
+        remaining_seconds=3588 if state is DelegationState.RUNNING else None,
+    )
+    return base.model_copy(update=changes)
+
+
+def completed(**changes: object) -> DelegationView:
+    """Return a view of completed work that changed one file and added one."""
+    report = AuditReport(
+        added=["notes.md"],
+        changed=["src/calc.py"],
+        files=[
+            FileChange(path="src/calc.py", change="changed", lines_added=1, lines_deleted=1),
+            FileChange(path="notes.md", change="added", lines_added=3, lines_deleted=0),
+        ],
+        lines_added=4,
+        lines_deleted=1,
+    )
+    facts: dict[str, object] = {
+        "result": ResultView(final_summary="All tests pass now.", exit_code=0),
+        "audit": report,
+        "hidden": [".env"],
+        "usage": Usage(bytes_read=12_345, bytes_written=678, operations=90, files_touched=2),
+    }
+    return delegation(DelegationState.COMPLETED, **{**facts, **changes})
+
+
+def printed(seq: int, text: str) -> Event:
+    """Return an event of output."""
+    return Event(seq=seq, at=AT, kind=EventKind.DELEGATION_OUTPUT, delegation_id=ID, data={"text": text})
+
+
+@dataclass
+class FakeControl:
+    """Answers from its fields. ``views`` are what a delegation reads as, one after the other; the last one stays."""
+
+    views: deque[DelegationView] = field(default_factory=lambda: deque([completed()]))
+    listed: list[DelegationView] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    peers: list[PeerView] = field(default_factory=list)
+    audit: AuditReport = field(default_factory=AuditReport)
+    checks: list[Check] = field(default_factory=list)
+    roots: list[str] = field(default_factory=list)
+    failure: SubletError | None = None
+    requests: list[object] = field(default_factory=list)
+
+    def session(self) -> Session:
+        """Return a session whose daemon this is."""
+
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[FakeControl]:
+            if self.failure is not None:
+                raise self.failure
+            yield self
+
+        return Session(connect=connect)
+
+    def _view(self) -> DelegationView:
+        return self.views.popleft() if len(self.views) > 1 else self.views[0]
+
+    async def create_delegation(self, request: CreateDelegation) -> DelegationView:
+        self.requests.append(request)
+        return self._view()
+
+    async def get_status(self, delegation_id: str) -> DelegationView:
+        if delegation_id not in {ID, OTHER_ID}:
+            raise SubletError(LocalCode.NOT_FOUND, f"there is no delegation {delegation_id}", "Run `sublet ls --all`.")
+        return self._view()
+
+    async def wait_for_result(self, delegation_id: str, timeout: float) -> DelegationView:
+        return self._view()
+
+    async def list_delegations(self, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        self.requests.append({"limit": limit, "active": active})
+        return self.listed[:limit]
+
+    async def events_since(
+        self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        page = [event for event in self.events if event.seq > cursor][:limit]
+        return EventPage(events=page, cursor=page[-1].seq if page else cursor)
+
+    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
+        return self.audit if patch else self.audit.model_copy(update={"patch": None})
+
+    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
+        self.requests.append({"cancel": delegation_id})
+        return delegation(DelegationState.CANCELLED)
+
+    async def prune_resources(self) -> PruneReport:
+        return PruneReport(delegations=1, assignments=2, events=30, shadows=1)
+
+    async def directory(self) -> Directory:
+        return Directory(node_id="node-" + "a" * 16, peers=self.peers, lend_roots=self.roots)
+
+    async def create_pair_link(self, *, ttl_seconds: int = 600) -> PairLink:
+        self.requests.append({"ttl_seconds": ttl_seconds})
+        link = "sublet-pair:" + "x" * 200
+        return PairLink(link=link, expires_at=AT, a2a_url="http://127.0.0.1:8642", fingerprint=FINGERPRINT)
+
+    async def add_peer(self, request: AddPeer) -> PeerView:
+        self.requests.append(request)
+        return peer(request.name)
+
+    async def list_peers(self) -> list[PeerView]:
+        return self.peers
+
+    async def remove_peer(self, name: str) -> PeerView:
+        return peer(name)
+
+    async def create_token(self, name: str, ttl_seconds: int | None) -> TokenView:
+        self.requests.append({"name": name, "ttl_seconds": ttl_seconds})
+        return TokenView(name=name, created_at=AT, token="secret-token")
+
+    async def list_tokens(self) -> list[TokenView]:
+        return [TokenView(name="ci", created_at=AT, token="leaked")]
+
+    async def revoke_token(self, name: str) -> TokenView:
+        return TokenView(name=name, created_at=AT)
+
+    async def list_lend_roots(self) -> list[str]:
+        return self.roots
+
+    async def add_lend_root(self, path: str) -> list[str]:
+        self.roots.append(path)
+        return self.roots
+
+    async def remove_lend_root(self, path: str) -> list[str]:
+        self.roots.remove(path)
+        return self.roots
+
+    async def status(self) -> StatusView:
+        return StatusView(
+            pid=4242,
+            version="0.1.0",
+            home="/home/alice/.config/sublet",
+            node_id="node-" + "a" * 16,
+            fingerprint=FINGERPRINT,
+            a2a_url="http://127.0.0.1:8642",
+            sftp="127.0.0.1:8622",
+            control_socket="/run/user/1000/sublet/control.sock",
+            started_at=AT,
+            uptime_seconds=65,
+            peers=1,
+            delegations={"running": 1, "completed": 3},
+            slots=5,
+            agents=["shell"],
+            sandbox="bubblewrap",
+        )
+
+    async def doctor(self) -> list[Check]:
+        return self.checks
+
+    async def shutdown(self) -> None:
+        self.requests.append("shutdown")
+
+
+def peer(name: str = "bob") -> PeerView:
+    """Return a paired daemon."""
+    return PeerView(
+        name=name, node_id="node-" + "b" * 16, fingerprint=FINGERPRINT, a2a_url="http://127.0.0.1:9642", paired_at=AT
+    )
+
+
+def views(*them: DelegationView) -> deque[DelegationView]:
+    """Return ``them`` in the form that ``FakeControl`` takes."""
+    return deque(them)
+
+
+def unavailable() -> SubletError:
+    """Return what a client raises where no daemon runs."""
+    return SubletError(LocalCode.DAEMON_UNAVAILABLE, "no daemon is running", "Start it: sublet up --detach")
+
+
+def lines(text: str) -> Sequence[str]:
+    """Return the lines of ``text`` that hold anything, trimmed."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
