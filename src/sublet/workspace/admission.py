@@ -153,7 +153,7 @@ def scan(root: Path, rules: ViewRules, limits: AdmissionLimits) -> Admission:
 def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -> Admission:
     tally = _Tally()
     budget = Budget(limits.max_files * _SURVEY_FACTOR, limits.max_seconds)
-    complete = True
+    overrun = ""
     try:
         for found in walk(root_fd, rules, budget):
             if isinstance(found, Unread):
@@ -163,11 +163,11 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
                     "Lend a directory all of which you can read, or make this one readable.",
                 )
             tally.add(found)
-    except WalkOverrunError:
-        complete = False
+    except WalkOverrunError as exc:
+        overrun = str(exc)
     except OSError as exc:
         raise _invalid(_path(real), exc) from None
-    _check_size(real, tally, limits, complete=complete)
+    _check_size(real, tally, limits, overrun)
     if tally.sensitive.count and limits.on_sensitive == "refuse":
         raise SubletError(
             ErrorCode.SENSITIVE_FILES,
@@ -190,8 +190,8 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
     )
 
 
-def _check_size(real: Path, tally: _Tally, limits: AdmissionLimits, *, complete: bool) -> None:
-    at_least = "" if complete else "at least "
+def _check_size(real: Path, tally: _Tally, limits: AdmissionLimits, overrun: str) -> None:
+    at_least = "at least " if overrun else ""
     by_size = _largest(tally.bytes_by_directory, _size)
     by_count = _largest(tally.files_by_directory, "{:,} files".format)
     if tally.total_bytes > limits.max_total_bytes:
@@ -206,8 +206,8 @@ def _check_size(real: Path, tally: _Tally, limits: AdmissionLimits, *, complete:
             f"{_size(limits.max_file_bytes)} allowed for one file"
         )
         largest = ""
-    elif not complete:
-        problem = f"more than can be scanned within {limits.max_seconds:g} s"
+    elif overrun:
+        problem = overrun
         largest = by_count
     else:
         return

@@ -75,8 +75,8 @@ class _Reader:
                     self._taken.unread.append((b"/".join(found.parts), found.reason))
                 else:
                     self._directory(found)
-        except WalkOverrunError:
-            raise _unavailable(f"holds more than {MAX_ENTRIES:,} names or takes over {MAX_SECONDS:g} s") from None
+        except WalkOverrunError as exc:
+            raise _unavailable(f"holds {exc}") from None
         finally:
             os.close(root_fd)
         self._carry_over()

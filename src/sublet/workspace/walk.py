@@ -22,7 +22,7 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WalkOverrunError(Exception):
-    """The walk reached its bound on entries or time."""
+    """The walk reached its bound on entries or time; the text says which."""
 
 
 @dataclass(slots=True)
@@ -54,21 +54,24 @@ class Budget:
         seconds: time the walk may take, on the monotonic clock, counted from now.
     """
 
-    __slots__ = ("_deadline", "_entries")
+    __slots__ = ("_deadline", "_entries", "_left", "_seconds")
 
     def __init__(self, entries: int, seconds: float) -> None:
-        self._entries = entries
+        self._entries = self._left = entries
+        self._seconds = seconds
         self._deadline = time.monotonic() + seconds
 
-    def spend(self, entries: int = 0) -> None:
+    def spend(self, entries: int) -> None:
         """Count ``entries`` more and look at the clock.
 
         Raises:
             WalkOverrunError: when either bound is passed.
         """
-        self._entries -= entries
-        if self._entries < 0 or time.monotonic() > self._deadline:
-            raise WalkOverrunError
+        self._left -= entries
+        if self._left < 0:
+            raise WalkOverrunError(f"more than {self._entries:,} names")
+        if time.monotonic() > self._deadline:
+            raise WalkOverrunError(f"more than can be looked at within {self._seconds:g} s")
 
 
 def open_root(root: Path) -> int:
