@@ -1,0 +1,126 @@
+"""What the tools take. Unknown names are errors, since a misspelt argument that is ignored does something else."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS
+from sublet.mcp_server.present import Section
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
+from sublet.protocol.text import clean_line
+
+MAX_PATH_CHARS = 4096
+MAX_PEER_CHARS = 200
+MAX_KEY_CHARS = 200
+MAX_FAULTS = 5
+
+DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
+
+
+class Arguments(BaseModel):
+    """Base of all arguments."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Delegate(Arguments):
+    """Arguments of ``delegate``."""
+
+    workspace_dir: Annotated[str, Field(max_length=MAX_PATH_CHARS)] = Field(
+        description="Absolute path of the directory to lend, on this machine"
+    )
+    peer: Annotated[str, Field(max_length=MAX_PEER_CHARS)] = Field(
+        description="Peer to work in it, `name` or `name/agent`; see directory"
+    )
+    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)] = Field(
+        description="Complete brief: the peer sees the directory and this text, nothing else"
+    )
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = Field(
+        default=None, description="One line for lists; default: first line of the prompt"
+    )
+    access_mode: AccessMode = Field(default="rw", description="ro: may only read")
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = Field(
+        default=DEFAULT_TTL_SECONDS, description="Access ends after this many seconds, done or not"
+    )
+    wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
+        default=None, description="A retry with the same key starts nothing new"
+    )
+    background: bool = Field(default=True, description="false: wait up to 45 s for the end")
+
+    @field_validator("workspace_dir")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        # A relative path would be taken relative to the daemon, which is somewhere else (C01).
+        if not posixpath.isabs(value) or "\0" in value:
+            raise ValueError("must be an absolute path on the machine that this MCP server runs on")
+        return value
+
+
+class DelegateOutput(Arguments):
+    """Arguments of ``delegate_output``."""
+
+    delegation_id: DelegationId
+    section: Section = Field(default="log", description="What to page through: log, summary, files or patch")
+    cursor: Cursor = Field(default="0", description="next_cursor of the last answer for the same section")
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = Field(
+        default=0, description="Wait this long for news (log) or for the end (other sections)"
+    )
+
+    @field_validator("cursor", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class DelegateCancel(Arguments):
+    """Arguments of ``delegate_cancel``."""
+
+    delegation_id: DelegationId
+
+
+class DirectoryQuery(Arguments):
+    """Arguments of ``directory``."""
+
+    cursor: Cursor = Field(default="0", description="next_cursor of the last answer")
+
+
+ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
+
+
+def read_arguments(tool: str, model: type[ArgumentsT], given: Mapping[str, object]) -> ArgumentsT:
+    """Return ``given`` as ``model``.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``, naming every argument that is wrong and, in the hint, those that exist.
+    """
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        said = [_fault(model, item["type"], item["loc"], item["msg"]) for item in faults[:MAX_FAULTS]]
+        if len(faults) > MAX_FAULTS:
+            said.append(f"and {len(faults) - MAX_FAULTS} more faults")
+        known = ", ".join(
+            name if field.is_required() else f"{name} (optional)" for name, field in model.model_fields.items()
+        )
+        message = f"{tool} was not called: {'; '.join(said)}."
+        raise SubletError(LocalCode.INVALID_ARGUMENT, message, f"The arguments of {tool} are {known}.") from None
+
+
+def _fault(model: type[Arguments], kind: str, where: tuple[int | str, ...], message: str) -> str:
+    name = clean_line(str(where[0]) if where else "arguments", 64)
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(name, model.model_fields, n=1)
+        return f"there is no argument {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    if kind == "missing":
+        return f"argument {name!r} is missing"
+    said = clean_line(message.removeprefix("Value error, "), 200)
+    return f"{name}: {said[:1].lower()}{said[1:]}"

@@ -1,0 +1,110 @@
+"""One host's connection: newline-delimited JSON-RPC on a stream, bounded both ways."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp.types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from pydantic_core import from_json
+
+from sublet.mcp_server import era
+from sublet.mcp_server.relay_session import MAX_LINE, Lines, error_line, id_at_end, is_id, parse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anyio.abc import ByteReceiveStream, ByteStream
+    from mcp.server import InitializationOptions
+    from mcp.server.lowlevel import Server
+
+    from sublet.mcp_server.session import HostSession
+
+CHUNK = 65536
+REFUSE_SECONDS = 2.0
+GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+async def serve_connection(
+    stream: ByteStream, server: Server[HostSession], session: HostSession, options: InitializationOptions
+) -> None:
+    """Serve one host until it closes ``stream``. A line that is no JSON-RPC is answered, and the rest goes on."""
+    to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    complaints = write.clone()
+
+    async def receive() -> None:
+        async with to_server, complaints:
+            async for line in _lines(stream):
+                message = _message(line)
+                try:
+                    if isinstance(message, JSONRPCError):
+                        await complaints.send(SessionMessage(message))
+                    else:
+                        await to_server.send(message)
+                except GONE:
+                    return
+
+    async def send() -> None:
+        async with from_server:
+            async for item in from_server:
+                line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                try:
+                    await stream.send(line)
+                except GONE:
+                    return
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(receive)
+        group.start_soon(send)
+        group.start_soon(session.send_updates)
+        await era.serve(server, read, write, session, options)
+        group.cancel_scope.cancel()
+
+
+async def refuse(stream: ByteStream, why: str) -> None:
+    """Answer the first request with ``why``, so that the host can show it."""
+    with anyio.move_on_after(REFUSE_SECONDS):
+        async for line in _lines(stream):
+            message = parse(line) if isinstance(line, bytes) else None
+            if message is not None and is_id(message.get("id")):
+                with suppress(*GONE):
+                    await stream.send(error_line(message["id"], INTERNAL_ERROR, why))
+                return
+
+
+async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | tuple[bytes, bytes]]:
+    lines = Lines()
+    while True:
+        try:
+            data = await stream.receive(CHUNK)
+        except GONE:
+            return
+        for line in lines.feed(data):
+            if isinstance(line, tuple) or line.strip():
+                yield line
+
+
+def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError:
+    """Return what ``line`` says or, as the error to send back, why it says nothing."""
+    if isinstance(line, tuple):
+        found = id_at_end(*line)
+        return _complaint(found, INVALID_REQUEST, f"The message is larger than {MAX_LINE} bytes. Send less at once.")
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        parsed = parse(line)
+        if parsed is not None:
+            return _complaint(parsed.get("id"), INVALID_REQUEST, "This is no JSON-RPC 2.0 request or notification.")
+        try:
+            from_json(line)
+        except ValueError:
+            return _complaint(None, PARSE_ERROR, "This is no JSON. Send one JSON-RPC message per line.")
+        return _complaint(None, INVALID_REQUEST, "A message is one JSON object. Batches are not part of MCP.")
+
+
+def _complaint(request_id: object, code: int, text: str) -> JSONRPCError:
+    shown = request_id if isinstance(request_id, (str, int)) and is_id(request_id) else None
+    return JSONRPCError(jsonrpc="2.0", id=shown, error=ErrorData(code=code, message=text))

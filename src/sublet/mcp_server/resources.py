@@ -1,0 +1,60 @@
+"""Delegations as MCP resources, ``sublet://delegations/{id}``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import mcp.types as t
+
+from sublet.mcp_server.present import present
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.daemon.api import DaemonApi
+    from sublet.policy.model import Subject
+
+URI_PREFIX = "sublet://delegations/"
+URI_TEMPLATE = URI_PREFIX + "{id}"
+MAX_LISTED = 50
+MAX_TITLE_CHARS = 100
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+
+
+def uri_of(delegation_id: str) -> str:
+    """Return the resource of a delegation."""
+    return URI_PREFIX + delegation_id
+
+
+def delegation_id_of(uri: str) -> str:
+    """Return the delegation that ``uri`` names.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for anything but a delegation's resource.
+    """
+    found = uri.removeprefix(URI_PREFIX)
+    if found == uri or _ID.match(found) is None:
+        raise SubletError(LocalCode.NOT_FOUND, "there is no such resource", f"Resources look like {URI_TEMPLATE}.")
+    return found
+
+
+async def resource_list(api: DaemonApi, caller: Subject) -> list[t.Resource]:
+    """Return the newest delegations as resources."""
+    return [
+        t.Resource(
+            uri=uri_of(view.delegation_id),
+            name=view.delegation_id,
+            title=f"{view.state}: {clean_line(view.description, MAX_TITLE_CHARS)}",
+            description=f"Delegation to {view.peer}",
+            mime_type="text/plain",
+        )
+        for view in await api.list_delegations(caller, limit=MAX_LISTED)
+    ]
+
+
+async def read_resource(api: DaemonApi, uri: str, caller: Subject) -> t.ReadResourceResult:
+    """Return the delegation that ``uri`` names as text, the peer's part of it quoted and labelled."""
+    view = await api.get_status(delegation_id_of(uri), caller)
+    text = t.TextResourceContents(uri=uri, mime_type="text/plain", text=present(view).as_text())
+    return t.ReadResourceResult(contents=[text])

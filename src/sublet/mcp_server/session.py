@@ -1,0 +1,72 @@
+"""What the face keeps for one connected host: its announced roots and its resource subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp.server.session import ServerSession
+
+MAX_SUBSCRIPTIONS = 256
+MAX_ROOTS = 64
+MAX_CALLS = 32
+"""Tool calls of one host that may be under way at once."""
+
+
+class HostSession:
+    """State of one connection. On the 2026 era there is no other: the SDK builds a new one for every request."""
+
+    def __init__(self) -> None:
+        self.roots: tuple[str, ...] | None = None
+        self.calls = 0
+        self._channel: ServerSession | None = None
+        self._subscribed: set[str] = set()
+        self._changed: dict[str, None] = {}
+        self._wake = anyio.Event()
+
+    def subscribe(self, uri: str, channel: ServerSession) -> bool:
+        """Send updates of ``uri`` over ``channel`` from now on; False where there are too many already."""
+        if uri not in self._subscribed and len(self._subscribed) >= MAX_SUBSCRIPTIONS:
+            return False
+        self._channel = channel
+        self._subscribed.add(uri)
+        return True
+
+    def unsubscribe(self, uri: str) -> None:
+        """Send no more updates of ``uri``."""
+        self._subscribed.discard(uri)
+        self._changed.pop(uri, None)
+
+    def changed(self, uri: str) -> None:
+        """Note that ``uri`` changed. Never waits: a host that does not read must not hold up the others."""
+        if uri in self._subscribed:
+            self._changed[uri] = None
+            self._wake.set()
+
+    async def send_updates(self) -> None:
+        """Tell the host what changed, several changes of one resource at once; runs as long as the connection."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while self._changed and self._channel is not None:
+                uri = next(iter(self._changed))
+                del self._changed[uri]
+                await self._channel.send_resource_updated(uri)
+
+
+def local_paths(uris: Iterable[str]) -> tuple[str, ...]:
+    """Return the absolute paths of those ``file:`` URIs that name this machine; a root elsewhere is none here."""
+    found: list[str] = []
+    for uri in uris:
+        parts = urlsplit(uri)
+        path = unquote(parts.path)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost") and path.startswith("/") and "\0" not in path:
+            found.append(path)
+        if len(found) == MAX_ROOTS:
+            break
+    return tuple(found)

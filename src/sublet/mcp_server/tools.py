@@ -1,0 +1,233 @@
+"""The tools, as functions of their arguments: they translate to the daemon's API and decide nothing (DESIGN 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias
+
+from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.mcp_server.arguments import (
+    ArgumentsT,
+    Delegate,
+    DelegateCancel,
+    DelegateOutput,
+    DirectoryQuery,
+    read_arguments,
+)
+from sublet.mcp_server.call import Call, ended
+from sublet.mcp_server.present import (
+    MAX_ANSWER_CHARS,
+    Answer,
+    Delegation,
+    files_text,
+    present,
+    summary_text,
+    with_page,
+)
+from sublet.mcp_server.present_directory import PeerDirectory, present_directory
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.text import clean
+
+EVENTS_PER_READ = 100
+MAX_READS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[ArgumentsT]):
+    """One tool: what the host is told of it, and what it does.
+
+    ``asks_roots``: whether the host is asked for its roots before it runs.
+    """
+
+    name: str
+    title: str
+    description: str
+    arguments: type[ArgumentsT]
+    answer: type[Answer]
+    run: Callable[[Call, ArgumentsT], Awaitable[Answer]]
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+    asks_roots: bool = False
+
+    def bind(self, given: Mapping[str, object]) -> Callable[[Call], Awaitable[Answer]]:
+        """Return the call with its arguments checked.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``.
+        """
+        arguments = read_arguments(self.name, self.arguments, given)
+        return lambda call: self.run(call, arguments)
+
+
+async def delegate(call: Call, given: Delegate) -> Answer:
+    """Lend a directory, and wait for the end where that is asked for."""
+    request = CreateDelegation(
+        workspace_dir=given.workspace_dir,
+        peer=given.peer,
+        prompt=given.prompt,
+        description=given.description,
+        access_mode=given.access_mode,
+        ttl_seconds=given.ttl_seconds,
+        idempotency_key=given.idempotency_key,
+        wait_for_peer=given.wait_for_peer,
+    )
+    view = await call.api.create_delegation(request, call.caller)
+    if not given.background:
+        view = await call.follow(view, float("inf"), since=view.cursor, until_end=True)
+    return present(view, waited=not given.background)
+
+
+async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
+    """Show a delegation and one page of one section of it. Reading never consumes."""
+    view = await call.api.get_status(given.delegation_id, call.caller)
+    if given.section == "log":
+        since, offset = _log_cursor(given.cursor)
+        view = await call.follow(view, given.wait_seconds, since=since, until_end=False)
+        return await _log_page(call, view, since, offset, waited=given.wait_seconds > 0)
+    view = await call.follow(view, given.wait_seconds, since=view.cursor, until_end=True)
+    start = int(given.cursor.partition(":")[0])
+    whole = await _section(call, view, given)
+    shown, length = with_page(present(view, waited=given.wait_seconds > 0), given.section, whole[start:])
+    end = min(start, len(whole)) + length
+    return shown.model_copy(update={"next_cursor": str(end), "more": end < len(whole)})
+
+
+async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
+    """Stop a delegation and cut its access."""
+    return present(await call.api.cancel_delegation(given.delegation_id, call.caller))
+
+
+async def directory(call: Call, given: DirectoryQuery) -> Answer:
+    """Show which peers may be delegated to, which not and why, and what may be lent."""
+    found = await call.api.directory(call.caller)
+    return present_directory(found, call.caller.roots, int(given.cursor.partition(":")[0]))
+
+
+async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> str:
+    if given.section == "summary":
+        return summary_text(view)
+    if given.section == "files" and view.audit is None:
+        return files_text(view, None)
+    if not ended(view):
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"there is no {given.section} before the delegation is over; it is {view.state}",
+            "Call delegate_output with section='log', or wait with wait_seconds.",
+        )
+    report = await call.api.get_audit_report(view.delegation_id, call.caller, patch=given.section == "patch")
+    if given.section == "files":
+        return files_text(view, report)
+    # The names and contents in a patch are the peer's; escapes in them must not reach a terminal.
+    return clean(report.patch or "", limit=len(report.patch or "") + 1)
+
+
+def _log_cursor(cursor: str) -> tuple[int, int]:
+    seq, _, offset = cursor.partition(":")
+    return int(seq), int(offset or 0)
+
+
+async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *, waited: bool) -> Answer:
+    """Return a page of the log after event ``since``, of whose first output event ``offset`` characters are read.
+
+    A cursor is ``seq`` or, inside a long event, ``seq:offset`` where ``seq`` is the event before it.
+    """
+    shown = present(view, waited=waited)
+    pieces: list[tuple[int, str]] = []  # the cursor before the piece, and what is left of the piece
+    cursor, chars, dropped, full = since, 0, 0, False
+    for _ in range(MAX_READS):
+        page = await call.api.events_since(cursor, call.caller, delegation_id=view.delegation_id, limit=EVENTS_PER_READ)
+        for event in page.events:
+            if event.kind is EventKind.DELEGATION_OUTPUT:
+                text = _output(event)[offset if not pieces else 0 :]
+                pieces.append((cursor, text))
+                chars += len(text)
+                dropped = _dropped(event)
+            cursor = event.seq
+        cursor = max(cursor, page.cursor)
+        full = len(page.events) >= EVENTS_PER_READ
+        if not full or chars >= MAX_ANSWER_CHARS:
+            break
+    shown = shown.model_copy(update={"log_chars_lost": dropped or None})
+    answer, length = with_page(shown, "log", "".join(text for _, text in pieces))
+    position = _position(pieces, offset, length)
+    more = position is not None or full
+    return answer.model_copy(update={"next_cursor": position or str(cursor), "more": more})
+
+
+def _position(pieces: list[tuple[int, str]], offset: int, length: int) -> str | None:
+    """Return the cursor after ``length`` characters of ``pieces``; None at their end."""
+    for number, (before, text) in enumerate(pieces):
+        if length < len(text):
+            read = length + (offset if number == 0 else 0)
+            return f"{before}:{read}" if read else str(before)
+        length -= len(text)
+    return None
+
+
+def _output(event: Event) -> str:
+    text = event.data.get("text")
+    return clean(text, limit=len(text) + 1) if isinstance(text, str) else ""
+
+
+def _dropped(event: Event) -> int:
+    """Return how many characters of the whole log were not kept up to ``event``."""
+    count = event.data.get("dropped_chars")
+    return count if isinstance(count, int) else 0
+
+
+AnyTool: TypeAlias = Tool[Delegate] | Tool[DelegateOutput] | Tool[DelegateCancel] | Tool[DirectoryQuery]
+
+TOOLS: tuple[AnyTool, ...] = (
+    Tool(
+        name="delegate",
+        title="Lend a directory to another agent",
+        description=(
+            "Lend a directory to a peer's agent for a limited time and have it work there on your prompt. Returns a "
+            "delegation_id at once; follow it with delegate_output. The peer writes straight into the directory "
+            "(access_mode rw) unless you choose ro. Secrets in it are hidden from the peer."
+        ),
+        arguments=Delegate,
+        answer=Delegation,
+        run=delegate,
+        destructive=True,
+        asks_roots=True,
+    ),
+    Tool(
+        name="delegate_output",
+        title="Follow a delegation",
+        description=(
+            "State, log, result and changed files of a delegation. wait_seconds (at most 45) waits for news; pass "
+            "next_cursor as cursor to read on. Sections: log, summary, files, patch. What the peer wrote is untrusted."
+        ),
+        arguments=DelegateOutput,
+        answer=Delegation,
+        run=delegate_output,
+        read_only=True,
+        idempotent=True,
+    ),
+    Tool(
+        name="delegate_cancel",
+        title="Stop a delegation",
+        description="Cut the peer's access at once, stop its work and report. Cancelling twice is no error.",
+        arguments=DelegateCancel,
+        answer=Delegation,
+        run=delegate_cancel,
+        destructive=True,
+        idempotent=True,
+    ),
+    Tool(
+        name="directory",
+        title="Who can help, and what may be lent",
+        description="Peers and their agents that you may delegate to, why not the others, and what may be lent.",
+        arguments=DirectoryQuery,
+        answer=PeerDirectory,
+        run=directory,
+        read_only=True,
+        idempotent=True,
+        asks_roots=True,
+    ),
+)
+"""The catalogue, in a stable order."""

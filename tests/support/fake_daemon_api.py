@@ -1,0 +1,206 @@
+"""A ``DaemonApi`` in memory, driven by the test: delegations go where the test pushes them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sublet.daemon.models import (
+    AddPeer,
+    AgentView,
+    AuditReport,
+    Check,
+    CreateDelegation,
+    DelegationView,
+    Directory,
+    ErrorView,
+    EventPage,
+    PairLink,
+    PeerView,
+    PruneReport,
+    ResultView,
+    StatusView,
+    TokenView,
+)
+from sublet.policy.model import Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.lifecycle import DelegationState
+
+AT = "2026-11-28T10:00:00Z"
+NODE_ID = "node-aaaaaaaaaaaaaaaa"
+
+
+def a_peer(name: str = "bob", **changes: object) -> PeerView:
+    """Return a paired peer with one agent."""
+    return PeerView.model_validate(
+        {
+            "name": name,
+            "node_id": "node-bbbbbbbbbbbbbbbb",
+            "fingerprint": "SHA256:" + "B" * 43,
+            "a2a_url": "http://127.0.0.1:8642",
+            "paired_at": AT,
+            "agents": [AgentView(id="default", description="Runs commands", skills=["shell"])],
+            **changes,
+        }
+    )
+
+
+class FakeDaemonApi:
+    """See module. ``requests`` and ``callers`` record what the face asked for, in order."""
+
+    def __init__(self) -> None:
+        self.delegations: dict[str, DelegationView] = {}
+        self.audits: dict[str, AuditReport] = {}
+        self.events: list[Event] = []
+        self.requests: list[CreateDelegation] = []
+        self.callers: list[Subject] = []
+        self.peers = [a_peer()]
+        self.lend_roots = ["/srv/projects"]
+        self.refuses: SubletError | None = None
+        self.breaks: Exception | None = None
+        self._keys: dict[tuple[str, str], str] = {}
+        self._news = asyncio.Condition()
+
+    async def push(self, delegation_id: str, kind: EventKind = EventKind.DELEGATION_STATE, **data: str | int) -> None:
+        """Append an event."""
+        async with self._news:
+            seq = len(self.events) + 1
+            self.events.append(
+                Event(seq=seq, at=AT, kind=kind, delegation_id=delegation_id, data={**data}),
+            )
+            view = self.delegations[delegation_id]
+            self.delegations[delegation_id] = view.model_copy(update={"cursor": seq})
+            self._news.notify_all()
+
+    async def change(self, delegation_id: str, **changes: object) -> None:
+        """Change a delegation and say so."""
+        view = self.delegations[delegation_id]
+        self.delegations[delegation_id] = view.model_copy(update=changes)
+        await self.push(delegation_id, state=str(self.delegations[delegation_id].state))
+
+    async def output(self, delegation_id: str, text: str) -> None:
+        """Let the executor print ``text``."""
+        await self.push(delegation_id, EventKind.DELEGATION_OUTPUT, stream="stdout", text=text, dropped_chars=0)
+
+    async def finish(self, delegation_id: str, summary: str = "All tests pass.", **result: object) -> None:
+        """Let the executor finish."""
+        done = ResultView.model_validate({"final_summary": summary, "exit_code": 0, **result})
+        await self.change(delegation_id, state=DelegationState.COMPLETED, result=done)
+
+    async def fail(self, delegation_id: str, code: str, message: str, hint: str = "") -> None:
+        """Let the delegation end in an error."""
+        error = ErrorView(code=code, message=message, hint=hint)
+        await self.change(delegation_id, state=DelegationState.ERROR, error=error)
+
+    def _find(self, delegation_id: str) -> DelegationView:
+        if self.breaks is not None:
+            raise self.breaks
+        if delegation_id not in self.delegations:
+            raise SubletError(LocalCode.NOT_FOUND, f"there is no delegation {delegation_id}", "List them.")
+        return self.delegations[delegation_id]
+
+    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
+        self.requests.append(request)
+        self.callers.append(caller)
+        if self.refuses is not None:
+            raise self.refuses
+        key = (caller.name, request.idempotency_key or "")
+        if request.idempotency_key is not None and key in self._keys:
+            return self._find(self._keys[key])
+        found = new_delegation_id()
+        self._keys[key] = found
+        self.delegations[found] = DelegationView(
+            delegation_id=found,
+            state=DelegationState.CREATED,
+            peer=request.peer,
+            workspace_dir=request.workspace_dir,
+            description=request.description or request.prompt.partition("\n")[0][:500],
+            access_mode=request.access_mode,
+            ttl_seconds=request.ttl_seconds,
+            created_at=AT,
+            updated_at=AT,
+            remaining_seconds=request.ttl_seconds,
+        )
+        await self.push(found, state="created")
+        return self.delegations[found]
+
+    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
+        return self._find(delegation_id)
+
+    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
+        return self._find(delegation_id)
+
+    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        return list(self.delegations.values())[::-1][:limit]
+
+    async def events_since(
+        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        def found() -> list[Event]:
+            return [e for e in self.events[cursor:] if delegation_id in (None, e.delegation_id)][:limit]
+
+        async with self._news:
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._news.wait_for(lambda: bool(found()))
+            except TimeoutError:
+                pass
+            events = found()
+        return EventPage(events=events, cursor=events[-1].seq if events else cursor)
+
+    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
+        self._find(delegation_id)
+        report = self.audits.get(delegation_id, AuditReport())
+        return report if patch else report.model_copy(update={"patch": None})
+
+    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
+        if self._find(delegation_id).state is not DelegationState.CANCELLED:
+            await self.change(delegation_id, state=DelegationState.CANCELLED)
+        return self._find(delegation_id)
+
+    async def directory(self, caller: Subject) -> Directory:
+        self.callers.append(caller)
+        return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
+
+    async def prune_resources(self, caller: Subject) -> PruneReport:
+        return PruneReport()
+
+    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
+        raise NotImplementedError
+
+    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
+        raise NotImplementedError
+
+    async def list_peers(self, caller: Subject) -> list[PeerView]:
+        return self.peers
+
+    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
+        raise NotImplementedError
+
+    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
+        raise NotImplementedError
+
+    async def list_tokens(self, caller: Subject) -> list[TokenView]:
+        return []
+
+    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
+        raise NotImplementedError
+
+    async def list_lend_roots(self, caller: Subject) -> list[str]:
+        return self.lend_roots
+
+    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
+        raise NotImplementedError
+
+    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
+        raise NotImplementedError
+
+    async def status(self, caller: Subject) -> StatusView:
+        raise NotImplementedError
+
+    async def doctor(self, caller: Subject) -> list[Check]:
+        return []
+
+    async def shutdown(self, caller: Subject) -> None:
+        raise NotImplementedError
