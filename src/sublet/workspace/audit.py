@@ -187,7 +187,8 @@ def _lock(directory: Path, *, create: bool) -> int:
     """Return a descriptor that holds the lock of ``directory`` until it is closed."""
     while True:
         if create:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -36,6 +36,7 @@ EXECUTABLE: Final = 0o100755
 _REF = b"refs/sublet/shadow"
 _OBJECT_ID = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 65_536
+_UNKNOWN_OBJECT = ("not a valid object name", "not a tree object", "bad object")
 
 # SHA-256 names, since an executor who may choose contents could make two files with one SHA-1. HEAD is never born: a
 # bare repository reads .gitattributes from it. Objects need not survive a power loss, only a killed daemon.
@@ -312,7 +313,7 @@ def _read(fd: int, limit: int | None) -> tuple[bytes, bool]:
 def _failure(command: str, errors: IO[bytes]) -> SubletError:
     errors.seek(0)
     said = clean_line(errors.read(_CHUNK).decode("utf-8", "replace"), 300)
-    if "not a valid object name" in said.lower() or "bad object" in said:
+    if any(words in said.lower() for words in _UNKNOWN_OBJECT):
         return SubletError(LocalCode.NOT_FOUND, f"The audit does not hold that snapshot any more: {said}.")
     return SubletError(
         LocalCode.INTERNAL,
