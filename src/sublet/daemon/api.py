@@ -143,7 +143,10 @@ class MessageApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PairRequest:
-    """What the caller of the pairing route sends; ``proof`` is an HMAC with the link's token over all the rest."""
+    """What the caller of the pairing route sends.
+
+    ``proof`` is an HMAC with the link's token and ``signature`` one by the caller's key, both over all the rest.
+    """
 
     token_id: str
     node_id: str
@@ -153,17 +156,19 @@ class PairRequest:
     name_hint: str
     nonce: str
     proof: str
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PairReply:
-    """What the pairing route answers; ``proof`` shows that it knows the token and signs both identities."""
+    """What the pairing route answers; ``proof`` shows that it knows the token, ``signature`` that it has the key."""
 
     node_id: str
     public_key: str
     a2a_url: str
     tls_certificate: str | None
     proof: str
+    signature: str = ""
 
 
 class PairingApi(Protocol):

@@ -1,68 +1,74 @@
-"""The directories below which a person has allowed MCP callers to lend (``sublet allow``, DESIGN 9)."""
+"""The directories below which MCP callers may lend, as a person has allowed them (DESIGN 9)."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
-from sublet.daemon.store import Store
+import anyio
+
+from sublet.daemon.event_log import Recorder
+from sublet.daemon.journal import Journal
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import LocalCode, SubletError
 
-MAX_ROOTS = 200
+MAX_ROOTS = 256
 
 
 class LendRoots:
-    """A durable set of real paths, read from memory."""
+    """A set of absolute real paths; which paths may be in it is for policy to say."""
 
-    def __init__(self, store: Store, paths: list[str]) -> None:
-        self._store = store
-        self._paths = paths
+    def __init__(self, journal: Journal, paths: Sequence[str]) -> None:
+        self._journal = journal
+        self._paths = set(paths)
 
     @classmethod
-    async def load(cls, store: Store) -> LendRoots:
-        """Read the set from the store."""
+    async def load(cls, journal: Journal) -> LendRoots:
+        """Return the roots that the store knows."""
 
-        def work(connection: sqlite3.Connection) -> list[str]:
-            return [row["path"] for row in connection.execute("SELECT path FROM lend_roots ORDER BY path")]
+        def work(connection: sqlite3.Connection, _: Recorder) -> list[str]:
+            return [row["path"] for row in connection.execute("SELECT path FROM lend_roots")]
 
-        return cls(store, await store.read(work))
+        return cls(journal, await journal.transact(work))
 
     def paths(self) -> list[str]:
-        """Return the directories, sorted."""
-        return list(self._paths)
+        """Return all roots, sorted."""
+        return sorted(self._paths)
 
     async def add(self, path: str) -> list[str]:
-        """Allow ``path``, a real path; twice is no error.
+        """Add ``path`` and return all roots; adding it again is no error.
 
         Raises:
-            SubletError: ``UNAVAILABLE`` beyond ``MAX_ROOTS``.
+            SubletError: ``UNAVAILABLE`` where there are ``MAX_ROOTS``.
         """
-        if len(self._paths) >= MAX_ROOTS and path not in self._paths:
-            raise SubletError(
-                LocalCode.UNAVAILABLE,
-                f"{MAX_ROOTS} directories are allowed already",
-                "Remove one: sublet allow --remove",
+        if len(self._paths | {path}) > MAX_ROOTS:
+            raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_ROOTS} directories are allowed already", "Remove some.")
+        with anyio.CancelScope(shield=True):
+            await self._journal.transact(
+                lambda connection, _: (
+                    connection.execute(
+                        "INSERT OR IGNORE INTO lend_roots (path, added_at) VALUES (?, ?)", (path, rfc3339())
+                    ).rowcount
+                )
             )
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR IGNORE INTO lend_roots (path, added_at) VALUES (?, ?)", (path, rfc3339()))
-
-        await self._store.write(work)
-        self._paths = sorted({*self._paths, path})
+            self._paths.add(path)
         return self.paths()
 
     async def remove(self, path: str) -> list[str]:
-        """Take ``path`` off.
+        """Take ``path`` off and return what is left.
 
         Raises:
-            SubletError: ``NOT_FOUND``.
+            SubletError: ``NOT_FOUND`` where it is not on the list.
         """
         if path not in self._paths:
-            raise SubletError(LocalCode.NOT_FOUND, f"{path} is not on the list", "See: sublet allow --list")
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM lend_roots WHERE path = ?", (path,))
-
-        await self._store.write(work)
-        self._paths.remove(path)
+            raise SubletError(LocalCode.NOT_FOUND, "that directory is not on the list", "See `sublet allow --list`.")
+        self._paths.discard(path)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._journal.transact(
+                    lambda connection, _: connection.execute("DELETE FROM lend_roots WHERE path = ?", (path,)).rowcount
+                )
+            except BaseException:
+                self._paths.add(path)
+                raise
         return self.paths()

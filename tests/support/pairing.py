@@ -1,0 +1,80 @@
+"""Two daemons' pairing halves in one process, and a link between them that a test may tamper with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sublet.daemon.api import PairReply, PairRequest
+from sublet.daemon.identity import Identity, load_identity
+from sublet.daemon.journal import Journal
+from sublet.daemon.models import AgentView
+from sublet.daemon.pairing import OwnAddress, PairingService
+from sublet.daemon.peers import PeerStore
+from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.store import Store
+from sublet.protocol.messages import Accept, Error, Invite, Start
+
+
+class DirectLink:
+    """A ``PeerLink`` that pairs by calling the other side in this process."""
+
+    def __init__(self) -> None:
+        self.other: PairingService | None = None
+        self.requests: list[PairRequest] = []
+        self.change_request: Callable[[PairRequest], PairRequest] = lambda request: request
+        self.change_reply: Callable[[PairReply], PairReply] = lambda reply: reply
+
+    async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
+        assert self.other is not None
+        self.requests.append(request)
+        return self.change_reply(await self.other.complete(self.change_request(request)))
+
+    async def invite(self, peer: PeerAddress, message: Invite) -> tuple[RemoteTask, Accept | Error]:
+        raise NotImplementedError
+
+    async def run(self, peer: PeerAddress, task: RemoteTask, message: Start) -> AsyncGenerator[Update, None]:
+        raise NotImplementedError
+        yield
+
+    async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
+        raise NotImplementedError
+
+    async def agents(self, peer: PeerAddress) -> list[AgentView]:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        return
+
+
+@dataclass
+class Side:
+    """One daemon's half; ``clock`` is its wall clock and ``address`` how it is reached, both for the test to set."""
+
+    identity: Identity
+    store: Store
+    journal: Journal
+    peers: PeerStore
+    link: DirectLink
+    pairing: PairingService
+    address: OwnAddress
+    clock: float = 1_800_000_000.0
+
+
+@asynccontextmanager
+async def side(directory: Path, port: int) -> AsyncIterator[Side]:
+    """Open one half with its own keys and store."""
+    directory.mkdir(exist_ok=True)
+    store = await Store.open(directory / "sublet.db")
+    try:
+        journal = Journal(store)
+        identity = load_identity(directory / "keys")
+        peers = await PeerStore.load(journal)
+        link = DirectLink()
+        pairing = PairingService(identity, journal, peers, link, lambda: half.address, lambda: half.clock)
+        half = Side(identity, store, journal, peers, link, pairing, OwnAddress(f"http://127.0.0.1:{port}/", None))
+        yield half
+    finally:
+        await store.close()
