@@ -57,7 +57,12 @@ class Export:
 
 @dataclass(slots=True)
 class LeaseUsage:
-    """What a lease's connections did so far; ``touched`` are workspace paths that were written, bounded."""
+    """What a lease's connections did so far.
+
+    ``touched`` are the raw workspace-relative paths that were written, created, removed, renamed or otherwise
+    changed, bounded; a directory that was renamed is there by its old and its new path only. ``quota_exceeded`` tells
+    whether a change was refused for the lease's limits of bytes or files.
+    """
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -65,6 +70,7 @@ class LeaseUsage:
     connections: int = 0
     touched: set[bytes] = field(default_factory=set)
     touched_overflow: bool = False
+    quota_exceeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

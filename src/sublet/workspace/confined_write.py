@@ -1,0 +1,365 @@
+"""Changing what lies beneath one directory descriptor: the read-write half of the confined file system (DESIGN 4.6)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from sublet.workspace.confined_fs import OPEN_FILE, ConfinedFs, ReadFile
+from sublet.workspace.model import ViewRules
+from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, rename_noreplace
+from sublet.workspace.quota import Quota
+from sublet.workspace.viewpath import Parts, link_stays, refused
+
+PERMISSION_BITS: Final = 0o777
+"""Modes a client may set: never setuid, setgid or sticky."""
+MAX_MOVED_ENTRIES: Final = 20_000
+"""Entries looked at for links that would leave, when a directory moves up; beyond, the client has to copy."""
+_MAX_CREATE_RACES: Final = 8
+
+OnChange = Callable[[Parts], None]
+
+
+class WriteFile(ReadFile):
+    """A regular file that may be changed: its data as far as it is open for writing, its mode and times anyway."""
+
+    __slots__ = ("_append", "_changed", "_parts", "_quota", "_tell")
+
+    def __init__(self, fs: WritableFs, fd: int, parts: Parts, quota: Quota, tell: OnChange, *, append: bool) -> None:
+        super().__init__(fs, fd)
+        self._parts = tuple(parts)
+        self._quota = quota
+        self._tell = tell
+        self._append = append
+        self._changed = False
+
+    def write(self, data: bytes | memoryview, offset: int) -> None:
+        """Write all of ``data`` at ``offset``, or at the end where the file was opened to append.
+
+        Raises:
+            OSError: ``EDQUOT`` with nothing written; ``ENOSPC`` and others after a part, which then counts.
+        """
+        self._mark()
+        if self._quota.max_bytes is None:
+            self._write_all(data, offset)
+            return
+        size = os.fstat(self.fd).st_size
+        growth = len(data) if self._append else max(0, offset + len(data) - size)
+        self._quota.add_bytes(growth)
+        try:
+            self._write_all(data, offset)
+        except OSError:
+            self._quota.add_bytes(min(0, os.fstat(self.fd).st_size - size - growth))
+            raise
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend the file to ``size`` bytes.
+
+        Raises:
+            OSError: ``EDQUOT``, ``EINVAL`` and others, and nothing is changed.
+        """
+        self._mark()
+        growth = size - os.fstat(self.fd).st_size
+        self._quota.add_bytes(growth)
+        try:
+            os.ftruncate(self.fd, size)
+        except OSError:
+            self._quota.bytes -= growth
+            raise
+
+    def set_mode(self, mode: int) -> None:
+        """Set the permission bits; setuid, setgid and sticky are dropped."""
+        self._mark()
+        os.fchmod(self.fd, mode & PERMISSION_BITS)
+
+    def set_times(self, times: tuple[int, int]) -> None:
+        """Set access and modification time, in seconds."""
+        self._mark()
+        os.utime(self.fd, times=times)
+
+    def _mark(self) -> None:
+        if not self._changed:
+            self._changed = True
+            self._tell(self._parts)
+
+    def _write_all(self, data: bytes | memoryview, offset: int) -> None:
+        # the kernel writes less than asked for when, for one, the disk is nearly full
+        written = os.pwrite(self.fd, data, offset)
+        while written < len(data):
+            written += os.pwrite(self.fd, data[written:], offset + written)
+
+
+class WritableFs(ConfinedFs):
+    """What can be read and changed below one directory.
+
+    Args:
+        root_fd: descriptor of the root, which this object owns from now on.
+        rules: names that are hidden or locked.
+        quota: counters of what is added.
+        on_change: called with each path that was written, created, removed or renamed.
+        opener: how directories are opened beneath the root; the kernel's best by default.
+    """
+
+    read_only = False
+
+    def __init__(
+        self, root_fd: int, rules: ViewRules, quota: Quota, on_change: OnChange, opener: Opener | None = None
+    ) -> None:
+        super().__init__(root_fd, rules, quota, opener)
+        self._tell = on_change
+
+    def open_read(self, parts: Parts) -> ReadFile:
+        """Open a regular file for reading; its mode and times can be set through it, too, unless it is locked.
+
+        Raises:
+            OSError: as ``ConfinedFs.open_read``.
+        """
+        if self._rules.locked(parts):
+            return super().open_read(parts)
+        self._check_visible(parts)
+        return WriteFile(self, self._open_regular(parts, os.O_RDONLY), parts, self._quota, self._tell, append=False)
+
+    def open_write(self, parts: Parts, flags: int, mode: int) -> WriteFile:
+        """Open a regular file for writing.
+
+        Args:
+            parts: the file.
+            flags: ``O_WRONLY`` or ``O_RDWR`` with any of ``O_APPEND``, ``O_CREAT``, ``O_TRUNC``, ``O_EXCL``.
+            mode: permission bits of a file that is created.
+
+        Raises:
+            OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
+        """
+        self._check_mutable(parts)
+        access = flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND)
+        if flags & os.O_CREAT:
+            fd, created = self._open_or_create(parts, access, mode, exclusive=bool(flags & os.O_EXCL))
+        else:
+            fd, created = self._open_regular(parts, access), False
+        file = WriteFile(self, fd, parts, self._quota, self._tell, append=bool(flags & os.O_APPEND))
+        if created:
+            self._tell(parts)
+        elif flags & os.O_TRUNC:
+            try:
+                file.truncate(0)
+            except OSError:
+                file.close()
+                raise
+        return file
+
+    def set_attributes(
+        self,
+        parts: Parts,
+        *,
+        size: int | None = None,
+        mode: int | None = None,
+        times: tuple[int, int] | None = None,
+        follow: bool = True,
+    ) -> None:
+        """Change a name's size, permission bits or times.
+
+        With none of them given it only makes sure that the name exists: a change of owner is accepted and ignored, so
+        that unpacking an archive as root works. So are all changes of the root itself, which is the lender's.
+
+        Raises:
+            OSError: ``EACCES`` for hidden and locked names, ``EOPNOTSUPP`` for the mode of a link.
+        """
+        if not parts and size is None:
+            return
+        if follow and parts and stat.S_ISLNK(self.lstat(parts).st_mode):
+            parts = self.resolve(parts)
+        self._check_mutable(parts)
+        if size is not None:
+            file = self.open_write(parts, os.O_WRONLY, 0)
+            try:
+                file.truncate(size)
+            finally:
+                file.close()
+        with self._parent(parts) as directory:
+            if mode is not None:
+                self._set_mode(directory, parts[-1], mode)
+            if times is not None:
+                os.utime(parts[-1], times=times, dir_fd=directory, follow_symlinks=False)
+            if size is None and mode is None and times is None:
+                os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+                return
+        self._tell(parts)
+
+    def remove(self, parts: Parts) -> None:
+        """Remove a name that is no directory."""
+        self._check_mutable(parts)
+        with self._parent(parts) as directory:
+            gone = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            os.unlink(parts[-1], dir_fd=directory)
+        self._quota.remove_file(gone)
+        self._tell(parts)
+
+    def mkdir(self, parts: Parts, mode: int) -> None:
+        """Create a directory.
+
+        Raises:
+            OSError: ``EDQUOT``, ``EEXIST`` and others.
+        """
+        self._check_mutable(parts)
+        with self._parent(parts) as directory:
+            self._create(lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
+        self._tell(parts)
+
+    def rmdir(self, parts: Parts) -> None:
+        """Remove an empty directory."""
+        self._check_mutable(parts)
+        with self._parent(parts) as directory:
+            os.rmdir(parts[-1], dir_fd=directory)
+        self._quota.remove_file()
+        self._tell(parts)
+
+    def symlink(self, target: bytes, parts: Parts) -> None:
+        """Create a link.
+
+        Raises:
+            OSError: ``EACCES`` for a target that could leave the view, and for a link in place of a directory that
+                has rules anchored below it, since what it leads to would get those names without their rules.
+        """
+        self._check_mutable(parts)
+        if not link_stays(len(parts) - 1, target) or self._rules.guards_below(parts):
+            raise refused(errno.EACCES)
+        with self._parent(parts) as directory:
+            self._create(lambda: os.symlink(target, parts[-1], dir_fd=directory))
+        self._tell(parts)
+
+    def link(self, old: Parts, new: Parts) -> None:
+        """Give a regular file a second name.
+
+        Raises:
+            OSError: ``EACCES`` for hidden and locked names on either side, and for what is no regular file.
+        """
+        self._check_mutable(old)
+        self._check_mutable(new)
+        with self._parent(old) as old_dir, self._parent(new) as new_dir:
+            self.check_regular(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False))
+            self._create(
+                lambda: os.link(old[-1], new[-1], src_dir_fd=old_dir, dst_dir_fd=new_dir, follow_symlinks=False)
+            )
+        self._tell(new)
+
+    def rename(self, old: Parts, new: Parts, *, replace: bool) -> None:
+        """Rename a file, link or directory.
+
+        Raises:
+            OSError: ``EACCES`` for hidden and locked names and directories above rules, and for a link that would
+                leave the view from its new place; ``EXDEV`` for a directory that holds such a link or is too large
+                to tell, so that the client copies instead; ``EEXIST`` unless ``replace``.
+        """
+        for parts in (old, new):
+            self._check_mutable(parts)
+            if self._rules.guards_below(parts):
+                raise refused(errno.EACCES)
+        with self._parent(old) as old_dir, self._parent(new) as new_dir:
+            self._check_links(old_dir, old, len(new) - len(old))
+            if replace:
+                self._replace(old_dir, old[-1], new_dir, new[-1])
+            else:
+                rename_noreplace(old_dir, old[-1], new_dir, new[-1])
+        self._tell(old)
+        self._tell(new)
+
+    def _check_mutable(self, parts: Parts) -> None:
+        if not parts or self._rules.hidden(parts) or self._rules.locked(parts):
+            raise refused(errno.EACCES)
+
+    def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
+        for _ in range(_MAX_CREATE_RACES):
+            if not exclusive:
+                try:
+                    return self._open_regular(parts, access), False
+                except FileNotFoundError:
+                    pass
+            try:
+                return self._create_file(parts, access, mode), True
+            except FileExistsError:  # somebody on the host was faster
+                if exclusive:
+                    raise
+        raise refused(errno.EAGAIN)
+
+    def _create_file(self, parts: Parts, access: int, mode: int) -> int:
+        flags = access | os.O_CREAT | os.O_EXCL | OPEN_FILE
+        with self._parent(parts) as directory:
+            self._quota.add_file()
+            try:
+                fd = os.open(parts[-1], flags, mode & PERMISSION_BITS, dir_fd=directory)
+            except OSError:
+                self._quota.remove_file()
+                raise
+        return self._adopt(fd)
+
+    def _create(self, action: Callable[[], None]) -> None:
+        self._quota.add_file()
+        try:
+            action()
+        except OSError:
+            self._quota.remove_file()
+            raise
+
+    def _set_mode(self, directory: int, name: bytes, mode: int) -> None:
+        # chmod by name would follow a link; through the descriptor it acts on exactly what was looked at
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                raise refused(errno.EOPNOTSUPP)
+            os.chmod(f"/proc/self/fd/{fd}", mode & PERMISSION_BITS)
+        finally:
+            os.close(fd)
+
+    def _replace(self, old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
+        try:
+            replaced = os.stat(new, dir_fd=new_dir, follow_symlinks=False)
+        except FileNotFoundError:
+            replaced = None
+        source = os.stat(old, dir_fd=old_dir, follow_symlinks=False)
+        os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
+        # two names of one file: rename(2) then does nothing and both stay
+        if replaced is not None and not os.path.samestat(source, replaced):
+            self._quota.remove_file(replaced)
+
+    def _check_links(self, directory: int, old: Parts, deeper: int) -> None:
+        """Refuse to move a link, or a directory with links, up to where a target that stays inside would leave."""
+        if deeper >= 0:
+            return
+        name = old[-1]
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        depth = len(old) - 1
+        if stat.S_ISLNK(status.st_mode):
+            target = os.readlink(name, dir_fd=directory)
+            if link_stays(depth, target) and not link_stays(depth + deeper, target):
+                raise refused(errno.EACCES)
+        elif stat.S_ISDIR(status.st_mode):
+            top = os.open(name, DIRECTORY_PATH | os.O_NOFOLLOW, dir_fd=directory)
+            try:
+                self._check_links_below(top, depth + 1, deeper)
+            finally:
+                os.close(top)
+
+    def _check_links_below(self, top: int, depth: int, deeper: int) -> None:
+        pending: list[tuple[bytes, int]] = [(b".", depth)]
+        seen = 0
+        while pending:
+            path, level = pending.pop()
+            fd = self._open_beneath(top, path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(fd) as entries:
+                    for entry in entries:
+                        seen += 1
+                        name = os.fsencode(entry.name)
+                        if seen > MAX_MOVED_ENTRIES:
+                            raise refused(errno.EXDEV)
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append((path + b"/" + name, level + 1))
+                        elif entry.is_symlink():
+                            target = os.readlink(name, dir_fd=fd)
+                            if link_stays(level, target) and not link_stays(level + deeper, target):
+                                raise refused(errno.EXDEV)
+            finally:
+                os.close(fd)

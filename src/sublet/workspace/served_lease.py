@@ -1,0 +1,117 @@
+"""One lease while it is served: its view, its counters, its deadline, and what has to die with it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+import asyncssh
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace.confined_fs import ConfinedFs
+from sublet.workspace.confined_write import WritableFs
+from sublet.workspace.export_view import ExportView, WritableView
+from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.quota import Quota
+from sublet.workspace.sftp_core import SftpCore
+from sublet.workspace.sftp_handles import HandleBudget, Handles
+from sublet.workspace.viewpath import Parts
+
+MAX_TOUCHED: Final = 50_000
+
+
+class Severable(Protocol):
+    """A connection or session that ends with its lease."""
+
+    def sever(self) -> None:
+        """End at once, within this call; idempotent."""
+
+
+class ServedLease:
+    """An export that clients may use until ``close``, or until its time is up.
+
+    Args:
+        export: what is served, to whom, how and for how long.
+
+    Raises:
+        SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is no directory, ``INVALID_ARGUMENT`` for a bad key,
+            lease id or meta file.
+    """
+
+    def __init__(self, export: Export) -> None:
+        self.export = export
+        self.usage = LeaseUsage()
+        self.connections: set[Severable] = set()
+        self.deadline = time.monotonic() + export.seconds
+        self._closed = False
+        self._key = _public_data(export)
+        limits = export.limits
+        self._handles = HandleBudget(limits.max_handles)
+        quota = Quota(limits.max_total_bytes, limits.max_files, self._quota_exceeded)
+        try:
+            root = ConfinedFs.open_root(export.workspace)
+        except OSError as exc:
+            raise SubletError(
+                ErrorCode.WORKSPACE_NOT_FOUND,
+                f"The workspace cannot be opened as a directory: {exc.strerror}.",
+                "Check that the directory still exists and that you may read it.",
+            ) from None
+        self.view: ExportView
+        fs: ConfinedFs
+        try:
+            if export.access_mode == "rw":
+                fs = writable = WritableFs(root, export.rules, quota, self._touch)
+                self.view = WritableView(writable, export.meta)
+            else:
+                fs = ConfinedFs(root, export.rules, quota)
+                self.view = ExportView(fs, export.meta)
+        except SubletError:
+            fs.close()
+            raise
+
+    def is_live(self) -> bool:
+        """Tell whether the lease holds, by its deadline and whatever any timer did."""
+        return not self._closed and time.monotonic() < self.deadline
+
+    def admits(self, key: asyncssh.SSHKey) -> bool:
+        """Tell whether ``key`` may log in now."""
+        return self.is_live() and self.has_room() and key.public_data == self._key
+
+    def has_room(self) -> bool:
+        """Tell whether one more connection fits."""
+        return len(self.connections) < self.export.limits.max_connections
+
+    def new_session(self) -> SftpCore:
+        """Return a new SFTP session on the view."""
+        return SftpCore(self.view, self.usage, Handles(self._handles), self.is_live)
+
+    def close(self) -> None:
+        """End the lease within this call: connections, sessions and handles are dead when it returns. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for connection in list(self.connections):
+            connection.sever()
+        self.connections.clear()
+        self.view.close()
+
+    def _touch(self, parts: Parts) -> None:
+        touched = self.usage.touched
+        if len(touched) < MAX_TOUCHED:
+            touched.add(b"/".join(parts))
+        elif b"/".join(parts) not in touched:
+            self.usage.touched_overflow = True
+
+    def _quota_exceeded(self) -> None:
+        self.usage.quota_exceeded = True
+
+
+def _public_data(export: Export) -> bytes:
+    try:
+        return asyncssh.import_public_key(export.public_key).public_data
+    except (asyncssh.KeyImportError, ValueError):
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            "The executor's public key is no OpenSSH public key line.",
+            "The peer has to send its key as in 'ssh-ed25519 AAAA…'.",
+        ) from None

@@ -1,0 +1,333 @@
+"""The delegator's data plane: one listener that serves every lease over SSH, and dials where it is dialled for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import Counter
+from typing import Final
+
+import asyncssh
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.peek import read_preamble
+from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
+from sublet.workspace.served_lease import ServedLease
+from sublet.workspace.sftp_connection import CIPHERS, LOGIN_SECONDS, LeaseConnection
+
+MAX_STRANGERS: Final = 256
+"""Connections that have not logged in yet."""
+MAX_STRANGERS_PER_SOURCE: Final = 64
+MAX_LEASES: Final = 1024
+MAX_ENDED: Final = 1024
+"""Leases that ran out and whose final usage nobody has asked for yet."""
+DIAL_SECONDS: Final = 20
+_BACKLOG: Final = 128
+_PREAMBLE_SECONDS: Final = 10
+_KEEPALIVE_SECONDS: Final = 30
+_CLOSE_SECONDS: Final = 1
+_ACCEPT_RETRY_SECONDS: Final = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class DataPlane:
+    """Serves leases over SFTP: who logs in with a lease's id and key sees that lease's view (DESIGN 4.6).
+
+    ``start`` binds, ``serve`` runs until it is cancelled, and leases are opened and revoked meanwhile. All of it
+    belongs to one event loop; the SFTP sessions do their file work on it.
+
+    Args:
+        host_key: the daemon's SSH host key.
+        reverse: where connections go whose caller wants to serve us; one of its own by default.
+    """
+
+    def __init__(self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None) -> None:
+        self.reverse = reverse or ReverseAcceptor()
+        self._host_key = host_key
+        self._leases: dict[str, ServedLease] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ended: dict[str, LeaseUsage] = {}
+        self._listener: socket.socket | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._strangers: Counter[str] = Counter()
+
+    @property
+    def host_key_line(self) -> str:
+        """The public host key as an OpenSSH line without a comment."""
+        exported = self._host_key.export_public_key("openssh").decode("ascii")
+        return " ".join(exported.split()[:2])
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that are listened on, once ``start`` has returned."""
+        if self._listener is None:
+            raise SubletError(LocalCode.UNAVAILABLE, "The data plane does not listen.", "Start it first.")
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen on ``host`` and ``port``, where 0 is any free port; callers wait until ``serve`` runs.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            self._listener = _listen(found[0][0], found[0][4])
+        except OSError as exc:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"SFTP cannot listen on {host} port {port}: {exc.strerror}.",
+                "Choose another address or port, 0 for any free one.",
+            ) from None
+
+    async def serve(self) -> None:
+        """Accept and serve connections until cancelled; then every lease is revoked and every connection cut."""
+        if self._listener is None:
+            raise SubletError(LocalCode.UNAVAILABLE, "The data plane does not listen.", "Start it first.")
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._accept(self._listener, group)
+        finally:
+            self._group = None
+            self.close()
+
+    def close(self) -> None:
+        """Revoke every lease and stop listening. Idempotent."""
+        for lease_id in list(self._leases):
+            self.revoke(lease_id, "the data plane closes")
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def open(self, export: Export) -> None:
+        """Serve ``export`` from now on, for its time.
+
+        Raises:
+            SubletError: ``WORKSPACE_NOT_FOUND``; ``CONFLICT`` for an id that is served already; ``INVALID_ARGUMENT``
+                for a bad key, id or meta file; ``UNAVAILABLE`` beyond 1,024 leases.
+        """
+        lease_id = export.lease_id
+        if lease_id in self._leases:
+            raise SubletError(LocalCode.CONFLICT, f"The lease {lease_id} is served already.", "Revoke it first.")
+        if len(self._leases) >= MAX_LEASES:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, f"More than {MAX_LEASES} leases are served.", "Wait for some to end."
+            )
+        try:
+            pack_preamble(lease_id)
+        except ValueError:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, "The lease id is no plain name.", "Use a delegation id."
+            ) from None
+        loop = asyncio.get_running_loop()
+        self._leases[lease_id] = ServedLease(export)
+        self._ended.pop(lease_id, None)
+        self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)
+
+    def revoke(self, lease_id: str, reason: str) -> LeaseUsage | None:
+        """End a lease within this call: its key is dead, connections are cut, handles closed. Idempotent.
+
+        Returns:
+            The lease's final usage, once, also where its time ran out before; None for a lease that is not known.
+        """
+        lease = self._leases.pop(lease_id, None)
+        if lease is None:
+            return self._ended.pop(lease_id, None)
+        self._timers.pop(lease_id).cancel()
+        lease.close()
+        _log.info("lease %s ends: %s", lease_id, reason)
+        return lease.usage
+
+    def usage(self, lease_id: str) -> LeaseUsage | None:
+        """Return what a lease's connections did so far; the object goes on counting."""
+        lease = self._leases.get(lease_id)
+        return lease.usage if lease is not None else self._ended.get(lease_id)
+
+    def set_meta(self, lease_id: str, name: str, data: bytes) -> None:
+        """Set the content of ``/meta/<name>`` in a lease's view.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` for a lease that is not served, ``INVALID_ARGUMENT`` as ``ExportView.set_meta``.
+        """
+        self._live(lease_id, LocalCode.NOT_FOUND).view.set_meta(name, data)
+
+    async def dial(self, host: str, port: int, lease_id: str) -> None:
+        """Connect to an executor that cannot reach us, and serve the lease over that connection.
+
+        The executor has to log in with the lease's key, as on a connection of its own. Returns when it has.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where it cannot be reached or does not log in.
+        """
+        self._live(lease_id, ErrorCode.MOUNT_FAILED)
+        if self._group is None:
+            raise SubletError(ErrorCode.MOUNT_FAILED, "The data plane is not running.", "Start the daemon first.")
+        why = "it did not log in in time"
+        connection = LeaseConnection(self._leases.get, only=lease_id)
+        authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                sock = await _connect(host, port)
+                try:
+                    await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
+                except BaseException:
+                    sock.close()
+                    raise
+                self._group.create_task(self._serve_ssh(sock, connection, authenticated))
+                await authenticated
+                return
+        except OSError as exc:  # a TimeoutError is one
+            why = exc.strerror or why
+        except asyncssh.Error as exc:
+            why = exc.reason
+        except BaseException:
+            connection.sever()
+            raise
+        connection.sever()
+        raise SubletError(
+            ErrorCode.MOUNT_FAILED,
+            f"The executor could not be served by dialling it: {why}.",
+            "Check that its SFTP address is reachable from here and that it still waits for this lease.",
+        )
+
+    def _live(self, lease_id: str, code: ErrorCode | LocalCode) -> ServedLease:
+        lease = self._leases.get(lease_id)
+        if lease is None or not lease.is_live():
+            raise SubletError(code, "The lease is not served (any more).", "Delegate again.")
+        return lease
+
+    def _expire(self, lease_id: str) -> None:
+        usage = self.revoke(lease_id, "its time is up")
+        if usage is not None and len(self._ended) < MAX_ENDED:
+            self._ended[lease_id] = usage
+
+    async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, peer = await loop.sock_accept(listener)
+            except OSError as exc:  # out of descriptors, or the caller is gone already
+                _log.warning("a connection could not be accepted: %s", exc.strerror)
+                await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
+                continue
+            source = str(peer[0])
+            if self._strangers.total() >= MAX_STRANGERS or self._strangers[source] >= MAX_STRANGERS_PER_SOURCE:
+                sock.close()
+                continue
+            self._strangers[source] += 1
+            group.create_task(self._serve_caller(sock, source))
+
+    async def _serve_caller(self, sock: socket.socket, source: str) -> None:
+        """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
+        authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        authenticated.add_done_callback(lambda _: self._forget_stranger(source))
+        try:
+            async with asyncio.timeout(_PREAMBLE_SECONDS):
+                line = await read_preamble(sock)
+        except (OSError, asyncio.CancelledError) as exc:
+            authenticated.cancel()
+            sock.close()
+            if isinstance(exc, asyncio.CancelledError):
+                raise
+            return
+        if line is None:
+            await self._serve_ssh(sock, LeaseConnection(self._leases.get), authenticated)
+            return
+        authenticated.cancel()
+        lease_id = parse_preamble(line)
+        if lease_id is None:
+            sock.close()
+        else:
+            self.reverse.deliver(lease_id, sock)
+
+    def _forget_stranger(self, source: str) -> None:
+        self._strangers[source] -= 1
+        if not self._strangers[source]:
+            del self._strangers[source]
+
+    async def _serve_ssh(
+        self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
+    ) -> None:
+        """Serve SSH on ``sock`` until it ends; ``authenticated`` is done when the client has logged in or failed to."""
+        try:
+            await asyncssh.run_server(
+                sock,
+                server_host_keys=[self._host_key],
+                server_factory=lambda: connection,
+                encryption_algs=list(CIPHERS),
+                compression_algs=["none"],
+                login_timeout=LOGIN_SECONDS,
+                keepalive_interval=_KEEPALIVE_SECONDS,
+                allow_pty=False,
+                allow_scp=False,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                line_editor=False,
+                gss_host=None,
+            )
+            if not authenticated.done() and connection.is_authenticated:
+                authenticated.set_result(None)
+            await connection.wait_closed()
+        except (OSError, asyncssh.Error) as exc:
+            _log.info("an SSH connection failed: %s", exc)
+            _fail(authenticated, exc)
+        except Exception as exc:
+            # whatever a stranger's bytes bring asyncssh to raise must not take the other leases down with it
+            _log.warning("an SSH connection broke", exc_info=exc)
+            _fail(authenticated, asyncssh.ConnectionLost("the connection broke"))
+        finally:
+            connection.sever()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await connection.wait_closed()
+            if not connection.was_made:
+                sock.close()
+            _fail(authenticated, asyncssh.ConnectionLost("the connection was closed"))
+
+
+def _fail(authenticated: asyncio.Future[None], exc: Exception) -> None:
+    if not authenticated.done():
+        authenticated.set_exception(exc)
+        authenticated.exception()  # nobody has to ask
+
+
+def _listen(
+    family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    """Return a non-blocking socket connected to the first address of ``host`` that answers."""
+    loop = asyncio.get_running_loop()
+    failure: OSError = OSError("the name has no address")
+    for family, kind, proto, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, proto)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as exc:
+            sock.close()
+            failure = exc
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure

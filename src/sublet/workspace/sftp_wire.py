@@ -1,0 +1,273 @@
+"""The SFTP version 3 wire format (draft-ietf-secsh-filexfer-02 and OpenSSH's PROTOCOL): numbers, reader, packers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+VERSION: Final = 3
+MAX_PACKET: Final = 260 * 1024
+"""Bytes of one packet without its length; the bound that OpenSSH's clients keep, and some room."""
+MAX_READ: Final = 256 * 1024 - 1024
+MAX_WRITE: Final = 256 * 1024 - 1024
+MAX_OFFSET: Final = (1 << 63) - 1
+
+
+class Op(IntEnum):
+    """Packet types that a client sends."""
+
+    INIT = 1
+    OPEN = 3
+    CLOSE = 4
+    READ = 5
+    WRITE = 6
+    LSTAT = 7
+    FSTAT = 8
+    SETSTAT = 9
+    FSETSTAT = 10
+    OPENDIR = 11
+    READDIR = 12
+    REMOVE = 13
+    MKDIR = 14
+    RMDIR = 15
+    REALPATH = 16
+    STAT = 17
+    RENAME = 18
+    READLINK = 19
+    SYMLINK = 20
+    EXTENDED = 200
+
+
+class Answer(IntEnum):
+    """Packet types that a server sends."""
+
+    VERSION = 2
+    STATUS = 101
+    HANDLE = 102
+    DATA = 103
+    NAME = 104
+    ATTRS = 105
+    EXTENDED_REPLY = 201
+
+
+class Status(IntEnum):
+    """Codes of a STATUS answer.
+
+    Version 3 ends at 8. Two of the others are of version 6, the last of none, and they are sent on purpose: sshfs
+    shows FAILURE as EPERM, which misleads, and every code that it does not know as EIO.
+    """
+
+    OK = 0
+    EOF = 1
+    NO_SUCH_FILE = 2
+    PERMISSION_DENIED = 3
+    FAILURE = 4
+    BAD_MESSAGE = 5
+    NO_CONNECTION = 6
+    OP_UNSUPPORTED = 8
+    NO_SPACE = 14
+    QUOTA_EXCEEDED = 15
+    IO_ERROR = 255
+
+
+class OpenFlag(IntEnum):
+    """Bits of an OPEN request."""
+
+    READ = 0x01
+    WRITE = 0x02
+    APPEND = 0x04
+    CREAT = 0x08
+    TRUNC = 0x10
+    EXCL = 0x20
+
+
+_SIZE: Final = 0x1
+_OWNER: Final = 0x2
+_PERMISSIONS: Final = 0x4
+_TIMES: Final = 0x8
+_EXTENDED_ATTRIBUTES: Final = 0x80000000
+
+_STATUS_BY_ERRNO: Final = {
+    errno.ENOENT: Status.NO_SUCH_FILE,
+    errno.ENOTDIR: Status.NO_SUCH_FILE,
+    errno.EACCES: Status.PERMISSION_DENIED,
+    errno.EPERM: Status.PERMISSION_DENIED,
+    errno.EROFS: Status.PERMISSION_DENIED,
+    errno.ELOOP: Status.PERMISSION_DENIED,
+    errno.EINVAL: Status.BAD_MESSAGE,
+    errno.ENAMETOOLONG: Status.BAD_MESSAGE,
+    errno.EOPNOTSUPP: Status.OP_UNSUPPORTED,
+    errno.ENOSPC: Status.NO_SPACE,
+    errno.EDQUOT: Status.QUOTA_EXCEEDED,
+    errno.EIO: Status.IO_ERROR,
+    # sshfs turns FAILURE of a rename, and only that, into EXDEV (workaround=renamexdev), so that mv copies
+    errno.EXDEV: Status.FAILURE,
+}
+
+_U32 = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+_HEAD = struct.Struct(">IBI")
+_STATUS_HEAD = struct.Struct(">IBIII")
+_DATA_HEAD = struct.Struct(">IBII")
+_ATTRS = struct.Struct(">IQIIIII")
+_STATVFS = struct.Struct(">11Q")
+_LIMITS = struct.Struct(">4Q")
+_HAS_ALL: Final = _SIZE | _OWNER | _PERMISSIONS | _TIMES
+_MASK: Final = 0xFFFFFFFF
+
+
+class MalformedPacket(Exception):
+    """A packet whose fields do not fit its length; answered with BAD_MESSAGE."""
+
+
+class Attributes(NamedTuple):
+    """The attributes that a client set, None where it said nothing; times are (access, modification) in seconds."""
+
+    size: int | None
+    owner: tuple[int, int] | None
+    permissions: int | None
+    times: tuple[int, int] | None
+
+
+class Reader:
+    """Fields of one packet, in order.
+
+    Args:
+        packet: the packet from its type byte on.
+        offset: where the first field starts.
+    """
+
+    __slots__ = ("_offset", "_packet")
+
+    def __init__(self, packet: bytes, offset: int) -> None:
+        self._packet = packet
+        self._offset = offset
+
+    def u32(self) -> int:
+        """Return an unsigned 32-bit number.
+
+        Raises:
+            MalformedPacket: the packet is too short; so do all other readers.
+        """
+        try:
+            value: int = _U32.unpack_from(self._packet, self._offset)[0]
+        except struct.error:
+            raise MalformedPacket from None
+        self._offset += 4
+        return value
+
+    def u64(self) -> int:
+        """Return an unsigned 64-bit number."""
+        try:
+            value: int = _U64.unpack_from(self._packet, self._offset)[0]
+        except struct.error:
+            raise MalformedPacket from None
+        self._offset += 8
+        return value
+
+    def string(self) -> bytes:
+        """Return a string."""
+        return bytes(self.view())
+
+    def view(self) -> memoryview:
+        """Return a string without copying it."""
+        size = self.u32()
+        start = self._offset
+        if start + size > len(self._packet):
+            raise MalformedPacket
+        self._offset = start + size
+        return memoryview(self._packet)[start : start + size]
+
+    def attributes(self) -> Attributes:
+        """Return an ATTRS structure; extended attributes are read over."""
+        flags = self.u32()
+        size = self.u64() if flags & _SIZE else None
+        owner = (self.u32(), self.u32()) if flags & _OWNER else None
+        permissions = self.u32() if flags & _PERMISSIONS else None
+        times = (self.u32(), self.u32()) if flags & _TIMES else None
+        if flags & _EXTENDED_ATTRIBUTES:
+            # each pair takes at least eight bytes, so the packet's length bounds this loop
+            for _ in range(self.u32()):
+                self.view()
+                self.view()
+        return Attributes(size, owner, permissions, times)
+
+
+def pack_version(extensions: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return VERSION with the extensions' names and versions."""
+    body = b"".join(_string(name) + _string(version) for name, version in extensions)
+    return _U32.pack(5 + len(body)) + bytes((Answer.VERSION,)) + _U32.pack(VERSION) + body
+
+
+def pack_status(request: int, code: Status, text: bytes = b"") -> bytes:
+    """Return STATUS."""
+    return _STATUS_HEAD.pack(17 + len(text), Answer.STATUS, request, code, len(text)) + text + b"\0\0\0\0"
+
+
+def pack_error(request: int, error: OSError) -> bytes:
+    """Return STATUS for a system error, in the system's own words for its number: never a path."""
+    number = error.errno or 0
+    return pack_status(request, _STATUS_BY_ERRNO.get(number, Status.FAILURE), os.strerror(number).encode())
+
+
+def pack_handle(request: int, handle: bytes) -> bytes:
+    """Return HANDLE."""
+    return _HEAD.pack(9 + len(handle), Answer.HANDLE, request) + _string(handle)
+
+
+def pack_data(request: int, data: bytes) -> bytes:
+    """Return DATA."""
+    return _DATA_HEAD.pack(9 + len(data), Answer.DATA, request, len(data)) + data
+
+
+def pack_attrs(request: int, status: os.stat_result) -> bytes:
+    """Return ATTRS."""
+    return _HEAD.pack(37, Answer.ATTRS, request) + _attrs(status)
+
+
+def pack_name(request: int, name: bytes) -> bytes:
+    """Return NAME with one name and no attributes, as REALPATH and READLINK answer."""
+    body = _U32.pack(1) + _string(name) + b"\0\0\0\0" + b"\0\0\0\0"
+    return _HEAD.pack(5 + len(body), Answer.NAME, request) + body
+
+
+def pack_entry(name: bytes, status: os.stat_result) -> bytes:
+    """Return one entry of a listing. The long form, which only terminals show, stays empty: it costs a third."""
+    return _U32.pack(len(name)) + name + b"\0\0\0\0" + _attrs(status)
+
+
+def pack_names(request: int, entries: Sequence[bytes]) -> bytes:
+    """Return NAME with packed entries."""
+    body = b"".join(entries)
+    return _HEAD.pack(9 + len(body), Answer.NAME, request) + _U32.pack(len(entries)) + body
+
+
+def pack_statvfs(request: int, values: tuple[int, ...]) -> bytes:
+    """Return the answer to ``statvfs@openssh.com``: eleven 64-bit numbers."""
+    return _HEAD.pack(5 + _STATVFS.size, Answer.EXTENDED_REPLY, request) + _STATVFS.pack(*values)
+
+
+def pack_limits(request: int, max_handles: int) -> bytes:
+    """Return the answer to ``limits@openssh.com``."""
+    body = _LIMITS.pack(MAX_PACKET, MAX_READ, MAX_WRITE, max_handles)
+    return _HEAD.pack(5 + len(body), Answer.EXTENDED_REPLY, request) + body
+
+
+def _string(value: bytes) -> bytes:
+    return _U32.pack(len(value)) + value
+
+
+def _attrs(s: os.stat_result) -> bytes:
+    return _ATTRS.pack(
+        _HAS_ALL,
+        s.st_size,
+        s.st_uid & _MASK,
+        s.st_gid & _MASK,
+        s.st_mode,
+        int(s.st_atime) & _MASK,
+        int(s.st_mtime) & _MASK,
+    )

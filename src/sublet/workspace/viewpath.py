@@ -1,0 +1,52 @@
+"""Names in a view: how a client's path becomes components, and which link targets stay inside."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+
+Parts = Sequence[bytes]
+"""Components below some root, raw and without ``.``, ``..`` or empty ones; the root itself has none."""
+
+
+def refused(code: int) -> OSError:
+    """Return the error for ``code`` in the system's words, so that no path ever travels in an error text."""
+    return OSError(code, os.strerror(code))
+
+
+def split(path: bytes) -> list[bytes]:
+    """Return the components of a client's path; ``..`` stops at the root, as it does in any root directory.
+
+    Raises:
+        OSError: ``EINVAL`` for a NUL byte.
+    """
+    if b"\0" in path:
+        raise refused(errno.EINVAL)
+    parts: list[bytes] = []
+    for part in path.split(b"/"):
+        if part == b"..":
+            if parts:
+                parts.pop()
+        elif part not in (b"", b"."):
+            parts.append(part)
+    return parts
+
+
+def link_stays(depth: int, target: bytes) -> bool:
+    """Tell whether a link in a directory ``depth`` levels below the root can only lead to names below the root.
+
+    ``..`` counts only at the front, where it climbs real directories. After a name it could climb from wherever
+    another link leads (``s -> .`` makes ``s/s/../..`` leave), so such a target never qualifies.
+    """
+    if not target or target.startswith(b"/"):
+        return False
+    climbing = True
+    for part in target.split(b"/"):
+        if part == b"..":
+            if not climbing or depth == 0:
+                return False
+            depth -= 1
+        elif part not in (b"", b"."):
+            climbing = False
+    return True
