@@ -1,15 +1,278 @@
-"""``agent.json``: which agents this daemon offers, and what does their work (SuperAgent 7.3 plus the card's needs)."""
+"""``agent.json``: which agents this daemon offers, and what does their work (SuperAgent 7.3 plus the card's needs).
+
+Names are the spec's. A field whose promise can't be kept in this version is refused when the file is loaded, unless it
+promises nothing: a rule that nobody enforces is worse than none (DESIGN 7).
+"""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import json
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+from sublet.supervisor.presets import PRESETS
+
+MAX_AGENT_FILE_BYTES = 1 << 20
+MAX_AGENTS = 64
+SCHEMA_ID = "urn:sublet:schema:agent"
+
+_LATER = {
+    "acp": "agents that speak the Agent Client Protocol",
+    "model": "a chat model with governed tools",
+    "a2a": "another A2A agent",
+}
+
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Argument = Annotated[str, StringConstraints(max_length=32_768, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^(/|~/)[^\x00]*$|^~$")]
 
 
-class AgentConfig(BaseModel):
+def _unenforceable(names: tuple[str, ...]) -> tuple[str, ...]:
+    if names:
+        raise ValueError("no provider of this version can enforce this list: leave it empty, and confine by 'sandbox'")
+    return names
+
+
+Nothing: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_unenforceable), Field(json_schema_extra={"maxItems": 0})]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class CommandConfig(_Part):
+    """A program of this machine. The prompt comes on its standard input, so ``["sh", "-s"]`` runs it as a script."""
+
+    type: Literal["command"]
+    argv: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=256)] = Field(
+        description="Program and arguments, never a shell line. {workspace}, {meta}, {prompt_file}, {scratch}, "
+        "{delegation_id} and {access_mode} are replaced, anything else in braces stays."
+    )
+
+    @field_validator("argv")
+    @classmethod
+    def _fixed_program(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if not argv[0] or "{" in argv[0]:
+            raise ValueError("the program itself is fixed: it is not empty and holds no placeholder")
+        return argv
+
+
+class PresetConfig(_Part):
+    """A well-known agent program that is installed here."""
+
+    type: Literal["preset"]
+    name: Literal["claude", "codex", "gemini", "shell"]
+    model: Line | None = Field(default=None, description="Model to ask for, where the program has a choice")
+
+    @model_validator(mode="after")
+    def _model_only_where_chosen(self) -> PresetConfig:
+        if self.model is not None and not PRESETS[self.name].model_option:
+            raise ValueError(f"preset '{self.name}' has no model to choose")
+        return self
+
+
+def _available(value: object) -> object:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind in _LATER:
+        raise ValueError(f"provider type '{kind}' ({_LATER[kind]}) is not available in this version")
+    if kind == "iflow":
+        raise ValueError(
+            "provider type 'iflow' is not available in this version: it needs the Agent Client Protocol; "
+            "name iFlow's program by a provider of type 'command' instead"
+        )
+    return value
+
+
+Provider = Annotated[CommandConfig | PresetConfig, Discriminator("type")]
+
+
+class SessionConfig(_Part):
+    """How sessions are bound (SuperAgent 7.3). Every delegation begins a session of its own in this version."""
+
+    binding_scope: Literal["finger+agent"] = Field(default="finger+agent", alias="bindingScope")
+    resume: Literal[False] = Field(default=False, description="No provider of this version can resume a session")
+
+
+class ToolsConfig(_Part):
+    """Rules for single tools (SuperAgent 7.3). No provider of this version lets us enforce any, so all are empty."""
+
+    whitelist: Nothing = ()
+    blacklist: Nothing = ()
+    authorization_required: Nothing = Field(default=(), alias="authorizationRequired")
+
+
+class GovernanceConfig(_Part):
+    """Rules for the provider's own tools (SuperAgent 7.3). None can be enforced in this version, so there are none."""
+
+
+class SandboxConfig(_Part):
+    """What the agent may do here (AWCP 7.2)."""
+
+    cwd_only: Literal[True] = Field(default=True, description="The agent sees its lease, and what 'readable' names")
+    allow_network: bool | None = Field(
+        default=None, description="Whether it shares this machine's network; by default what a preset needs, else not"
+    )
+    allow_exec: Literal[True] = Field(default=True, description="A command can't be kept from starting programs")
+    readable: Annotated[tuple[Directory, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Directories and files it may read beyond the system's programs; '~' is the owner's home",
+    )
+
+
+class Skill(_Part):
+    """One skill of the agent card."""
+
+    id: Id
+    name: Line
+    description: Line
+    tags: Annotated[tuple[Line, ...], Field(min_length=1, max_length=32)]
+    examples: Annotated[tuple[Line, ...], Field(max_length=32)] = ()
+
+
+class AgentConfig(_Part):
     """One agent of ``agent.json``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    id: Id
+    role: Literal["executor"] = "executor"
+    name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
+    description: Annotated[str, StringConstraints(max_length=2000)] = ""
+    version: Line = "1.0.0"
+    provider: Annotated[Provider, BeforeValidator(_available)]
+    session: SessionConfig = SessionConfig()
+    tools: ToolsConfig = ToolsConfig()
+    governance: GovernanceConfig = GovernanceConfig()
+    skills: Annotated[tuple[Skill, ...], Field(max_length=64)] = ()
+    sandbox: SandboxConfig = SandboxConfig()
+    environment: Annotated[tuple[Variable, ...], Field(max_length=128)] = Field(
+        default=(), description="Names of the daemon's environment variables that the agent gets"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Longest run of one task; the lease may end it earlier"
+    )
 
-    id: str
-    role: str = "executor"
-    description: str = ""
+    @property
+    def display_name(self) -> str:
+        """Name for people."""
+        return self.name or self.id
+
+    @property
+    def allow_network(self) -> bool:
+        """Whether the agent shares the host's network."""
+        chosen = self.sandbox.allow_network
+        if chosen is not None:
+            return chosen
+        return isinstance(self.provider, PresetConfig) and PRESETS[self.provider.name].needs_network
+
+    @field_validator("environment")
+    @classmethod
+    def _not_ours(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name.startswith(("SUBLET_", "LD_")):
+                raise ValueError(
+                    f"{name} can't be passed on: SUBLET_* is set by the daemon, LD_* would reach its guard"
+                )
+        return names
+
+    @model_validator(mode="after")
+    def _network_where_needed(self) -> AgentConfig:
+        if isinstance(self.provider, PresetConfig):
+            needed = PRESETS[self.provider.name].needs_network
+            if needed and self.sandbox.allow_network is False:
+                raise ValueError(f"preset '{self.provider.name}' needs the network: leave sandbox.allow_network out")
+        return self
+
+
+class AgentList(_Part):
+    """Several agents; the first is the one that is asked where none is named."""
+
+    agents: Annotated[tuple[AgentConfig, ...], Field(min_length=1, max_length=MAX_AGENTS)]
+
+    @field_validator("agents")
+    @classmethod
+    def _distinct(cls, agents: tuple[AgentConfig, ...]) -> tuple[AgentConfig, ...]:
+        ids = [agent.id for agent in agents]
+        for agent_id in ids:
+            if ids.count(agent_id) > 1:
+                raise ValueError(f"two agents have the id '{agent_id}'")
+        return agents
+
+
+def load_agents(path: Path) -> list[AgentConfig]:
+    """Return the agents of the file at ``path``; the first is the default.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``, naming the file, the JSON path of the first defect, and what is wrong there.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_AGENT_FILE_BYTES + 1)
+    except OSError as error:
+        raise _invalid(path, "", f"it can't be read: {error.strerror}") from error
+    if len(raw) > MAX_AGENT_FILE_BYTES:
+        raise _invalid(path, "", f"it is larger than {MAX_AGENT_FILE_BYTES} bytes")
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(path, "", f"it is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise _invalid(path, "", 'it is a JSON object: one agent, or {"agents": […]}')
+    body = {key: value for key, value in document.items() if key != "$schema"}
+    try:
+        if "agents" in body:
+            return list(AgentList.model_validate(body).agents)
+        return [AgentConfig.model_validate(body)]
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise _invalid(path, _json_path(first["loc"]), first["msg"].removeprefix("Value error, ")) from None
+
+
+def agent_json_schema() -> dict[str, JsonValue]:
+    """Return the JSON Schema (2020-12) of ``agent.json``, made from the models."""
+    either: TypeAdapter[AgentConfig | AgentList] = TypeAdapter(AgentConfig | AgentList)
+    document = cast("dict[str, JsonValue]", either.json_schema(by_alias=True))
+    definitions = cast("dict[str, dict[str, dict[str, JsonValue]]]", document["$defs"])
+    for name in ("AgentConfig", "AgentList"):
+        definitions[name]["properties"]["$schema"] = {"type": "string"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        "title": "agent.json",
+        **document,
+    }
+
+
+def _json_path(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        if part in ("command", "preset") and text.endswith("provider"):
+            continue  # which of the providers was tried, not a key of the file
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _invalid(path: Path, where: str, reason: str) -> SubletError:
+    at = f" at {clean_line(where, 200)}" if where else ""
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT,
+        f"{path}{at}: {clean_line(reason, 500)}",
+        "See docs/schema/agent.schema.json for what agent.json may hold.",
+    )

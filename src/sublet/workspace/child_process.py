@@ -66,6 +66,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._on_exit is not None:
             self._on_exit()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the process once it has ended and its standard error too."""
+        if self._transport is not None:
+            self._transport.close()
+
     async def ended(self, seconds: float) -> int | None:
         """Wait up to ``seconds`` and return the exit status; kill it and return None where it takes longer."""
         assert self._transport is not None

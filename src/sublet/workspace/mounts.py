@@ -196,7 +196,7 @@ class Mount:
         return flushed and not is_mounted(self.path)
 
     async def start(self, connection: asyncssh.SSHClientConnection, remote_path: str) -> None:
-        """Start sshfs and wait until the kernel lists the mount. For ``Mounts.attach`` only.
+        """Start sshfs and wait until the mount answers. For ``Mounts.attach`` only.
 
         Raises:
             SubletError: ``MOUNT_FAILED``, with what sshfs said.
@@ -221,10 +221,14 @@ class Mount:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
-        if self.lost.is_set():
-            await self._sshfs.ended(EXIT_SECONDS)
-            raise self._failure("the link ended before anything was mounted")
         self._point.harden()
+        # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
+        # the mount counts only if the mount is still there after it.
+        look = await ChildProcess.start(["stat", "--", str(self.path)])
+        looked = await look.ended(MOUNT_SECONDS)
+        if looked != 0 or self.lost.is_set() or not is_mounted(self.path):
+            await self._sshfs.ended(EXIT_SECONDS)
+            raise self._failure("the lender's files do not answer")
 
     async def end(self) -> None:
         """Unmount, end sshfs, and remove the directory with what protects it. Safe to call again."""

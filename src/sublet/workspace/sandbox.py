@@ -135,19 +135,24 @@ class BubblewrapSandbox:
         return [*argv, "--remount-ro", "/", "--chdir", str(_absolute(launch.cwd)), "--", *launch.argv]
 
     def _layers(self, launch: ConfinedLaunch) -> Iterator[_Layer]:
-        shown = [Path("/usr")]
+        shown = [Path("/usr"), *map(Path, _SYSTEM)]
+        links = []
         for path in map(_absolute, launch.readable):
-            inside = launch.cwd.is_relative_to(path)
-            real = path if inside else Path(os.path.realpath(path))
-            if not inside:
+            if launch.cwd.is_relative_to(path):  # the lease's own, on a mount that may not be looked into
+                real = path
+            else:
+                real = Path(os.path.realpath(path))
                 self._refuse_masked(real)
+                links += [(path, real)] if real != path else []
             shown.append(real)
             yield _Layer(real, _READABLE, ("--ro-bind", str(real), str(real)))
-            if real != path and not any(path.is_relative_to(other) for other in shown[:-1]):
-                yield _Layer(path, _READABLE, ("--symlink", str(real), str(path)))
         for path in map(_absolute, launch.writable):
             shown.append(path)
             yield _Layer(path, _WRITABLE, ("--bind", str(path), str(path)))
+        for path, real in links:
+            # Covered by a bound directory, the link is there already.
+            if not any(path.is_relative_to(other) for other in shown):
+                yield _Layer(path, _READABLE, ("--symlink", str(real), str(path)))
         for mask in self._masked:
             # The root is empty, so only what a bound directory would bring along has to be covered.
             if any(mask.is_relative_to(path) for path in shown) and os.path.lexists(mask):

@@ -1,0 +1,134 @@
+"""A command under its guard: starts it, tells how it ended, and ends all of it when asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+_GUARD = Path(__file__).with_name("guard.py")
+MAX_STATUS_BYTES = 4096
+
+KILL_SECONDS = 16.0
+"""How long the end of a killed process tree is waited for. Longer than a dead mount can hold a process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: by itself with a status, by a signal, or not even started, for a reason."""
+
+    how: Literal["exit", "signal", "start"]
+    number: int = 0
+    reason: str = ""
+
+
+class GuardedProcess:
+    """One running command. Made by ``start``; ``close`` it always."""
+
+    def __init__(
+        self,
+        guard: asyncio.subprocess.Process,
+        control: int,
+        readers: Sequence[asyncio.StreamReader],
+        transports: Sequence[asyncio.ReadTransport],
+    ) -> None:
+        self._status, self.stdout, self.stderr = readers
+        self._guard = guard
+        self._control = control
+        self._transports = transports
+
+    @classmethod
+    async def start(cls, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path) -> GuardedProcess:
+        """Start ``argv`` in ``cwd`` with exactly ``env`` and the file ``stdin`` as its standard input.
+
+        Only the guard enters ``cwd``, so this returns at once even when that is on a dead mount.
+
+        Raises:
+            OSError: the guard can't be started, or ``stdin`` not be opened.
+        """
+        with contextlib.ExitStack() as opened:
+            prompt = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            opened.callback(os.close, prompt)
+            ends = [os.pipe() for _ in range(4)]
+            (control_in, control), (status, status_in), (stdout, stdout_in), (stderr, stderr_in) = ends
+            for theirs in (control_in, status_in, stdout_in, stderr_in):
+                opened.callback(os.close, theirs)
+            command = [sys.executable, "-I", "-S", str(_GUARD), str(control_in), str(status_in), str(cwd), *argv]
+            try:
+                guard = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=prompt,
+                    stdout=stdout_in,
+                    stderr=stderr_in,
+                    pass_fds=(control_in, status_in),
+                    env=env,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except BaseException:
+                for ours in (control, status, stdout, stderr):
+                    os.close(ours)
+                raise
+        transports: list[asyncio.ReadTransport] = []
+        try:
+            readers = [await _reader(ours, transports) for ours in (status, stdout, stderr)]
+        except BaseException:
+            os.close(control)  # which ends the guard and all it has started
+            for transport in transports:
+                transport.close()
+            raise
+        return cls(guard, control, readers, transports)
+
+    async def wait(self) -> Ended:
+        """Wait until the command and everything it started have ended, and tell how the command did."""
+        line = (await self._status.read(MAX_STATUS_BYTES)).decode(errors="replace")
+        await self._guard.wait()
+        how, _, rest = line.partition("\n")[0].partition(" ")
+        if how == "start":
+            return Ended("start", reason=rest)
+        if how == "exit" and rest.isdigit():
+            return Ended("exit", int(rest))
+        if how == "signal" and rest.isdigit():
+            return Ended("signal", int(rest))
+        return Ended("signal", abs(self._guard.returncode or 9), "its guard was ended")
+
+    def stop(self) -> None:
+        """Have everything killed; ``close`` waits for it."""
+        if self._control >= 0:
+            os.close(self._control)
+            self._control = -1
+
+    async def close(self) -> bool:
+        """End whatever still runs and let go of the streams; bounded, and safe to call again.
+
+        Returns:
+            Whether everything is known to have ended. Where it is not, a kill is pending for what a dead mount holds.
+        """
+        self.stop()
+        clean = True
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await self._guard.wait()
+        except TimeoutError:
+            clean = False
+            with contextlib.suppress(ProcessLookupError):
+                self._guard.kill()
+            await self._guard.wait()
+        finally:
+            for transport in self._transports:
+                transport.close()
+        return clean
+
+
+async def _reader(descriptor: int, transports: list[asyncio.ReadTransport]) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
+    )
+    transports.append(transport)
+    return reader

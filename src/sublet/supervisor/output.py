@@ -1,0 +1,103 @@
+"""What a program prints: told in few, bounded pieces while it runs, and kept as its beginning and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections import deque
+
+from sublet.supervisor.model import Output, Report, Stream
+
+REPORT_SECONDS = 0.1
+"""At most one piece per stream in this time, as long as a piece is not full."""
+MAX_PIECE_CHARS = 16_384
+HEAD_CHARS = 512 * 1024
+TAIL_CHARS = 512 * 1024
+_READ_BYTES = 65_536
+
+
+class Capture:
+    """The beginning and the end of one stream.
+
+    The beginning is told piece by piece as it comes. Once that has used up ``head_chars``, only the newest
+    ``tail_chars`` are kept, to be told at the end with the number of characters that fell out between the two.
+    """
+
+    def __init__(
+        self, stream: Stream, report: Report, *, head_chars: int = HEAD_CHARS, tail_chars: int = TAIL_CHARS
+    ) -> None:
+        self._stream = stream
+        self._report = report
+        self._head_left = head_chars
+        self._tail_chars = tail_chars
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending: list[str] = []
+        self._pending_chars = 0
+        self._tail: deque[str] = deque()
+        self._kept = 0
+        self._dropped = 0
+        self._last: deque[str] = deque()
+        self._last_chars = 0
+
+    def feed(self, data: bytes, *, final: bool = False) -> None:
+        """Take what was read; ``final`` is for the end of the stream, where half a character may be left."""
+        text = self._decoder.decode(data, final)
+        self._remember(text)
+        head, rest = text[: self._head_left], text[self._head_left :]
+        self._head_left -= len(head)
+        if head:
+            self._pending.append(head)
+            self._pending_chars += len(head)
+            if self._pending_chars >= MAX_PIECE_CHARS:
+                self.flush()
+        if rest:
+            self._tail.append(rest)
+            self._kept += len(rest)
+            while self._kept - len(self._tail[0]) >= self._tail_chars:
+                self._kept -= len(self._tail[0])
+                self._dropped += len(self._tail.popleft())
+
+    def flush(self) -> None:
+        """Report what is pending of the beginning."""
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._pending_chars = 0
+        for start in range(0, len(text), MAX_PIECE_CHARS):
+            self._report(Output(self._stream, text[start : start + MAX_PIECE_CHARS]))
+
+    def finish(self) -> None:
+        """Report the rest: what is pending, and the end of the stream with the number of characters left out."""
+        self.feed(b"", final=True)
+        self.flush()
+        text = "".join(self._tail)
+        self._tail.clear()
+        self._dropped += max(0, len(text) - self._tail_chars)
+        text = text[-self._tail_chars :]
+        for start in range(0, len(text), MAX_PIECE_CHARS):
+            self._report(
+                Output(self._stream, text[start : start + MAX_PIECE_CHARS], self._dropped if start == 0 else 0)
+            )
+
+    def end(self, chars: int) -> str:
+        """Return the last ``chars`` characters, at most ``MAX_PIECE_CHARS``."""
+        return "".join(self._last)[-chars:]
+
+    def _remember(self, text: str) -> None:
+        self._last.append(text)
+        self._last_chars += len(text)
+        while self._last_chars - len(self._last[0]) >= MAX_PIECE_CHARS:
+            self._last_chars -= len(self._last.popleft())
+
+
+async def drain(reader: asyncio.StreamReader, capture: Capture) -> None:
+    """Feed ``capture`` until the stream ends."""
+    while data := await reader.read(_READ_BYTES):
+        capture.feed(data)
+
+
+async def flush_regularly(captures: tuple[Capture, ...]) -> None:
+    """Report what has come, every ``REPORT_SECONDS``, until cancelled."""
+    while True:
+        await asyncio.sleep(REPORT_SECONDS)
+        for capture in captures:
+            capture.flush()

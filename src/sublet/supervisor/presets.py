@@ -1,0 +1,100 @@
+"""Well-known agents as commands: what each is started with, and what it needs of the machine (DESIGN 4.9).
+
+All read the prompt on standard input and print their answer. Each starts with an empty home: the user's own settings,
+hooks and MCP servers are no business of a lender's task. What a program needs to reach its model passes by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One well-known agent.
+
+    Args:
+        argv: how it is started.
+        confined: arguments added where the sandbox confines it. It then need not ask before it runs a command, which
+            it could not do anyway: nobody is there to answer.
+        unconfined: arguments added where nothing but the program itself holds it back.
+        model_option: what precedes the name of a model; empty where there is no choice.
+        needs_network: whether it is of any use without.
+        environment: variables that pass from the daemon's environment if set.
+        login_variables: those of them that make a login file needless.
+        login_files: files below the home that hold a login, copied into the empty home where no such variable is set.
+    """
+
+    argv: tuple[str, ...]
+    confined: tuple[str, ...] = ()
+    unconfined: tuple[str, ...] = ()
+    model_option: str = ""
+    needs_network: bool = True
+    environment: tuple[str, ...] = ()
+    login_variables: tuple[str, ...] = ()
+    login_files: tuple[str, ...] = ()
+
+    def command(self, *, confined: bool, model: str | None) -> tuple[str, ...]:
+        """Return the whole argv."""
+        chosen = (self.model_option, model) if model else ()
+        return (*self.argv, *(self.confined if confined else self.unconfined), *chosen)
+
+    def logins(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the login files that are needed, given the daemon's environment."""
+        return () if any(environ.get(name) for name in self.login_variables) else self.login_files
+
+
+PRESETS: Mapping[str, Preset] = {
+    "shell": Preset(argv=("sh", "-s"), needs_network=False),
+    "claude": Preset(
+        argv=("claude", "-p", "--output-format", "text", "--permission-mode", "acceptEdits"),
+        confined=("--allowedTools", "Bash,Edit,Write,NotebookEdit,Read,Glob,Grep"),
+        model_option="--model",
+        environment=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+            *_PROXY,
+            *_CERTIFICATES,
+        ),
+        login_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        login_files=(".claude/.credentials.json",),
+    ),
+    "codex": Preset(
+        argv=("codex", "exec", "--skip-git-repo-check"),
+        # Its own sandbox can't be set up inside ours, and would only repeat it.
+        confined=("--sandbox", "danger-full-access"),
+        unconfined=("--sandbox", "workspace-write"),
+        model_option="--model",
+        environment=("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", *_PROXY, *_CERTIFICATES),
+        login_variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        login_files=(".codex/auth.json",),
+    ),
+    "gemini": Preset(
+        argv=("gemini",),
+        confined=("--approval-mode", "yolo"),
+        unconfined=("--approval-mode", "auto_edit"),
+        model_option="--model",
+        environment=(
+            "GEMINI_API_KEY",
+            "GEMINI_MODEL",
+            "GOOGLE_API_KEY",
+            "GOOGLE_CLOUD_LOCATION",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_GCA",
+            "GOOGLE_GENAI_USE_VERTEXAI",
+            *_PROXY,
+            *_CERTIFICATES,
+        ),
+        login_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
+    ),
+}

@@ -1,0 +1,89 @@
+"""How many tasks run at once: a slot is reserved when an INVITE is accepted and used when START comes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from sublet.protocol.errors import ErrorCode, SubletError
+
+DEFAULT_SLOTS = 5
+RESERVED_SECONDS = 60.0
+RETRY_SECONDS = 30
+
+
+class Slots:
+    """Counts what runs and what was promised. Not thread safe: it belongs to the loop.
+
+    Args:
+        capacity: tasks that may run or be promised at once.
+        reserved_seconds: after this long an accepted INVITE that no START followed gives its slot back.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        capacity: int = DEFAULT_SLOTS,
+        *,
+        reserved_seconds: float = RESERVED_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.capacity = capacity
+        self._reserved_seconds = reserved_seconds
+        self._clock = clock
+        self._reserved: dict[str, float] = {}
+        self._running: set[str] = set()
+
+    @property
+    def in_use(self) -> int:
+        """Slots that run or are promised."""
+        self._expire()
+        return len(self._running) + len(self._reserved)
+
+    def reserve(self, delegation_id: str) -> None:
+        """Promise a slot to a delegation; a repeated INVITE keeps the one it has, with its time begun anew.
+
+        Raises:
+            SubletError: ``DECLINED`` where all are taken, with a hint when to try again (AWCP 4.5).
+        """
+        if delegation_id in self._running:
+            return
+        if delegation_id not in self._reserved and self.in_use >= self.capacity:
+            raise self._full()
+        self._reserved[delegation_id] = self._clock() + self._reserved_seconds
+
+    def release(self, delegation_id: str) -> None:
+        """Give a promised slot back; quiet where there is none."""
+        self._reserved.pop(delegation_id, None)
+
+    @contextlib.contextmanager
+    def run(self, delegation_id: str) -> Iterator[None]:
+        """Hold the delegation's slot while its task runs. A promise that has expired is renewed if a slot is free.
+
+        Raises:
+            SubletError: ``DECLINED`` where all are taken, or this delegation runs already.
+        """
+        if delegation_id in self._running:
+            raise SubletError(ErrorCode.DECLINED, "this delegation runs already", "Wait for it, or cancel it first.")
+        self.reserve(delegation_id)
+        del self._reserved[delegation_id]
+        self._running.add(delegation_id)
+        try:
+            yield
+        finally:
+            self._running.discard(delegation_id)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for delegation_id in [known for known, until in self._reserved.items() if until <= now]:
+            del self._reserved[delegation_id]
+
+    def _full(self) -> SubletError:
+        waits = [until - self._clock() for until in self._reserved.values()]
+        seconds = max(1, round(min([*waits, RETRY_SECONDS])))
+        return SubletError(
+            ErrorCode.DECLINED,
+            f"all {self.capacity} slots of this executor are taken",
+            f"Try again in about {seconds} s, or ask another executor.",
+        )
