@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 
 from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
@@ -17,6 +18,9 @@ from sublet.a2a_server.streams import closing
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
+from sublet.protocol.errors import SubletError
+
+logger = logging.getLogger(__name__)
 
 PARKED_SECONDS = 120.0
 """After this long an unanswered INVITE costs no memory any more; START revives its task from the store."""
@@ -84,7 +88,11 @@ class SubletRequestHandler(DefaultRequestHandler):
         cancelled: Task | None = await super().on_cancel_task(params, context)
         peer = caller_of(context).peer
         if cancelled is not None and peer is not None and is_delegation(cancelled):
-            await self._executor.cancel(cancelled.context_id, peer)
+            try:
+                await self._executor.cancel(cancelled.context_id, peer)
+            except SubletError as error:
+                # The task is over either way; the executor role may never have heard of it.
+                logger.info("cancel of %s: %s", cancelled.context_id, error)
         return cancelled
 
     async def _stop(self, task: Task, context: ServerCallContext) -> Task:

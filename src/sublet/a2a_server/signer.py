@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from nacl.signing import SigningKey
 
-from sublet.protocol.messages import Accept, Done, Error, Invite, Start
+from sublet.protocol.codec import AnyMessage
 from sublet.protocol.signing import sign_message
 
-MessageT = TypeVar("MessageT", Invite, Accept, Start, Done, Error)
+MessageT = TypeVar("MessageT", bound=AnyMessage)
 
 _NONCE_BYTES = 16
 

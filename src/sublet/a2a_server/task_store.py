@@ -91,15 +91,18 @@ class SqliteTaskStore(TaskStore):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="a2a-tasks")
         self._db: sqlite3.Connection | None = None
         self._ended = 0
+        self._closed = False
 
     async def open(self) -> None:
         """Open or make the file and prune it."""
         await self._call(self._open)
 
     async def aclose(self) -> None:
-        """Finish what is under way and close the file."""
-        await self._call(self._close)
-        self._thread.shutdown(wait=False)
+        """Finish what is under way and close the file; does nothing the second time."""
+        if not self._closed:
+            self._closed = True
+            await self._call(self._close)
+            self._thread.shutdown(wait=False)
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Write ``task`` unless it has ended already or belongs to somebody else."""

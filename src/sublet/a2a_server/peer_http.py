@@ -1,0 +1,181 @@
+"""HTTP to one peer: pinned certificate, bounded answers, no redirects, no proxies, a fresh assertion per request."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import httpx
+from nacl.signing import SigningKey
+
+from sublet.a2a_server.assertion import make_assertion
+from sublet.a2a_server.hosts import is_loopback
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import fingerprint
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 45.0
+"""Longest silence of a stream: the server sends a comment every 15 s, so three are lost before we reconnect."""
+WRITE_SECONDS = 10.0
+MAX_RESPONSE_BYTES = 8 << 20
+MAX_EVENT_BYTES = 4 << 20
+MAX_CONNECTIONS = 128
+
+TIMEOUT = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS)
+
+
+class PeerAuth(httpx.Auth):
+    """Signs every request as us, for one recipient.
+
+    Args:
+        key: our Ed25519 key.
+        node_id: our node id.
+        key_fingerprint: our key's fingerprint.
+        audience: fingerprint of the peer's key.
+    """
+
+    def __init__(self, key: SigningKey, node_id: str, key_fingerprint: str, audience: str) -> None:
+        self._key = key
+        self._node_id = node_id
+        self._fingerprint = key_fingerprint
+        self._audience = audience
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add a one-time assertion."""
+        assertion = make_assertion(
+            self._key, node_id=self._node_id, fingerprint=self._fingerprint, audience=self._audience
+        )
+        request.headers["Authorization"] = f"Bearer {assertion}"
+        yield request
+
+
+def open_client(url: str, certificate: str | None, auth: httpx.Auth | None) -> httpx.AsyncClient:
+    """Return a client for the peer at ``url``.
+
+    Args:
+        url: its base URL.
+        certificate: PEM of the only certificate it may show; None for a publicly certified name, or for http.
+        auth: signs requests.
+
+    Raises:
+        SubletError: ``PEER_UNREACHABLE`` for http to another machine and for a certificate that can't be read.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise SubletError(
+            LocalCode.PEER_UNREACHABLE,
+            f"{url} is on another machine, and not encrypted",
+            "Start that daemon with TLS, and pair again.",
+        )
+    transport = httpx.AsyncHTTPTransport(
+        verify=pinned_context(certificate) if certificate else ssl.create_default_context(),
+        trust_env=False,
+        limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
+    )
+    return httpx.AsyncClient(
+        transport=_Bounded(transport),
+        auth=auth,
+        timeout=TIMEOUT,
+        trust_env=False,
+        follow_redirects=False,
+        # A packed answer could unfold to any size, so none is asked for and none is taken.
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+def pinned_context(certificate: str) -> ssl.SSLContext:
+    """Return a context that trusts exactly ``certificate`` (PEM), under whatever name it is reached.
+
+    Raises:
+        SubletError: ``PEER_UNREACHABLE`` where it can't be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=certificate)
+    except (ssl.SSLError, ValueError) as error:
+        raise SubletError(
+            LocalCode.PEER_UNREACHABLE, "the peer's pinned certificate can't be read", "Pair with it again."
+        ) from error
+    return context
+
+
+async def fetch_certificate(url: str, expected: str) -> str:
+    """Return the PEM of the certificate that the server at ``url`` shows, having sent it nothing but a TLS hello.
+
+    Args:
+        url: an https URL.
+        expected: SHA-256 fingerprint that the certificate (DER) must have.
+
+    Raises:
+        SubletError: ``PEER_UNREACHABLE``, or ``KEY_CHANGED`` where it shows another certificate.
+    """
+    parts = urlsplit(url)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the fingerprint below is what verifies it
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443, ssl=context)
+    except (OSError, TimeoutError) as error:
+        raise SubletError(
+            LocalCode.PEER_UNREACHABLE, f"can't connect to {url}: {error}", "Is the daemon there still running?"
+        ) from error
+    try:
+        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        shown = tls.getpeercert(binary_form=True)
+    finally:
+        writer.close()
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await writer.wait_closed()
+    if shown is None or fingerprint(shown) != expected:
+        raise SubletError(
+            LocalCode.KEY_CHANGED,
+            f"the server at {url} does not show the certificate that the link names",
+            "Somebody may be in between. Make a new link, and check the address.",
+        )
+    return ssl.DER_cert_to_PEM_cert(shown)
+
+
+class _Bounded(httpx.AsyncBaseTransport):
+    def __init__(self, inner: httpx.AsyncHTTPTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._inner.handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx.RemoteProtocolError("the answer is packed, which was not asked for", request=request)
+        streaming = response.headers.get("content-type", "").startswith("text/event-stream")
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, request, per_event=streaming)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _BoundedStream(httpx.AsyncByteStream):
+    """Counts what comes: the whole of an answer, or what comes between two ends of line of a stream."""
+
+    def __init__(self, inner: httpx.AsyncByteStream, request: httpx.Request, *, per_event: bool) -> None:
+        self._inner = inner
+        self._request = request
+        self._per_event = per_event
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        count, limit = 0, MAX_EVENT_BYTES if self._per_event else MAX_RESPONSE_BYTES
+        async for chunk in self._inner:
+            end = chunk.rfind(b"\n") if self._per_event else -1
+            count = len(chunk) - end - 1 if end >= 0 else count + len(chunk)
+            if count > limit:
+                raise httpx.ReadError("the answer is larger than what is accepted", request=self._request)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -1,0 +1,188 @@
+"""One peer as we call it: its verified card, its JSON-RPC, and what its errors mean to us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+import httpx
+from a2a.client import A2AClientError, ClientCallContext
+from a2a.client.card_resolver import parse_agent_card
+from a2a.client.transports.jsonrpc import JsonRpcTransport
+from a2a.extensions.common import HTTP_EXTENSION_HEADER
+from a2a.types import (
+    AgentCard,
+    CancelTaskRequest,
+    GetTaskRequest,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+)
+from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
+from a2a.utils.errors import A2AError, InternalError
+from google.protobuf.json_format import ParseError
+
+from sublet.a2a_server.card import CARD_PATH, verify_card
+from sublet.a2a_server.peer_http import PeerAuth, open_client
+from sublet.a2a_server.streams import closing
+from sublet.daemon.ports import PeerAddress
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.ids import fingerprint
+from sublet.protocol.messages import AWCP_URI
+from sublet.protocol.text import clean_line
+
+CARD_FRESH_SECONDS = 60.0
+
+
+class PeerSession:
+    """Connections to one peer.
+
+    Args:
+        peer: where it is and what is pinned of it.
+        auth: signs our requests to it.
+    """
+
+    def __init__(self, peer: PeerAddress, auth: PeerAuth) -> None:
+        self.peer = peer
+        self._http = open_client(peer.a2a_url, peer.tls_certificate, auth)
+        self._http.headers[VERSION_HEADER] = PROTOCOL_VERSION_1_0
+        self._base = peer.a2a_url.rstrip("/")
+        # The pinned address, whatever the card says: a card must not send us elsewhere.
+        self._rpc = JsonRpcTransport(self._http, AgentCard(), self._base + "/", is_shared_httpx=True)
+        self._context = ClientCallContext(service_parameters={HTTP_EXTENSION_HEADER: AWCP_URI})
+        self._card: AgentCard | None = None
+        self._etag = ""
+        self._fetched_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def card(self) -> AgentCard:
+        """Return the peer's card, its signature checked against the pinned key.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, or ``KEY_CHANGED`` where another key, or none, has signed it.
+        """
+        async with self._lock:
+            if self._card is None or time.monotonic() - self._fetched_at > CARD_FRESH_SECONDS:
+                self._card = await self._fetch_card(self._card)
+                self._fetched_at = time.monotonic()
+            return self._card
+
+    async def send(self, request: SendMessageRequest) -> Task:
+        """Send a message and return its task, once it waits or has ended."""
+        with translated(self.peer):
+            response = await self._rpc.send_message(request, context=self._context)
+            if not response.HasField("task"):
+                raise TypeError("the answer is no task")
+            return response.task
+
+    async def get_task(self, task_id: str) -> Task:
+        """Return the task as it is now, without its history."""
+        with translated(self.peer):
+            return await self._rpc.get_task(GetTaskRequest(id=task_id, history_length=0), context=self._context)
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Cancel the task."""
+        with translated(self.peer):
+            await self._rpc.cancel_task(CancelTaskRequest(id=task_id), context=self._context)
+
+    async def stream(
+        self, request: SendMessageRequest | SubscribeToTaskRequest
+    ) -> AsyncGenerator[StreamResponse, None]:
+        """Send a message, or subscribe to a task, and yield what happens."""
+        with translated(self.peer):
+            if isinstance(request, SubscribeToTaskRequest):
+                events = self._rpc.subscribe(request, context=self._context)
+            else:
+                events = self._rpc.send_message_streaming(request, context=self._context)
+            async with closing(events) as stream:
+                async for event in stream:
+                    yield event
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def _fetch_card(self, known: AgentCard | None) -> AgentCard:
+        headers = {"If-None-Match": self._etag} if known is not None and self._etag else {}
+        with translated(self.peer):
+            try:
+                response = await self._http.get(self._base + CARD_PATH, headers=headers)
+                if response.status_code == httpx.codes.NOT_MODIFIED and known is not None:
+                    return known
+                response.raise_for_status()
+            except httpx.HTTPError as error:
+                raise A2AClientError(str(error)) from error
+            card = parse_agent_card(response.json())
+        if not verify_card(card, self.peer.public_key):
+            raise SubletError(
+                LocalCode.KEY_CHANGED,
+                f"the card of {self.peer.name} is not signed by the key {fingerprint(self.peer.public_key)}, "
+                "which is pinned: somebody may be posing as it",
+                f"If its key was changed on purpose, run `sublet peers remove {self.peer.name}` and pair again.",
+            )
+        self._etag = response.headers.get("etag", "")
+        return card
+
+
+@contextmanager
+def translated(peer: PeerAddress) -> Iterator[None]:
+    """Turn what keeps us from the peer into ``SubletError``; what the peer itself answers stays an ``A2AError``."""
+    try:
+        yield
+    except (A2AClientError, InternalError) as error:
+        raise _obstacle(peer, error) from error
+    except A2AError:
+        raise
+    except (ParseError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise SubletError(
+            LocalCode.PEER_UNREACHABLE,
+            f"{peer.name} at {peer.a2a_url} answers, but not as an A2A agent does",
+            "Is another program listening at that address?",
+        ) from error
+
+
+def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return SubletError(
+                LocalCode.KEY_CHANGED,
+                f"{peer.name} does not show the certificate that is pinned for it: {cause.verify_message}",
+                f"If it was changed on purpose, run `sublet peers remove {peer.name}` and pair again.",
+            )
+        if isinstance(cause, httpx.HTTPStatusError):
+            return _http_obstacle(peer, cause.response)
+        cause = cause.__cause__ or cause.__context__
+    return SubletError(
+        LocalCode.PEER_UNREACHABLE,
+        f"{peer.name} at {peer.a2a_url} can't be reached: {clean_line(str(error), 300)}",
+        "Is its daemon running, and is the address right?",
+    )
+
+
+def _http_obstacle(peer: PeerAddress, response: httpx.Response) -> SubletError:
+    said = told(response)
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        return SubletError(
+            ErrorCode.AUTH_FAILED, f"{peer.name} does not let us in: {said[1]}", "Pair again with it, both ways."
+        )
+    return SubletError(
+        LocalCode.PEER_UNREACHABLE,
+        f"{peer.name} answers with HTTP {response.status_code}: {said[1]}",
+        said[2] or "Try again later.",
+    )
+
+
+def told(response: httpx.Response) -> tuple[str, str, str]:
+    """Return code, message and hint of an error answer, cleaned; empty where it has none."""
+    try:
+        error = json.loads(response.content)["error"]
+        code, message, hint = (error.get(name, "") for name in ("code", "message", "hint"))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, httpx.StreamError):
+        return "", "", ""
+    return clean_line(str(code), 64), clean_line(str(message), 500), clean_line(str(hint), 500)
