@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from support.fake_daemon_api import FakeDaemonApi
 
 from sublet.daemon.paths import Home, resolve_home
+from support.fake_daemon_api import FakeDaemonApi
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ async def serve_connection(
     complaints = write.clone()
 
     async def receive() -> None:
-        async with to_server, complaints:
+        async with to_server:
             async for line in _lines(stream):
                 message = _message(line)
                 try:
@@ -48,15 +48,14 @@ async def serve_connection(
                     return
 
     async def send() -> None:
-        async with from_server:
-            async for item in from_server:
-                line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                try:
-                    await stream.send(line)
-                except GONE:
-                    return
+        async for item in from_server:
+            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            try:
+                await stream.send(line)
+            except GONE:
+                return
 
-    async with anyio.create_task_group() as group:
+    async with to_server, read, write, complaints, from_server, anyio.create_task_group() as group:
         group.start_soon(receive)
         group.start_soon(send)
         group.start_soon(session.send_updates)

@@ -54,7 +54,7 @@ async def serve(
                     decided = True
                 await to_loop.send(item)
 
-    async with anyio.create_task_group() as group:
+    async with to_loop, from_relay, anyio.create_task_group() as group:
         group.start_soon(pass_on)
         await serve_dual_era_loop(server, from_relay, write, lifespan_state=session, init_options=options)
         group.cancel_scope.cancel()
@@ -63,7 +63,7 @@ async def serve(
 async def _answer_probe(server: Server[HostSession], probe: SessionMessage, session: HostSession) -> SessionMessage:
     to_loop, loop_read = anyio.create_memory_object_stream[SessionMessage | Exception](1)
     loop_write, from_loop = anyio.create_memory_object_stream[SessionMessage](1)
-    async with to_loop, from_loop, anyio.create_task_group() as group:
+    async with to_loop, loop_read, loop_write, from_loop, anyio.create_task_group() as group:
         group.start_soon(partial(serve_dual_era_loop, server, loop_read, loop_write, lifespan_state=session))
         await to_loop.send(probe)
         answer = await from_loop.receive()

@@ -226,11 +226,15 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
 
 
 def with_page(shown: Delegation, section: Section, source: str) -> tuple[Delegation, int]:
-    """Return ``shown`` with as much of ``source`` as still fits, and how many characters of it that was."""
+    """Return ``shown`` with as much of ``source`` as still fits, and how many characters of it that was.
+
+    Only what is shown is cleaned: a log is a megabyte, and a page of it is asked for again and again.
+    """
     base = shown.model_copy(update={"section": section, "next_cursor": "9" * 24, "more": False})
     used = max(len(base.as_text()), len(json.dumps(base.structure(), ensure_ascii=False)))
     page, length = Budget(max(MAX_ANSWER_CHARS - used - 200, 0)).cut(source)
     if page:
+        page = clean(page, limit=length + 1)
         from_peer = (shown.from_peer or FromPeer(peer=shown.peer)).model_copy(update={"text": page})
         base = base.model_copy(update={"from_peer": from_peer})
     return base, length

