@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
+from sublet.policy.limits import MIB
+from sublet.policy.limits import AdmissionLimits as AdmissionLimits
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.model import ViewRules
 from sublet.workspace.walk import Budget, Directory, Parts, Unread, WalkOverrunError, open_root, walk
 
-MIB: Final = 1024 * 1024
 MAX_NAMES_LISTED: Final = 100
 """Names in each list of an ``Admission``; the counts beside them are complete."""
 
@@ -26,20 +27,6 @@ _SURVEY_FACTOR = 10
 """A scan over its limit goes on for this many times the limit, so that the hint can name the largest directories."""
 _DOMINANT = 0.8
 """A subdirectory with this share of its parent is named instead of the parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    """What may be lent. Sizes are apparent bytes, as a remote walk would read them.
-
-    ``on_sensitive`` says whether names that rules hide are left out of the view or make the scan refuse.
-    """
-
-    max_total_bytes: int = 2048 * MIB
-    max_files: int = 100_000
-    max_file_bytes: int = 512 * MIB
-    max_seconds: float = 10.0
-    on_sensitive: Literal["hide", "refuse"] = "hide"
 
 
 @dataclass(frozen=True, slots=True)

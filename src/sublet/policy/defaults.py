@@ -1,0 +1,54 @@
+"""What holds without any configuration, and what no configuration can grant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sublet.policy.model import Action
+from sublet.policy.rules import Kind, Rule
+
+_DELEGATION: Final = frozenset({Action.DELEGATION_CREATE, Action.DELEGATION_READ, Action.DELEGATION_CANCEL})
+
+CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
+    "human": frozenset(Action),
+    "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL},
+    "peer": frozenset({Action.ASSIGNMENT_ACCEPT}),
+    "a2a": frozenset({Action.AGENT_MESSAGE}),
+}
+"""Actions that a rule can allow at all, by kind of subject. Whatever is not here is a person's to do."""
+
+DEFAULT_RULES: Final = (
+    Rule(
+        id="default.human",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"human"}),
+        actions=frozenset(Action),
+        reason="the owner of this daemon may do everything but lend forbidden directories",
+    ),
+    Rule(
+        id="default.mcp",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"mcp"}),
+        actions=_DELEGATION | {Action.WORKSPACE_LEND},
+        reason="an agent in an MCP host may delegate, watch and cancel",
+    ),
+    Rule(
+        id="default.peer",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"peer"}),
+        actions=frozenset({Action.ASSIGNMENT_ACCEPT}),
+        reason="a paired daemon may give this one work",
+    ),
+    Rule(
+        id="default.a2a",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"a2a"}),
+        actions=frozenset({Action.AGENT_MESSAGE}),
+        reason="a client with a token may talk to the agents here",
+    ),
+)

@@ -1,0 +1,38 @@
+"""Bounds that policy sets for every lease, whoever asks (AWCP 6.2, DESIGN 4.1, 4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """What may be lent. Sizes are apparent bytes, as a remote walk would read them.
+
+    ``on_sensitive`` says whether names that rules hide are left out of the view or make the scan refuse.
+    """
+
+    max_total_bytes: int = 2048 * MIB
+    max_files: int = 100_000
+    max_file_bytes: int = 512 * MIB
+    max_seconds: float = 10.0
+    on_sensitive: Literal["hide", "refuse"] = "hide"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What no rule can exceed.
+
+    ``max_ttl_seconds`` bounds a lease given or taken; ``slots`` the assignments that run here at once;
+    ``access_modes`` what may be lent or accepted; ``admission`` the size of what is lent.
+    """
+
+    max_ttl_seconds: int = MAX_TTL_SECONDS
+    slots: int = 5
+    access_modes: tuple[AccessMode, ...] = ("ro", "rw")
+    admission: AdmissionLimits = AdmissionLimits()
