@@ -115,8 +115,7 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
 def diff(ctx: typer.Context, delegation_id: IdArgument) -> None:
     """Print the patch of what a delegation changed.
 
-    On a terminal it is coloured, with invisible characters written out; into a pipe it goes unchanged, as
-    `git apply` takes it.
+    Coloured on a terminal, plain in a pipe. Characters that could steer a terminal are written out as escapes.
     """
     screen = Screen()
 

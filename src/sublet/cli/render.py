@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sublet.cli.columns import Columns
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
@@ -103,25 +104,16 @@ def totals(report: AuditReport, symbols: Symbols) -> RenderableType:
 
 def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
     """Return delegations as a table, newest first."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for name, no_wrap in (("id", True), ("state", True), ("peer", True), ("mode", True), ("age", True), ("left", True)):
-        table.add_column(name, no_wrap=no_wrap)
-    table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=None)
+    rows = []
     for view in views:
         state = Text(view.state.value, style=STATE_STYLE.get(view.state, ""))
         if view.condition is not None:
             state.append(f" ({view.condition.kind})", style="yellow")
+        made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
-        table.add_row(
-            Text(view.delegation_id[:SHORT_ID]),
-            state,
-            Text(who(view)),
-            Text(view.access_mode),
-            Text(span(max(0, int((now - parse_time(view.created_at)).total_seconds())))),
-            Text(left),
-            Text(clean_line(view.description, 200)),
-        )
-    return table
+        facts = (who(view), view.access_mode, span(made), left, clean_line(view.description, 200))
+        rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
+    return Columns(("id", "state", "peer", "mode", "age", "left", "task"), rows)
 
 
 def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sublet.cli.columns import Columns
 from sublet.cli.render import span
 from sublet.protocol.text import clean, clean_line
 
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:
     """Return the peers as a table."""
-    table = _table("name", "usable", "address", "agents", "key")
+    rows = []
     for peer in known:
         usable = Text("yes", style="green") if peer.usable else Text(f"no: {clean_line(peer.why_not, 80)}", "yellow")
         agents = ", ".join(clean_line(agent.id, 64) for agent in peer.agents)
-        table.add_row(Text(peer.name), usable, Text(_address(peer)), Text(agents), Text(peer.fingerprint, "dim"))
-    return table
+        rows.append([Text(peer.name), Text(_address(peer)), Text(agents), usable])
+    return Columns(("name", "address", "agents", "usable"), rows)
 
 
 def peer_details(peer: PeerView) -> RenderableType:
@@ -51,10 +52,8 @@ def peer_details(peer: PeerView) -> RenderableType:
 
 def token_table(known: Sequence[TokenView]) -> RenderableType:
     """Return the tokens as a table."""
-    table = _table("name", "made", "ends")
-    for entry in known:
-        table.add_row(Text(entry.name), Text(entry.created_at), Text(entry.expires_at or "when revoked"))
-    return table
+    facts = [(entry.name, entry.created_at, entry.expires_at or "when revoked") for entry in known]
+    return Columns(("name", "made", "ends"), [[Text(fact) for fact in row] for row in facts])
 
 
 def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
@@ -106,10 +105,3 @@ def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
     for name, value in facts:
         grid.add_row(name, Text(value))
     return Padding(grid, (0, 0, 0, 2))
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for name in names:
-        table.add_column(name, no_wrap=True)
-    return table

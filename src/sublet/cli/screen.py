@@ -53,7 +53,7 @@ class Screen:
     def note(self, text: str) -> None:
         """Print a remark for people on stderr; nothing in JSON mode."""
         if not self.as_json:
-            self.err.print(text, style="dim")
+            self.err.print(text, style="dim", soft_wrap=True)
 
     def emit(self, value: object) -> None:
         """Print the one JSON object of ``--json``; in plain ASCII, so that no text in it can steer a terminal."""

@@ -1,0 +1,36 @@
+"""Plain columns without lines: each as wide as it must be, the last one cut to what the terminal has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+GAP = 2
+MIN_LAST_WIDTH = 10
+
+
+class Columns:
+    """A table of one-line cells.
+
+    Args:
+        heads: names of the columns.
+        rows: cells, as many as there are names.
+    """
+
+    def __init__(self, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        self._rows = [[Text(head, style="dim") for head in heads], *(list(row) for row in rows)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [max(cell.cell_len for cell in column) for column in zip(*self._rows, strict=True)]
+        left = options.max_width - sum(widths[:-1]) - GAP * (len(widths) - 1)
+        for row in self._rows:
+            line = Text(no_wrap=True, overflow="ignore")
+            for cell, width in zip(row[:-1], widths[:-1], strict=True):
+                line.append_text(cell)
+                line.append(" " * (width - cell.cell_len + GAP))
+            last = row[-1].copy()
+            last.truncate(max(left, MIN_LAST_WIDTH), overflow="ellipsis")
+            line.append_text(last)
+            yield line

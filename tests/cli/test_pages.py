@@ -1,0 +1,74 @@
+"""The written pages say what the code is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from sublet.cli.app import app
+from sublet.cli.errors import MEANING
+from sublet.protocol.errors import ErrorCode, LocalCode
+from support.fake_control import lines
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+
+
+def page(name: str) -> str:
+    """Return the text of a page."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_every_error_code_is_explained_and_none_is_invented() -> None:
+    explained = re.findall(r"^\| `([A-Z_]+)` \|", page("docs/errors.md"), flags=re.MULTILINE)
+
+    assert sorted(explained) == sorted([*ErrorCode, *LocalCode])
+
+
+def test_every_exit_status_is_documented() -> None:
+    documented = re.findall(r"^\| (\d+) \| (.+?) \|$", page("docs/cli.md"), flags=re.MULTILINE)
+
+    assert [int(number) for number, _ in documented] == [status.value for status in MEANING]
+    for (_, text), meaning in zip(documented, MEANING.values(), strict=True):
+        assert text.replace("`", "").startswith(meaning)
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = page("docs/cli.md")
+    root = get_command(app)
+    for name, command in getattr(root, "commands").items():  # noqa: B009 - the type of groups is typer's secret
+        assert f"`{name}" in text, name
+        for inner_name, inner in getattr(command, "commands", {"": command}).items():
+            assert f"`{name} {inner_name}".strip() in text
+            for parameter in inner.params:
+                shown = [option for option in parameter.opts if option.startswith("--") and not parameter.hidden]
+                assert all(option in text for option in shown), f"{name} {inner_name} {shown}"
+
+
+def test_state_tables_are_those_of_the_code() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "draw-states"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_lock_names_no_place_and_hashes_everything() -> None:
+    lock = page("requirements.lock")
+
+    assert "://" not in lock
+    assert not [line for line in lines(lock) if line.startswith("-") and not line.startswith("--hash=sha256:")]
+    pinned = re.findall(r"^([a-z0-9._-]+)==\S+ \\$", lock, flags=re.MULTILINE)
+    named = re.findall(r"^([A-Za-z0-9._-]+)", lock, flags=re.MULTILINE)
+    assert pinned == named
+    assert {"hatchling", "editables", "pytest", "typer"} <= set(pinned)

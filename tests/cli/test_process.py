@@ -1,0 +1,134 @@
+"""The real program: its help, its statuses without a daemon, completion, and a reader that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sublet.cli.errors import MEANING
+
+COMMANDS = [
+    *("up", "down", "status", "doctor", "pair", "peers", "token", "allow"),
+    *("delegate", "ls", "output", "cancel", "diff", "audit", "prune"),
+]
+
+
+def sublet(home: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with a home of its own."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "sublet", *argv],
+        env={**os.environ, "SUBLET_HOME": str(home), "COLUMNS": "100", **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_names_every_command_and_exit_status(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.stdout
+    for status, meaning in MEANING.items():
+        assert f"{status.value:>3}  {meaning}" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
+    done = sublet(tmp_path, name, "-h")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: sublet {name} ")
+    assert "..." not in done.stdout.partition("\n")[2], "no sentence is cut"
+
+
+def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "peers")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: sublet peers")
+
+
+@pytest.mark.parametrize("argv", [("ls",), ("pair",), ("output", "last"), ("status",), ("prune",), ("token", "list")])
+def test_without_a_daemon_it_says_so(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    done = sublet(tmp_path, *argv)
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "[DAEMON_UNAVAILABLE]" in done.stderr
+    assert "sublet up" in done.stderr
+
+
+def test_without_a_daemon_json_says_so(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "ls", "--json")
+
+    assert (done.returncode, done.stderr) == (4, "")
+    assert json.loads(done.stdout)["error"]["code"] == "DAEMON_UNAVAILABLE"
+
+
+def test_asking_leaves_nothing_on_disk(tmp_path: Path) -> None:
+    sublet(tmp_path, "ls")
+    sublet(tmp_path, "doctor")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_version(tmp_path: Path) -> None:
+    assert sublet(tmp_path, "--version").stdout.startswith("sublet 0.")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_offered(tmp_path: Path, shell: str) -> None:
+    script = sublet(tmp_path, "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+
+    assert script.returncode == 0
+    assert "_SUBLET_COMPLETE" in script.stdout
+
+
+def test_completion_completes_commands_and_is_quiet_without_a_daemon(tmp_path: Path) -> None:
+    def complete(words: str, position: int) -> subprocess.CompletedProcess[str]:
+        return sublet(tmp_path, _SUBLET_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(position))
+
+    assert complete("sublet del", 1).stdout.split() == ["delegate"]
+    ids = complete("sublet output dlg", 2)
+    assert (ids.stdout.strip(), ids.stderr) == ("", "")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "sublet", "doctor"],
+            env={**os.environ, "SUBLET_HOME": str(tmp_path)},
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_no_color_and_pipes_have_no_escapes(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "doctor")
+
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_help_loads_neither_models_nor_network(tmp_path: Path) -> None:
+    probe = "import sys; from sublet.cli.app import run; run(['ls', '--help']); print([m for m in sys.modules])"
+    done = subprocess.run([sys.executable, "-P", "-c", probe], capture_output=True, text=True, check=True)
+
+    loaded = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
+    assert not loaded & {"httpx", "rich", "asyncssh", "sublet.daemon.models", "sublet.daemon.app"}
