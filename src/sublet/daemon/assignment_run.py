@@ -16,8 +16,8 @@ from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Provider
-from sublet.workspace.model import MountTarget
 from sublet.workspace.connection import connect, connect_over
+from sublet.workspace.model import MountTarget
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.reverse import ReverseAcceptor
 
@@ -33,7 +33,7 @@ LAST_UPDATE_SECONDS = 1.0
 log = structlog.get_logger(__name__)
 
 Update = Progress | Done
-Conclude = Callable[[SubletError | None, Outcome | None], Awaitable[None]]
+Conclude = Callable[[str, SubletError | None, Outcome | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class AssignmentRun:
             log.exception("assignment broke", delegation_id=self._record.id)
             self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
         with anyio.CancelScope(shield=True):
-            await conclude(self.error, outcome)
+            await conclude(self._record.id, self.error, outcome)
             if done is not None:
                 with anyio.move_on_after(LAST_UPDATE_SECONDS):
                     await self._send.send(done)
@@ -150,7 +150,7 @@ class AssignmentRun:
                         "Let the delegator listen where this machine reaches it (sublet up --sftp), or let the "
                         "delegator reach this machine's SFTP port.",
                     )
-                self._say("need_reverse")
+            self._say("need_reverse")
             socket = await expected.wait(REVERSE_WAIT_SECONDS)
             return await connect_over(socket, target, self._key)
 

@@ -234,8 +234,6 @@ class DelegationRun:
         reverse = accept.sublet.reverse
         try:
             async with asyncio.TaskGroup() as group:
-                if start.sublet.data_path == "reverse" and reverse is not None:
-                    group.create_task(self._access.dial(reverse.port))
                 async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
                     async for update in updates:
                         if isinstance(update, Progress):

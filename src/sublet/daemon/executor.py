@@ -66,7 +66,7 @@ class Executor:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: Callable[[AgentConfig], frozenset[str]],
+        enforced: frozenset[str],
     ) -> None:
         self._journal = journal
         self._policy = policy
@@ -197,14 +197,14 @@ class Executor:
                     max_ttl_seconds=ttl,
                     sandbox_profile=SandboxProfile(
                         cwd_only=agent.sandbox.cwd_only,
-                        allow_network=agent.sandbox.allow_network,
+                        allow_network=agent.allow_network,
                         allow_exec=agent.sandbox.allow_exec,
                     ),
                     public_key=key.export_public_key().decode().strip(),
                 ),
                 sublet=AcceptExtension(
                     reverse=ReverseEndpoint(port=reverse) if reverse else None,
-                    sandbox_enforced=sorted(self._enforced(agent)),
+                    sandbox_enforced=sorted(self._enforced),
                 ),
             )
             now = rfc3339()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Protocol, cast
 
+from nacl.signing import SigningKey
+
 from sublet.daemon.identity import Identity
 from sublet.daemon.ports import Face, FaceContext, PeerLink
 
@@ -19,9 +21,21 @@ class FaceFactory(Protocol):
         """Return the face, not started yet."""
 
 
+class PeerLinkFactory(Protocol):
+    """Makes the outgoing control plane."""
+
+    def __call__(self, key: SigningKey, node_id: str, fingerprint: str) -> PeerLink:
+        """Return the link; it connects when it is used."""
+
+
 def load_faces(context: FaceContext) -> list[Face]:
     """Return all faces, not started yet."""
     return [cast("FaceFactory", _load(name))(context) for name in FACES]
+
+
+def load_peer_link(identity: Identity) -> PeerLink:
+    """Return the outgoing control plane, which signs as ``identity``."""
+    return cast("PeerLinkFactory", _load(PEER_LINK))(identity.key, identity.node_id, identity.fingerprint)
 
 
 def _load(name: str) -> object:

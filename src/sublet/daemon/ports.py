@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -50,7 +50,7 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED`` or ``AUTH_FAILED``.
         """
 
-    def run(self, peer: PeerAddress, task: RemoteTask, message: Start) -> AsyncIterator[Update]:
+    def run(self, peer: PeerAddress, task: RemoteTask, message: Start) -> AsyncGenerator[Update, None]:
         """Send START and yield progress, then exactly one DONE or ERROR.
 
         A broken stream is re-read and resubscribed with backoff until the caller stops iterating; a stream that

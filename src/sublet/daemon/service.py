@@ -43,7 +43,6 @@ class ServiceParts:
     policy: Policy
     journal: Journal
     delegator: Delegator
-    auditor: Auditor
     peers: PeerStore
     peer_directory: Callable[[], Awaitable[list[PeerView]]]
     pairing: PairingService
@@ -77,13 +76,7 @@ class DaemonService:
         await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode=request.access_mode)
         for pattern in request.reveal:
             await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=workspace)
-        peer = self._parts.peers.get(name)
-        if peer is None:
-            raise SubletError(
-                LocalCode.PEER_UNKNOWN,
-                f"there is no peer {name!r}",
-                "See: sublet peers list; pair one: sublet peers add",
-            )
+        peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         return await self._parts.delegator.create(request, caller, peer.address(), agent or None, ttl)
 

@@ -32,6 +32,8 @@ from sublet.supervisor.presets import PRESETS
 MAX_AGENT_FILE_BYTES = 1 << 20
 MAX_AGENTS = 64
 SCHEMA_ID = "urn:sublet:schema:agent"
+DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
+"""What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
 
 _LATER = {
     "acp": "agents that speak the Agent Client Protocol",
@@ -151,7 +153,7 @@ class Skill(_Part):
 class AgentConfig(_Part):
     """One agent of ``agent.json``."""
 
-    id: Id
+    id: Id = "agent"
     role: Literal["executor"] = "executor"
     name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
     description: Annotated[str, StringConstraints(max_length=2000)] = ""

@@ -1,0 +1,206 @@
+"""Starts the daemon, keeps it running until it is told to stop, and stops it in order (DESIGN 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+import structlog
+
+from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control_server import ControlServer
+from sublet.daemon.diagnosis import diagnose
+from sublet.daemon.faces import load_faces
+from sublet.daemon.identity import Identity, TlsFiles, load_identity, load_tls
+from sublet.daemon.lock import InstanceLock
+from sublet.daemon.models import StatusView
+from sublet.daemon.network import is_loopback
+from sublet.daemon.pairing import OwnAddress
+from sublet.daemon.parts import Parts, make_parts
+from sublet.daemon.peer_directory import PeerDirectory
+from sublet.daemon.ports import Face, FaceContext
+from sublet.daemon.pruning import Pruning
+from sublet.daemon.recovery import recover
+from sublet.daemon.service import DaemonService, ServiceParts
+from sublet.daemon.store import Store
+from sublet.daemon.times import rfc3339
+
+STOP_SECONDS = 4.0
+"""How long running work and open requests are given at a stop; what is left then is for the next start to reap."""
+
+log = structlog.get_logger(__name__)
+
+
+async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] = lambda _: None) -> None:
+    """Run the daemon until SIGTERM, SIGINT or ``shutdown``; ``ready`` is called once it can be talked to.
+
+    Raises:
+        SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``INVALID_ARGUMENT`` or ``DEP_MISSING`` where it can't start.
+    """
+    config.home.make()
+    with InstanceLock.acquire(config.home):
+        try:
+            identity = load_identity(Path(config.home.state_dir) / "keys")
+            store = await Store.open(Path(config.home.state_dir) / "sublet.db")
+            try:
+                await _Daemon(config, identity, store).run(ready)
+            finally:
+                await store.close()
+        finally:
+            config.home.clean_up()
+
+
+class _Daemon:
+    """One run of the daemon."""
+
+    def __init__(self, config: DaemonConfig, identity: Identity, store: Store) -> None:
+        self._config = config
+        self._identity = identity
+        self._store = store
+        self._started = time.time()
+        self._stop = asyncio.Event()
+        self._faces: list[Face] = []
+        self._tls: TlsFiles | None = None
+        host = config.a2a.host
+        if not is_loopback(host):
+            self._tls = load_tls(Path(config.home.state_dir) / "keys", [host])
+
+    async def run(self, ready: Callable[[StatusView], None]) -> None:
+        """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
+        parts = await make_parts(self._config, self._store, self._identity, self._own_address)
+        await recover(parts.journal, parts.mounts, parts.auditor, parts.scratch_root)
+        await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
+        service = self._service(parts)
+        control = ControlServer(self._config.home, service)
+        async with asyncio.TaskGroup() as reports:
+
+            def key_changed(node_id: str, fingerprint: str) -> None:
+                peer = parts.peers.by_node_id(node_id)
+                reports.create_task(parts.peers.report_changed_key(peer.name if peer else node_id, fingerprint))
+
+            self._faces = load_faces(self._context(parts, service, key_changed))
+            await self._serve(parts, control, ready)
+        await parts.link.aclose()
+
+    async def _serve(self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None]) -> None:
+        with _signals(self._stop):
+            async with (
+                _running(parts.data_plane.serve),
+                _started(*self._faces, control),
+                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve),
+            ):
+                status = await self._status(parts)
+                log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
+                ready(status)
+                await self._stop.wait()
+                log.info("stopping")
+
+    def _own_address(self) -> OwnAddress:
+        return OwnAddress(self._faces[0].address, self._tls.certificate_pem if self._tls else None)
+
+    def _service(self, parts: Parts) -> DaemonService:
+        directory = PeerDirectory(parts.peers, parts.link)
+        return DaemonService(
+            ServiceParts(
+                policy=parts.policy,
+                journal=parts.journal,
+                delegator=parts.delegator,
+                peers=parts.peers,
+                peer_directory=directory.views,
+                pairing=parts.pairing,
+                tokens=parts.tokens,
+                lend_roots=parts.lend_roots,
+                pruning=Pruning(parts.journal, parts.auditor),
+                status=lambda: self._status(parts),
+                doctor=lambda: diagnose(self._config.home, running=True),
+                stop=self._stop.set,
+                node_id=self._identity.node_id,
+            )
+        )
+
+    def _context(self, parts: Parts, service: DaemonService, key_changed: Callable[[str, str], None]) -> FaceContext:
+        home = self._config.home
+        return FaceContext(
+            api=service,
+            executor=parts.executor,
+            messages=parts.messages,
+            pairing=parts.pairing,
+            key=self._identity.key,
+            node_id=self._identity.node_id,
+            fingerprint=self._identity.fingerprint,
+            version=version("sublet"),
+            agents=lambda: parts.agents,
+            find_peer=parts.peers.find_known,
+            key_changed=key_changed,
+            find_token=parts.tokens.find,
+            nonces=parts.nonces,
+            a2a_host=self._config.a2a.host,
+            a2a_port=self._config.a2a.free_port(),
+            public_url=self._config.public_url,
+            tls=(self._tls.certificate, self._tls.key) if self._tls else None,
+            state_dir=Path(home.state_dir),
+            runtime_dir=Path(home.runtime_dir),
+        )
+
+    async def _status(self, parts: Parts) -> StatusView:
+        home = self._config.home
+        host, port = parts.data_plane.address
+        return StatusView(
+            pid=os.getpid(),
+            version=version("sublet"),
+            home=home.root,
+            node_id=self._identity.node_id,
+            fingerprint=self._identity.fingerprint,
+            a2a_url=self._own_address().a2a_url,
+            sftp=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            control_socket=home.control_socket,
+            started_at=rfc3339(self._started),
+            uptime_seconds=int(time.time() - self._started),
+            peers=len(parts.peers.list()),
+            delegations=await parts.journal.count_delegations(),
+            assignments_active=parts.executor.active,
+            slots=parts.slots.capacity,
+            agents=[agent.id for agent in parts.agents],
+            sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
+        )
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """Let SIGTERM and SIGINT ask for a clean stop."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def _running(*services: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run ``services`` beside the body; when it ends they are cancelled and given ``STOP_SECONDS`` to clean up."""
+    async with anyio.create_task_group() as group:
+        for service in services:
+            group.start_soon(service)
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _started(*faces: Face) -> AsyncIterator[None]:
+    """Start ``faces`` and serve them beside the body."""
+    for face in faces:
+        await face.start()
+    async with _running(*(face.serve for face in faces)):
+        yield

@@ -1,0 +1,60 @@
+"""What ``sublet doctor`` checks, with and without a running daemon (DESIGN 10)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from sublet.daemon.models import Check
+from sublet.daemon.paths import Home
+from sublet.workspace.mount_table import mounted_below
+from sublet.workspace.requirements import check_requirements
+
+MIN_FREE_BYTES = 256 << 20
+MOUNTS = "mounts"
+"""Directory below the state directory under which the executor mounts."""
+
+
+async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None) -> list[Check]:
+    """Check what this machine has and lacks.
+
+    Args:
+        home: whose directories are looked at.
+        running: whether the daemon of ``home`` runs; without it, mounts below its root are stale.
+        mount_root: where the executor mounts, below the state directory by default.
+    """
+    return await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.state_dir) / MOUNTS)
+
+
+def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
+    checks = [
+        Check(name=r.name, ok=r.ok, detail=r.detail, fix=r.fix, required_for=r.required_for)
+        for r in check_requirements()
+    ]
+    return [*checks, _disk(Path(home.state_dir)), _mounts(mount_root, running)]
+
+
+def _disk(state_dir: Path) -> Check:
+    place = next(path for path in (state_dir, *state_dir.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    writable = os.access(place, os.W_OK)
+    return Check(
+        name="state directory",
+        ok=writable and free >= MIN_FREE_BYTES,
+        detail=f"{state_dir}: {free >> 20} MiB free" + ("" if writable else ", not writable"),
+        fix="Free some space, or choose another place with SUBLET_HOME.",
+        required_for="everything",
+    )
+
+
+def _mounts(root: Path, running: bool) -> Check:
+    mounts = mounted_below(root)
+    return Check(
+        name="mounts",
+        ok=running or not mounts,
+        detail=f"{len(mounts)} below {root}" + ("" if running or not mounts else ", left by a daemon that is gone"),
+        fix="Start the daemon: it removes them. Or: fusermount3 -u -z DIRECTORY",
+        required_for="working in lent directories",
+    )

@@ -1,0 +1,148 @@
+"""Makes the parts of a daemon from its configuration and its store, and hands each what it needs (DESIGN 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sublet.daemon.assignment_run import ExecutorTools
+from sublet.daemon.config import DaemonConfig
+from sublet.daemon.delegator import Delegator
+from sublet.daemon.executor import Executor
+from sublet.daemon.faces import load_peer_link
+from sublet.daemon.identity import Identity
+from sublet.daemon.journal import Journal
+from sublet.daemon.lend_roots import LendRoots
+from sublet.daemon.lent_access import DelegatorTools
+from sublet.daemon.messages import Messages
+from sublet.daemon.network import is_loopback
+from sublet.daemon.nonces import NonceMemory
+from sublet.daemon.pairing import OwnAddress, PairingService
+from sublet.daemon.peers import PeerStore
+from sublet.daemon.ports import PeerLink
+from sublet.daemon.store import Store
+from sublet.daemon.tokens import TokenStore
+from sublet.policy.engine import Policy
+from sublet.policy.lending import KEY_DIRECTORIES, Protected
+from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
+from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.model import Sandbox
+from sublet.supervisor.slots import Slots
+from sublet.workspace.audit import Auditor
+from sublet.workspace.locks import DirectoryLocks
+from sublet.workspace.mounts import Mounts
+from sublet.workspace.reverse import ReverseAcceptor
+from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.sftp_listener import DataPlane
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one daemon, made but not serving yet."""
+
+    identity: Identity
+    journal: Journal
+    policy: Policy
+    peers: PeerStore
+    tokens: TokenStore
+    nonces: NonceMemory
+    lend_roots: LendRoots
+    agents: tuple[AgentConfig, ...]
+    sandbox: Sandbox
+    slots: Slots
+    mounts: Mounts
+    auditor: Auditor
+    data_plane: DataPlane
+    link: PeerLink
+    pairing: PairingService
+    delegator: Delegator
+    executor: Executor
+    messages: Messages
+    scratch_root: Path
+
+
+async def make_parts(
+    config: DaemonConfig, store: Store, identity: Identity, own_address: Callable[[], OwnAddress]
+) -> Parts:
+    """Make everything that is no face.
+
+    Args:
+        config: what was configured.
+        store: the open database.
+        identity: the daemon's keys.
+        own_address: how this daemon is reached, which is known once its faces have started.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded, ``DEP_MISSING`` without a sandbox.
+    """
+    state_dir = Path(config.home.state_dir)
+    journal = Journal(store)
+    own = [Path(config.home.config_dir), state_dir, Path(config.home.runtime_dir), config.mount_root]
+    protected = Protected(Path.home(), tuple(own))
+    policy = await asyncio.to_thread(
+        Policy.load, config.policy_file or Path(config.home.config_dir) / "policy.json", protected
+    )
+    agents = tuple(await asyncio.to_thread(load_agents, config.agent_file or DEFAULT_AGENT_FILE))
+    mounts = Mounts(config.mount_root)
+    sandbox = _sandbox(config, own)
+    providers = {agent.id: CommandProvider(agent, sandbox) for agent in agents}
+    peers = await PeerStore.load(journal)
+    reverse = ReverseAcceptor()
+    data_plane = DataPlane(identity.ssh_host_key, reverse)
+    link = load_peer_link(identity)
+    auditor = Auditor(state_dir)
+    slots = Slots(policy.limits.slots)
+    scratch_root = state_dir / "scratch"
+
+    def reverse_port(source_host: str) -> int | None:
+        """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""
+        host, port = data_plane.address
+        return port if is_loopback(source_host) or not is_loopback(host) else None
+
+    return Parts(
+        identity=identity,
+        journal=journal,
+        policy=policy,
+        peers=peers,
+        tokens=await TokenStore.load(journal),
+        nonces=await NonceMemory.load(store),
+        lend_roots=await LendRoots.load(journal),
+        agents=agents,
+        sandbox=sandbox,
+        slots=slots,
+        mounts=mounts,
+        auditor=auditor,
+        data_plane=data_plane,
+        link=link,
+        pairing=PairingService(identity, journal, peers, link, own_address),
+        delegator=Delegator(
+            DelegatorTools(journal, data_plane, link, auditor, DirectoryLocks(), lambda: policy.limits.admission)
+        ),
+        executor=Executor(
+            journal=journal,
+            policy=policy,
+            slots=slots,
+            tools=ExecutorTools(mounts, reverse, providers.__getitem__, scratch_root),
+            agents=lambda: agents,
+            max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
+            reverse_port=reverse_port,
+            enforced=sandbox.enforced,
+        ),
+        messages=Messages(
+            policy=policy,
+            slots=slots,
+            agents=lambda: agents,
+            provider=providers.__getitem__,
+            scratch_root=scratch_root,
+        ),
+        scratch_root=scratch_root,
+    )
+
+
+def _sandbox(config: DaemonConfig, own: list[Path]) -> Sandbox:
+    """Return what confines agents: what is masked stays invisible to them whatever their configuration shows."""
+    if config.unsandboxed:
+        return Unsandboxed()
+    return BubblewrapSandbox([*own, *(Path.home() / name for name in KEY_DIRECTORIES)])
