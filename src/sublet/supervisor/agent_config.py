@@ -54,7 +54,9 @@ def _unenforceable(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Nothing: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_unenforceable), Field(json_schema_extra={"maxItems": 0})]
+Nothing: TypeAlias = Annotated[
+    tuple[str, ...], AfterValidator(_unenforceable), Field(json_schema_extra={"maxItems": 0})
+]
 
 
 class _Part(BaseModel):
@@ -250,7 +252,8 @@ def load_agents(path: Path) -> list[AgentConfig]:
 def agent_json_schema() -> dict[str, JsonValue]:
     """Return the JSON Schema (2020-12) of ``agent.json``, made from the models."""
     either: TypeAdapter[AgentConfig | AgentList] = TypeAdapter(AgentConfig | AgentList)
-    document = cast("dict[str, JsonValue]", either.json_schema(by_alias=True))
+    # Defaults that are tuples become the arrays they are in JSON.
+    document = cast("dict[str, JsonValue]", json.loads(json.dumps(either.json_schema(by_alias=True))))
     definitions = cast("dict[str, dict[str, dict[str, JsonValue]]]", document["$defs"])
     for name in ("AgentConfig", "AgentList"):
         definitions[name]["properties"]["$schema"] = {"type": "string"}

@@ -132,7 +132,9 @@ class BubblewrapSandbox:
         argv += [*_system(), *_etc(launch.allow_network), *_PRIVATE]
         for layer in layers:
             argv += layer.arguments
-        return [*argv, "--remount-ro", "/", "--chdir", str(_absolute(launch.cwd)), "--", *launch.argv]
+        for path in ("/", "/dev", *(str(layer.path) for layer in layers if layer.arguments[0] == "--tmpfs")):
+            argv += ["--remount-ro", path]
+        return [*argv, "--chdir", str(_absolute(launch.cwd)), "--", *launch.argv]
 
     def _layers(self, launch: ConfinedLaunch) -> Iterator[_Layer]:
         shown = [Path("/usr"), *map(Path, _SYSTEM)]
@@ -186,8 +188,8 @@ _NAMESPACES = (
     "--unshare-pid",
     "--unshare-uts",
     "--unshare-cgroup-try",
-    "--hostname",
-    "sublet",
+    *("--hostname", "sublet"),
+    *("--cap-drop", "ALL"),  # started by root, bwrap would leave its capabilities
     "--die-with-parent",
     "--new-session",  # no control of the terminal that the daemon was started from (CVE-2017-5226)
 )

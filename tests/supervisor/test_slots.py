@@ -1,0 +1,70 @@
+"""Slots, by a clock of our own."""
+
+from __future__ import annotations
+
+import pytest
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.supervisor.slots import Slots
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_five_run_and_the_sixth_is_declined_with_a_hint() -> None:
+    slots = Slots()
+    for number in range(5):
+        slots.reserve(f"d{number}")
+    with pytest.raises(SubletError, match="all 5 slots") as caught:
+        slots.reserve("d5")
+    assert caught.value.code == ErrorCode.DECLINED
+    assert "Try again in about 30 s" in caught.value.hint
+    slots.release("d0")
+    slots.release("d0")
+    slots.reserve("d5")
+    assert slots.in_use == 5
+
+
+def test_a_repeated_invite_takes_no_second_slot() -> None:
+    slots = Slots(1)
+    slots.reserve("a")
+    slots.reserve("a")
+    with slots.run("a"):
+        slots.reserve("a")
+        assert slots.in_use == 1
+    assert slots.in_use == 0
+
+
+def test_a_slot_that_no_start_claims_comes_back() -> None:
+    clock = Clock()
+    slots = Slots(1, reserved_seconds=60, clock=clock)
+    slots.reserve("a")
+    clock.now += 50
+    with pytest.raises(SubletError) as caught:
+        slots.reserve("b")
+    assert "about 10 s" in caught.value.hint
+    clock.now += 10
+    slots.reserve("b")
+    with pytest.raises(SubletError), slots.run("a"):
+        pytest.fail("its slot is gone")
+    clock.now += 60
+    with slots.run("a"):
+        clock.now += 1000
+        assert slots.in_use == 1
+
+
+def test_a_slot_comes_back_however_the_task_ends() -> None:
+    slots = Slots(1)
+    with pytest.raises(ValueError, match="boom"), slots.run("a"):
+        raise ValueError("boom")
+    assert slots.in_use == 0
+
+
+def test_one_delegation_runs_once() -> None:
+    slots = Slots(2)
+    with slots.run("a"), pytest.raises(SubletError, match="runs already"), slots.run("a"):
+        pytest.fail("ran twice")
