@@ -75,6 +75,12 @@ def decide_lending(subject: Subject, path: str, protected: Protected) -> Decisio
 
 def _forbidden(real: Path, protected: Protected) -> Decision | None:
     homes = [Path(os.path.realpath(protected.home)), Path("/root")]
+    if any(h.is_relative_to(real) for h in homes) or {str(real), str(real.parent)} & HOME_PARENTS:
+        return _denied(
+            "lending.home",
+            f"{real} is or contains a home directory, with the keys, sessions and settings in it",
+            "Lend the project's own directory inside it.",
+        )
     own = list(_real(str(p) for p in protected.own))
     if any(real.is_relative_to(p) or p.is_relative_to(real) for p in own):
         return _denied(
@@ -82,13 +88,7 @@ def _forbidden(real: Path, protected: Protected) -> Decision | None:
             f"{real} is, contains or lies in a directory of Sublet, with its keys and its state",
             "Lend a directory apart from it.",
         )
-    if any(h.is_relative_to(real) for h in homes) or {str(real), str(real.parent)} & HOME_PARENTS:
-        return _denied(
-            "lending.home",
-            f"{real} is or contains a home directory, with the keys, sessions and settings in it",
-            "Lend the project's own directory inside it.",
-        )
-    if any(_at_or_in(real, home / name) for home in homes for name in KEY_DIRECTORIES):
+    if any(_overlaps(real, home / name) for home in homes for name in KEY_DIRECTORIES):
         return _denied(
             "lending.keys", f"{real} holds keys, sessions or settings of a user", "Lend a project directory."
         )
@@ -103,8 +103,10 @@ def _forbidden(real: Path, protected: Protected) -> Decision | None:
     return None
 
 
-def _at_or_in(real: Path, directory: Path) -> bool:
-    return real.is_relative_to(directory) or real.is_relative_to(os.path.realpath(directory))
+def _overlaps(real: Path, directory: Path) -> bool:
+    """Tell whether one is or contains the other, where ``directory`` may be a link."""
+    there = Path(os.path.realpath(directory))
+    return real.is_relative_to(directory) or real.is_relative_to(there) or there.is_relative_to(real)
 
 
 def _real(paths: Iterable[str]) -> Iterable[Path]:

@@ -1,0 +1,142 @@
+"""``policy.json``: what is refused at load, naming its place, and keeping the last good one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sublet.policy import config
+from sublet.policy.config import PolicyConfig, load
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.errors import LocalCode, SubletError
+
+
+def write(tmp_path: Path, document: Any) -> Path:
+    source = tmp_path / "policy.json"
+    source.write_text(document if isinstance(document, str) else json.dumps(document))
+    return source
+
+
+def problem(tmp_path: Path, document: Any) -> str:
+    with pytest.raises(SubletError) as caught:
+        load(write(tmp_path, document))
+    assert caught.value.code is LocalCode.INVALID_ARGUMENT
+    return caught.value.message
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"id": "r", "effect": "deny", "action": "delegation.create", **fields}
+
+
+def test_no_file_means_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path / "policy.json") == PolicyConfig()
+
+
+def test_limits(tmp_path: Path) -> None:
+    document = {
+        "version": 1,
+        "limits": {
+            "max_ttl_seconds": 600,
+            "slots": 2,
+            "access_modes": ["ro"],
+            "admission": {"max_files": 10, "on_sensitive": "refuse"},
+        },
+    }
+    limits = load(write(tmp_path, document)).limits
+    assert (limits.max_ttl_seconds, limits.slots, limits.access_modes) == (600, 2, ("ro",))
+    assert (limits.admission.max_files, limits.admission.on_sensitive) == (10, "refuse")
+    assert limits.admission.max_total_bytes == PolicyConfig().limits.admission.max_total_bytes
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "the file"),
+        ({}, "version"),
+        ({"version": 2}, "version"),
+        ({"version": 1, "rules": []}, "rules"),
+        ('{"version": 1, "version": 1}', "twice"),
+        ({"version": 1, "limits": {"slots": "5"}}, "limits.slots"),
+        ({"version": 1, "limits": {"slots": True}}, "limits.slots"),
+        ({"version": 1, "limits": {"max_ttl": 5}}, "limits.max_ttl"),
+        ({"version": 1, "limits": {"max_ttl_seconds": 10**9}}, "limits.max_ttl_seconds"),
+        ({"version": 1, "global": [rule(effect="maybe")]}, "global[0].effect"),
+        ({"version": 1, "global": [rule(efect="deny")]}, "global[0].efect"),
+        ({"version": 1, "global": [rule(), rule()]}, "global[1].id"),
+        ({"version": 1, "global": [rule(id="default.x")]}, "global[0].id"),
+        ({"version": 1, "role": {"robot": [rule()]}}, "role.robot"),
+        ({"version": 1, "role": {"mcp": [rule(subject={"kind": "human"})]}}, "role.mcp[0].subject.kind"),
+        ({"version": 1, "agent": {"bob": [rule(subject={"name": "eve"})]}}, "agent.bob[0].subject.name"),
+        ({"version": 1, "global": [rule(action="delegation.craete")]}, "global[0].action"),
+        ({"version": 1, "global": [rule(when={"color": "red"})]}, "global[0].when.color"),
+        ({"version": 1, "global": [rule(when={"agent": {}})]}, "global[0].when.agent"),
+        ({"version": 1, "global": [rule(when={"ttl_seconds": {"min": 5, "max": 4}})]}, "global[0].when.ttl_seconds"),
+        ({"version": 1, "global": [rule(resource="\u200b")]}, "global[0]"),
+    ],
+)
+def test_a_bad_file_names_the_place(tmp_path: Path, document: Any, place: str) -> None:
+    assert place in problem(tmp_path, document)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"role": {"peer": [rule(effect="allow", action="peer.manage")]}},
+        {"role": {"mcp": [rule(effect="allow", action="daemon.control")]}},
+        {"global": [rule(id="d"), rule(effect="allow", resource="bob")]},
+        {"role": {"mcp": [rule(effect="allow")]}, "global": [rule(id="g", effect="allow", subject={"kind": "mcp"})]},
+    ],
+)
+def test_a_rule_that_can_never_match_is_refused(tmp_path: Path, rules: dict[str, Any]) -> None:
+    assert "never matches" in problem(tmp_path, {"version": 1, **rules})
+
+
+def test_rules_that_can_match_are_not_refused(tmp_path: Path) -> None:
+    document = {
+        "version": 1,
+        "global": [
+            rule(id="d1", resource="mallory"),
+            rule(id="d2", when={"access_mode": "rw"}, action=["delegation.create", "assignment.accept"]),
+            rule(id="a1", effect="allow", action="*", resource="bob"),
+        ],
+        "role": {"mcp": [rule(id="a2", effect="allow", action="workspace.reveal", resource=".env.test")]},
+        "agent": {"claude": [rule(id="a3", effect="allow", action="delegation.*", resource="b*")]},
+    }
+    assert len(load(write(tmp_path, document)).rules) == 5
+
+
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "MAX_RULES", 1)
+    assert "more than 1 rules" in problem(tmp_path, {"version": 1, "global": [rule(id="a"), rule(id="b")]})
+    monkeypatch.setattr(config, "MAX_POLICY_BYTES", 10)
+    assert "larger" in problem(tmp_path, {"version": 1, "global": []})
+
+
+def test_a_directory_in_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(SubletError, match="can't be read"):
+        load(tmp_path)
+
+
+def test_a_bad_reload_keeps_what_held_before(tmp_path: Path) -> None:
+    def allowed() -> bool:
+        return policy.decide(Subject("mcp", "claude"), Action.DELEGATION_CREATE, Resource("bob")).allowed
+
+    source = write(tmp_path, {"version": 1, "global": [rule()], "limits": {"slots": 1}})
+    policy = Policy.load(source, Protected(tmp_path))
+    assert not allowed()
+    write(tmp_path, {"version": 1, "global": [{"id": "broken"}], "limits": {"slots": 9}})
+    with pytest.raises(SubletError):
+        policy.reload()
+    assert not allowed()
+    assert policy.limits.slots == 1
+    write(tmp_path, {"version": 1})
+    policy.reload()
+    assert allowed()
+    assert policy.limits.slots == 5
