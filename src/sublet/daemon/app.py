@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -78,7 +78,7 @@ class _Daemon:
         await recover(parts.journal, parts.mounts, parts.auditor, parts.scratch_root)
         await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
         service = self._service(parts)
-        control = ControlServer(self._config.home, service)
+        control = ControlServer(service, self._config.home)
         async with asyncio.TaskGroup() as reports:
 
             def key_changed(node_id: str, fingerprint: str) -> None:
@@ -186,7 +186,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _running(*services: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def _running(*services: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
     """Run ``services`` beside the body; when it ends they are cancelled and given ``STOP_SECONDS`` to clean up."""
     async with anyio.create_task_group() as group:
         for service in services:
