@@ -239,7 +239,7 @@ class Lender:
         connection = await asyncssh.connect(
             host,
             port,
-            username=user or self.lease_id,
+            username=self.lease_id if user is None else user,
             client_keys=[key or self.key],
             known_hosts=([asyncssh.import_public_key(self.plane.host_key_line)], [], []),
             config=None,
@@ -279,6 +279,7 @@ async def lender(workspace: Path, **changes: Any) -> AsyncIterator[Lender]:
             yield Lender(plane, key, lent.lease_id)
         finally:
             serving.cancel()
+            plane.close()
 
 
 async def eventually(predicate: Callable[[], bool]) -> None:

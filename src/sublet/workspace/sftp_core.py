@@ -72,6 +72,11 @@ class SftpCore:
             self._extensions.update(self._writes.extensions())
 
     @property
+    def operations(self) -> Mapping[int, Operation]:
+        """The operations that are served, by packet type."""
+        return self._operations
+
+    @property
     def extensions(self) -> Mapping[bytes, Operation]:
         """The extensions that are served, by name."""
         return self._extensions
