@@ -186,6 +186,21 @@ async def test_the_tree_ends_when_the_daemon_is_killed(sandbox: Sandbox, tmp_pat
             await asyncio.sleep(0.02)
 
 
+async def test_without_its_guard_the_task_has_crashed_and_is_gone(tmp_path: Path, marker: str) -> None:
+    log = Log()
+    script = f"echo ready; setsid sleep {marker} & wait"
+    run = asyncio.ensure_future(CommandProvider(command(), BubblewrapSandbox()).run(job(tmp_path, script), log))
+    while "ready" not in log.text() or not running(marker):
+        assert not run.done()
+        await asyncio.sleep(0.02)
+    guard = subprocess.run(["pgrep", "-f", f"guard.py .* {tmp_path}"], capture_output=True, text=True, check=True)
+    os.kill(int(guard.stdout), signal.SIGKILL)
+    outcome = await run
+    assert (outcome.reason, outcome.detail) == ("crashed", "ended by SIGKILL: its guard was ended")
+    while running(marker):
+        await asyncio.sleep(0.02)
+
+
 async def test_a_program_that_never_reads_its_prompt_hangs_nothing(tmp_path: Path) -> None:
     outcome = await CommandProvider(command("true"), BubblewrapSandbox()).run(job(tmp_path, "x" * 2_000_000), Log())
     assert outcome.reason == "done"

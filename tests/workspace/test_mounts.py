@@ -89,6 +89,19 @@ async def test_a_write_through_a_shared_mapping_has_arrived_when_detach_returns(
         assert (export / "map").read_bytes()[:4] == b"done"
 
 
+async def test_a_flush_that_fails_is_told_and_the_mount_is_gone_all_the_same(
+    mounts: Mounts, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "sync").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "sync").chmod(0o755)
+    async with lender(files_of(export), KEY) as target, mounted(mounts, target) as mount:
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        assert await mount.detach() is False
+    assert list(mounts.root.iterdir()) == []
+
+
 async def test_the_lender_may_dial_and_the_mount_is_the_same(mounts: Mounts, export: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)

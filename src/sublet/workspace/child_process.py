@@ -51,6 +51,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
         )
         return child
 
+    @classmethod
+    async def run(cls, argv: Sequence[str], seconds: float) -> int | None:
+        """Run ``argv`` and return its exit status; None where it can't be started or takes longer than ``seconds``."""
+        try:
+            child = await cls.start(argv)
+        except OSError:
+            return None
+        return await child.ended(seconds)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the handle to the process."""
         assert isinstance(transport, asyncio.SubprocessTransport)

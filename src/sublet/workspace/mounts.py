@@ -8,6 +8,7 @@ nothing here looks into it; what must is a child process that can be left alone 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -127,7 +128,9 @@ class Mounts:
         """
         reaped = set()
         for path in mounted_below(self.root):
-            subprocess.run(_lazy_unmount(path), cwd="/", capture_output=True, timeout=UNMOUNT_SECONDS, check=False)
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                argv = _lazy_unmount(path)
+                subprocess.run(argv, cwd="/", capture_output=True, timeout=UNMOUNT_SECONDS, check=False)
             if not is_mounted(path):
                 reaped.add(path.relative_to(self.root).parts[0])
         descriptor = self._open_root()
@@ -189,10 +192,9 @@ class Mount:
             await self.end()
             return False
         # syncfs on a FUSE mount writes back what programs changed through shared mappings.
-        flush = await ChildProcess.start(["sync", "-f", "--", str(self.path)])
-        flushed = await flush.ended(FLUSH_SECONDS) == 0 and not self.lost.is_set()
+        flushed = await ChildProcess.run(["sync", "-f", "--", str(self.path)], FLUSH_SECONDS) == 0
+        flushed = flushed and not self.lost.is_set()
         await self.end()
-        await flush.ended(EXIT_SECONDS)
         return flushed and not is_mounted(self.path)
 
     async def start(self, connection: asyncssh.SSHClientConnection, remote_path: str) -> None:
@@ -224,8 +226,7 @@ class Mount:
         self._point.harden()
         # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
         # the mount counts only if the mount is still there after it.
-        look = await ChildProcess.start(["stat", "--", str(self.path)])
-        looked = await look.ended(MOUNT_SECONDS)
+        looked = await ChildProcess.run(["stat", "--", str(self.path)], MOUNT_SECONDS)
         if looked != 0 or self.lost.is_set() or not is_mounted(self.path):
             await self._sshfs.ended(EXIT_SECONDS)
             raise self._failure("the lender's files do not answer")
@@ -234,9 +235,9 @@ class Mount:
         """Unmount, end sshfs, and remove the directory with what protects it. Safe to call again."""
         self._ending = True
         if is_mounted(self.path):
-            await (await ChildProcess.start(["fusermount3", "-u", "--", str(self.path)])).ended(UNMOUNT_SECONDS)
+            await ChildProcess.run(["fusermount3", "-u", "--", str(self.path)], UNMOUNT_SECONDS)
         if is_mounted(self.path):
-            await (await ChildProcess.start(_lazy_unmount(self.path))).ended(UNMOUNT_SECONDS)
+            await ChildProcess.run(_lazy_unmount(self.path), UNMOUNT_SECONDS)
         if self._sshfs is not None:
             # Whoever still waits for the mount gets an error as soon as sshfs is gone.
             await self._sshfs.ended(EXIT_SECONDS)
