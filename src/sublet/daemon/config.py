@@ -1,0 +1,214 @@
+"""What the daemon is told: options of ``sublet up``, then ``config.json``, then defaults (DESIGN 3)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sublet.daemon.network import is_loopback
+from sublet.daemon.pair_link import check_url
+from sublet.daemon.paths import Home, resolve_home
+from sublet.protocol.errors import LocalCode, SubletError
+
+CONFIG_FILE = "config.json"
+MAX_CONFIG_BYTES = 1 << 20
+DEFAULT_A2A = "127.0.0.1:8642"
+DEFAULT_SFTP = "127.0.0.1:8622"
+DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9.-]{1,253})):(?P<port>[0-9]{1,5})\Z")
+_ENDPOINT = re.compile(r"(?P<protocol>tcp|tls|quic)/(?P<address>[^/?#;]+)\Z")
+
+Short = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class ConfigFile(BaseModel):
+    """``config.json``: every option of ``sublet up`` under its name, and two paths more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    a2a: Short | None = Field(default=None, description="HOST:PORT where peers call; port 0 is any free one")
+    sftp: Short | None = Field(default=None, description="HOST:PORT where workspaces are served")
+    zenoh: Short | None = Field(default=None, description="Endpoint of the message bus, kept for when it arrives")
+    public_url: Short | None = Field(default=None, description="How peers reach the A2A port, if not by its address")
+    agent_file: Short | None = Field(default=None, description="agent.json, beside this file by default")
+    policy_file: Short | None = Field(default=None, description="policy.json, beside this file by default")
+    mount_root: Short | None = Field(default=None, description="Where lent directories are mounted")
+    unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
+    log_level: Literal["debug", "info", "warning", "error"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where to listen. ``chosen`` tells whether somebody asked for it or it is only the default."""
+
+    host: str
+    port: int
+    chosen: bool
+
+    @property
+    def beyond_loopback(self) -> bool:
+        """Whether other machines can reach it, so that TLS or SSH is mandatory."""
+        return not is_loopback(self.host)
+
+    def free_port(self) -> int:
+        """Return a port to bind: the wanted one, or 0 for any where it is only the default and taken.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where a chosen port is taken or the address can't be bound.
+        """
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((self.host, self.port))
+                # Only listening tells: two sockets that merely bind may share a port.
+                probe.listen(1)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and not self.chosen:
+                return 0
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"{self.host}:{self.port} can't be listened on: {error.strerror or error}",
+                "Choose another address; port 0 is any free one.",
+            ) from None
+        return self.port
+
+
+class DaemonConfig:
+    """The daemon's configuration, checked and complete. Reads ``config.json`` of ``home``.
+
+    Args:
+        agent_file: path of ``agent.json``; every argument left out comes from the file or is a default.
+        a2a: ``HOST:PORT``.
+        sftp: ``HOST:PORT``.
+        zenoh: endpoint such as ``tcp/127.0.0.1:7447``.
+        public_url: base URL at which peers reach the A2A port.
+        unsandboxed: run agents without the sandbox.
+        log_level: one of ``LOG_LEVELS``.
+        home: the directories; those of the environment by default.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for anything malformed, ``UNAVAILABLE`` where a file can't be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent_file: str | None = None,
+        a2a: str | None = None,
+        sftp: str | None = None,
+        zenoh: str | None = None,
+        public_url: str | None = None,
+        unsandboxed: bool = False,
+        log_level: str | None = None,
+        home: Home | None = None,
+    ) -> None:
+        self.home = home or resolve_home()
+        config_dir = Path(self.home.config_dir)
+        file = read_config(config_dir / CONFIG_FILE)
+        self.a2a = _listen("a2a", a2a or file.a2a, DEFAULT_A2A)
+        self.sftp = _listen("sftp", sftp or file.sftp, DEFAULT_SFTP)
+        self.zenoh = check_endpoint(zenoh or file.zenoh or DEFAULT_ZENOH)
+        url = public_url or file.public_url
+        self.public_url = check_url(url) if url else None
+        self.agent_file = (
+            Path(agent_file).absolute() if agent_file else _file(config_dir, file.agent_file, "agent.json")
+        )
+        self.policy_file = _file(config_dir, file.policy_file, "policy.json")
+        self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.state_dir) / "mounts"
+        self.unsandboxed = unsandboxed or file.unsandboxed
+        self.log_level = log_level or file.log_level or "info"
+        if self.log_level not in LOG_LEVELS:
+            raise _invalid("log_level", f"it is none of {', '.join(LOG_LEVELS)}")
+
+
+def read_config(path: Path) -> ConfigFile:
+    """Return what ``config.json`` says; nothing where there is none.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` naming the field, ``UNAVAILABLE`` where it can't be read.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_CONFIG_BYTES + 1)
+    except FileNotFoundError:
+        return ConfigFile()
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"{path} can't be read: {error.strerror}", "Mend it or move it away."
+        ) from None
+    try:
+        if len(raw) > MAX_CONFIG_BYTES:
+            raise ValueError(f"it is larger than {MAX_CONFIG_BYTES} bytes")
+        return ConfigFile.model_validate(json.loads(raw))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {first['msg']}", "Mend the file or move it away."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, where an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    match = _HOST_PORT.match(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("it is not HOST:PORT with a port up to 65535")
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def check_endpoint(text: str) -> str:
+    """Return a Zenoh endpoint that is sound.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for another form, or for plain tcp beyond this machine.
+    """
+    match = _ENDPOINT.match(text)
+    try:
+        if match is None:
+            raise ValueError("it is not PROTOCOL/HOST:PORT with tcp, tls or quic")
+        host, _ = parse_host_port(match["address"])
+        if match["protocol"] == "tcp" and not is_loopback(host):
+            raise ValueError("beyond this machine it needs tls or quic")
+    except ValueError as error:
+        raise _invalid("zenoh", str(error)) from None
+    return text
+
+
+def _listen(name: str, wanted: str | None, default: str) -> Listen:
+    try:
+        host, port = parse_host_port(wanted or default)
+    except ValueError as error:
+        raise _invalid(name, str(error)) from None
+    return Listen(host, port, chosen=wanted is not None)
+
+
+def _file(config_dir: Path, named: str | None, default: str) -> Path | None:
+    """Return the file that is named, or the one of the default name if it exists."""
+    chosen = _below(config_dir, named)
+    if chosen is None and (config_dir / default).is_file():
+        return config_dir / default
+    return chosen
+
+
+def _below(config_dir: Path, named: str | None) -> Path | None:
+    return None if named is None else config_dir / Path(named).expanduser()
+
+
+def _invalid(name: str, why: str) -> SubletError:
+    return SubletError(LocalCode.INVALID_ARGUMENT, f"the option {name} can't be used: {why}", "See `sublet up --help`.")

@@ -1,0 +1,175 @@
+"""The control API's Unix socket: ours alone by its mode, by its directory, and by the uid of whoever connects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sublet.daemon.api import DaemonApi
+from sublet.daemon.control_api import ControlApi
+from sublet.daemon.paths import Home
+from sublet.protocol.errors import LocalCode, SubletError
+
+MAX_CONNECTIONS = 256
+MAX_HEAD_BYTES = 32 << 10
+STOP_SECONDS = 1
+"""How long requests under way may take to end when the daemon stops; those that wait end at once."""
+_UCRED = struct.Struct("3i")
+
+log = structlog.get_logger(__name__)
+
+
+class OwnerOnlyProtocol(H11Protocol):
+    """HTTP/1.1 for connections of our own uid; others are cut before a byte of theirs is read."""
+
+    _refused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Check the peer's uid first of all."""
+        assert isinstance(transport, asyncio.Transport)
+        uid = peer_uid(transport.get_extra_info("socket"))
+        if uid == os.getuid():
+            super().connection_made(transport)
+            return
+        self._refused = True
+        log.warning("control socket: a connection of another user was refused", uid=uid)
+        transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Ignore what a refused peer has sent."""
+        if not self._refused:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, unless it never was one."""
+        if not self._refused:
+            super().connection_lost(exc)
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the uid of the process at the other end of a Unix socket, as the kernel noted it at ``connect``."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    _, uid, _ = _UCRED.unpack(raw)
+    return int(uid)
+
+
+class ControlServer:
+    """Serves the control API on ``home.control_socket``; the caller holds the instance lock."""
+
+    def __init__(self, api: DaemonApi, home: Home) -> None:
+        self._control = ControlApi(api)
+        self._path = home.control_socket
+        self._socket: socket.socket | None = None
+
+    @property
+    def address(self) -> str:
+        """Path of the socket."""
+        return self._path
+
+    async def start(self) -> None:
+        """Bind and listen; connections made from now on are answered once ``serve`` runs.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the socket can't be made.
+        """
+        self._socket = bind_private(self._path)
+
+    async def serve(self) -> None:
+        """Serve until cancelled, then end what waits, let the rest finish and remove the socket."""
+        assert self._socket is not None, "start() comes first"
+        config = uvicorn.Config(
+            self._control.app(),
+            http=OwnerOnlyProtocol,
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+        server = _Server(config)
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(server.serve(sockets=[self._socket]))
+                try:
+                    await asyncio.shield(running)
+                except asyncio.CancelledError:
+                    self._control.stop()
+                    server.leave()
+                    await asyncio.shield(running)
+                    raise
+        finally:
+            self._socket.close()
+            _remove(self._path)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers, which are the daemon's, and without its ten ticks a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """Begin to shut down."""
+        self.should_exit = True
+        self._leaving.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Sleep until told to leave."""
+        await self.on_tick(0)
+        await self._leaving.wait()
+
+
+def bind_private(path: str) -> socket.socket:
+    """Return a listening Unix socket of mode 0600 at ``path``, in place of one that a killed daemon left.
+
+    Raises:
+        SubletError: ``UNAVAILABLE`` where something else lies there or it can't be bound.
+    """
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise SubletError(LocalCode.UNAVAILABLE, f"{path} is not a socket", "Move it aside.")
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Before bind, so that the socket is private from the first moment on.
+        os.fchmod(made.fileno(), 0o600)
+        made.bind(path)
+        os.chmod(path, 0o600)
+        made.listen(MAX_CONNECTIONS)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"{path} can't be bound: {error.strerror}", "Choose another SUBLET_HOME."
+        ) from None
+    return made
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from sublet.daemon.config import DaemonConfig, Listen
+from sublet.daemon.paths import Home, resolve_home
+from sublet.protocol.errors import LocalCode, SubletError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = resolve_home({"SUBLET_HOME": str(tmp_path)})
+    home.make()
+    return home
+
+
+def write(home: Home, value: object) -> None:
+    Path(home.config_dir, "config.json").write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def test_defaults_stay_on_this_machine(home: Home) -> None:
+    config = DaemonConfig(home=home)
+    assert config.a2a == Listen("127.0.0.1", 8642, chosen=False)
+    assert config.sftp == Listen("127.0.0.1", 8622, chosen=False)
+    assert config.zenoh == "tcp/127.0.0.1:7447"
+    assert not config.a2a.beyond_loopback
+    assert (config.public_url, config.agent_file, config.policy_file) == (None, None, None)
+    assert config.mount_root == Path(home.state_dir) / "mounts"
+    assert (config.unsandboxed, config.log_level) == (False, "info")
+
+
+def test_options_come_before_the_file(home: Home) -> None:
+    write(
+        home,
+        {
+            "a2a": "0.0.0.0:1",
+            "sftp": "[::1]:2",
+            "agent_file": "mine.json",
+            "mount_root": "/mnt/x",
+            "unsandboxed": True,
+            "log_level": "debug",
+            "public_url": "https://box.example/base",
+        },
+    )
+    Path(home.config_dir, "policy.json").write_text("{}")
+    config = DaemonConfig(home=home, a2a="localhost:3", agent_file="/a.json")
+    assert config.a2a == Listen("localhost", 3, chosen=True)
+    assert config.sftp == Listen("::1", 2, chosen=True)
+    assert config.agent_file == Path("/a.json")
+    assert config.policy_file == Path(home.config_dir) / "policy.json"
+    assert config.mount_root == Path("/mnt/x")
+    assert config.unsandboxed
+    assert config.public_url == "https://box.example:443/base/"
+    config = DaemonConfig(home=home)
+    assert config.a2a.beyond_loopback
+    assert not config.sftp.beyond_loopback
+    assert config.agent_file == Path(home.config_dir) / "mine.json"
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"port": 1}', '{"a2a": 1}', '{"unsandboxed": "yes"}', '{"log_level": "loud"}', "[" * 100_000]
+)
+def test_a_malformed_file_is_refused(home: Home, text: str) -> None:
+    write(home, text)
+    with pytest.raises(SubletError, match=r"config\.json") as refused:
+        DaemonConfig(home=home)
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"a2a": "8642"},
+        {"a2a": ":8642"},
+        {"a2a": "host:65536"},
+        {"a2a": "::1:80"},
+        {"sftp": "ho st:80"},
+        {"sftp": "host:80\n"},
+        {"zenoh": "tcp/192.0.2.1:7447"},
+        {"zenoh": "udp/127.0.0.1:7447"},
+        {"zenoh": "tcp/127.0.0.1:7447?x=1"},
+        {"public_url": "http://box.example/"},
+        {"log_level": "loud"},
+    ],
+)
+def test_malformed_options_are_refused(home: Home, options: dict[str, str]) -> None:
+    with pytest.raises(SubletError) as refused:
+        DaemonConfig(home=home, **options)  # type: ignore[arg-type]
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+
+
+def test_an_encrypted_bus_may_leave_the_machine(home: Home) -> None:
+    assert DaemonConfig(home=home, zenoh="tls/box.example:7447").zenoh == "tls/box.example:7447"
+
+
+def test_a_taken_default_gives_way_and_a_taken_choice_does_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert Listen("127.0.0.1", port, chosen=False).free_port() == 0
+        with pytest.raises(SubletError, match=str(port)) as refused:
+            Listen("127.0.0.1", port, chosen=True).free_port()
+        assert refused.value.code is LocalCode.UNAVAILABLE
+    assert Listen("127.0.0.1", port, chosen=True).free_port() == port
+    assert Listen("127.0.0.1", 0, chosen=True).free_port() == 0
+    with pytest.raises(SubletError):
+        Listen("192.0.2.1", 0, chosen=False).free_port()
