@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 
@@ -302,6 +303,27 @@ async def test_a_stop_ends_long_polls_at_once(home: Home) -> None:
         await asked.wait()
         serving.cancel()
         assert await waiting is LocalCode.UNAVAILABLE
+
+
+async def test_a_stop_lets_short_work_finish(home: Home) -> None:
+    asked, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> object:
+        asked.set()
+        await finish.wait()
+        return STATUS
+
+    server = ControlServer(DaemonDouble(status=slow).api, home)
+    await server.start()
+    async with ControlClient(home) as client, asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(server.serve)
+            answer = group.create_task(client.status())
+            await asked.wait()
+            serving.cancel_scope.cancel()
+            asyncio.get_running_loop().call_soon(finish.set)
+        assert await answer == STATUS
+    assert not Path(home.control_socket).exists()
 
 
 async def _outcome(client: ControlClient) -> ErrorCode | LocalCode:

@@ -51,7 +51,8 @@ def test_secrets_do_not_get_into_the_log(stream: io.StringIO, as_json: bool) -> 
     )
     log.info("nested", headers={"cookie": "t0psecret", "inner": [{"bearer-token": "t0psecret"}]})
     log.info("by looks", a=f"x {TOKEN} y", b=LINK, c=PEM, d="Authorization: Bearer abcdefghijklmnop", e=[TOKEN])
-    log.info("in the event " + TOKEN)
+    sentence = f"in the event {TOKEN}"
+    log.info(sentence)
     logging.getLogger("library").warning("called %s with %s", LINK, TOKEN)
     try:
         raise ValueError(f"failed for {TOKEN}")

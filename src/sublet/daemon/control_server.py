@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import anyio
 import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -110,7 +111,9 @@ class ControlServer:
                 except asyncio.CancelledError:
                     self._control.stop()
                     server.leave()
-                    await asyncio.shield(running)
+                    # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
+                    with anyio.CancelScope(shield=True):
+                        await running
                     raise
         finally:
             self._socket.close()
