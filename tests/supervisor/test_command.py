@@ -10,11 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import asyncssh
 import pytest
 
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Job, Sandbox
+from sublet.supervisor.model import Job, Output, Sandbox
 from sublet.workspace.connection import connect
 from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
@@ -158,6 +159,19 @@ async def test_the_whole_tree_ends_with_the_task(
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
+    assert not running(marker)
+
+
+@BOTH
+async def test_a_cancelled_scope_ends_it_just_as_well(sandbox: Sandbox, tmp_path: Path, marker: str) -> None:
+    with anyio.CancelScope() as scope:
+
+        def report(piece: Output) -> None:
+            scope.cancel()
+
+        script = f"setsid sleep {marker} & echo ready; wait"
+        await CommandProvider(command(), sandbox).run(job(tmp_path, script), report)
+    assert scope.cancelled_caught
     assert not running(marker)
 
 

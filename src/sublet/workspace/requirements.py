@@ -5,7 +5,6 @@ Everything here runs small programs and may take a few hundred milliseconds: cal
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import functools
 import os
@@ -20,6 +19,7 @@ from typing import Literal
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.workspace.openat2 import open_beneath
 from sublet.workspace.sandbox import BubblewrapSandbox, PlainLaunch
 
 Purpose = Literal["mount", "sandbox", "audit", "serve"]
@@ -28,8 +28,6 @@ DEV_FUSE = Path("/dev/fuse")
 PROBE_SECONDS = 10.0
 GIT_MINIMUM = (2, 30)
 
-_SYS_OPENAT2 = 437  # the same number on every architecture of Linux
-_RESOLVE_BENEATH = 0x08
 _CAP_SYS_ADMIN = 21
 
 
@@ -200,24 +198,14 @@ def check_git() -> Requirement:
 
 def check_openat2() -> Requirement:
     """Return whether the kernel resolves paths beneath a directory by itself; without it a slower walk does."""
-
-    class OpenHow(ctypes.Structure):
-        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
-    call.restype = ctypes.c_long
-    how = OpenHow(flags=os.O_PATH | os.O_CLOEXEC, mode=0, resolve=_RESOLVE_BENEATH)
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     try:
-        opened = call(_SYS_OPENAT2, root, b".", ctypes.byref(how), ctypes.sizeof(how))
-        reason = os.strerror(ctypes.get_errno())
+        os.close(open_beneath(root, b".", os.O_PATH))
+    except OSError as error:
+        fix = "Use Linux 5.6 or later; until then paths are walked one component at a time."
+        return Requirement("openat2", False, f"openat2 does not work: {error.strerror}", fix, "serve")
     finally:
         os.close(root)
-    if opened < 0:
-        fix = "Use Linux 5.6 or later; until then paths are walked one component at a time."
-        return Requirement("openat2", False, f"openat2 does not work: {reason}", fix, "serve")
-    os.close(opened)
     return Requirement("openat2", True, "openat2 works", "", "serve")
 
 
