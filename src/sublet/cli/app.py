@@ -90,6 +90,8 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
     except typer.TyperException as error:
         return _wrong_use(error, screen)
     except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer turns it into a plain failure
+            return _reader_gone()
         return error.code if isinstance(error.code, int) else Exit.OK
     except Exception as error:
         return _broken(error, screen, debug="--debug" in arguments)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.text import Text
 
 GAP = 2
@@ -34,3 +35,8 @@ class Columns:
             last.truncate(max(left, MIN_LAST_WIDTH), overflow="ellipsis")
             line.append_text(last)
             yield line
+
+
+def inset(inner: RenderableType, columns: int) -> RenderableType:
+    """Return ``inner`` set in from the left, and no wider than it is."""
+    return Padding(inner, (0, 0, 0, columns), expand=False)

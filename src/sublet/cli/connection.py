@@ -167,9 +167,20 @@ def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) ->
     """
     try:
         return asyncio.run(main())
-    except SubletError as error:
-        screen.fail(error)
-        raise typer.Exit(exit_for(str(error.code))) from None
+    except Exception as error:
+        told = sole_error(error)
+        if told is None:
+            raise
+        screen.fail(told)
+        raise typer.Exit(exit_for(str(told.code))) from None
+
+
+def sole_error(error: BaseException) -> SubletError | None:
+    """Return the failure that a user is told about, also out of the groups that task groups wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        known = [inner for inner in error.exceptions if isinstance(inner, SubletError)]
+        error = known[0] if known else error.exceptions[0]
+    return error if isinstance(error, SubletError) else None
 
 
 async def resolve(control: Control, given: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, leave, run, session_of
+from sublet.cli.connection import Control, leave, run, session_of, sole_error
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag, address
@@ -20,6 +21,7 @@ from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
+    from sublet.cli.detach import Reporter
     from sublet.daemon.models import Check, StatusView
 
 STOP_SECONDS = 10.0
@@ -51,7 +53,6 @@ and then encrypted and authenticated.""",
 
 
 def up(
-    ctx: typer.Context,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Start in the background; return when ready.", show_default=False)
     ] = False,
@@ -75,7 +76,7 @@ def up(
         bool,
         typer.Option("--unsandboxed", help="Run agents without bubblewrap: with all your rights.", show_default=False),
     ] = False,
-    log_level: Annotated[LogLevel, typer.Option(help="How much to log, on stderr.")] = LogLevel.INFO,
+    log_level: Annotated[LogLevel | None, typer.Option(help="How much to log, on stderr. [default: info]")] = None,
     report_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -91,12 +92,14 @@ def up(
         zenoh=zenoh,
         public_url=public_url,
         unsandboxed=unsandboxed,
-        log_level=log_level.value,
+        log_level=None if log_level is None else log_level.value,
     )
     if detach:
-        _detached(ctx, screen, options)
+        _detached(screen, options)
     else:
-        _foreground(ctx, screen, options, report_fd)
+        from sublet.cli.detach import Reporter
+
+        _foreground(screen, options, Reporter(report_fd))
 
 
 def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
@@ -150,7 +153,7 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
-            return False, await asyncio.to_thread(_local_checks)
+            return False, await _local_checks()
 
     running, checks = leave(screen, ask)
     healthy = all(check.ok for check in checks)
@@ -177,7 +180,7 @@ class UpOptions:
     zenoh: str | None
     public_url: str | None
     unsandboxed: bool
-    log_level: str
+    log_level: str | None
 
     def arguments(self) -> list[str]:
         """Return the options again, for the process that is started in the background."""
@@ -193,38 +196,29 @@ class UpOptions:
         return [*values, "--unsandboxed"] if self.unsandboxed else values
 
 
-def _detached(ctx: typer.Context, screen: Screen, options: UpOptions) -> None:
+def _detached(screen: Screen, options: UpOptions) -> None:
     from sublet.cli.detach import log_path, start
     from sublet.daemon.paths import resolve_home
 
     home = resolve_home()
-    session = session_of(ctx)
-    status = leave(screen, lambda: start(options.arguments(), home, session.connect))
+    try:
+        status = start(options.arguments(), home)
+    except SubletError as error:
+        screen.fail(error)
+        raise typer.Exit(exit_for(str(error.code))) from None
     _show_status(status, screen)
     screen.note(f"Log: {log_path(home)}")
 
 
-def _foreground(ctx: typer.Context, screen: Screen, options: UpOptions, report_fd: int | None) -> None:
+def _foreground(screen: Screen, options: UpOptions, reporter: Reporter) -> None:
     """Run the daemon in this process until it is stopped."""
-    from sublet.cli.detach import report
 
-    if report_fd is not None:
-        os.set_inheritable(report_fd, False)
-    try:
-        asyncio.run(_daemon(options, screen))
-    except SubletError as error:
-        if report_fd is not None:
-            report(report_fd, error)
-        screen.fail(error)
-        raise typer.Exit(exit_for(str(error.code))) from None
+    async def main() -> None:
+        from sublet.daemon.app import run_daemon
+        from sublet.daemon.config import DaemonConfig
+        from sublet.daemon.logging import configure_logging
 
-
-async def _daemon(options: UpOptions, screen: Screen) -> None:
-    from sublet.daemon.app import run_daemon
-    from sublet.daemon.config import DaemonConfig
-
-    await run_daemon(
-        DaemonConfig(
+        config = DaemonConfig(
             agent_file=options.agent,
             a2a=options.a2a,
             sftp=options.sftp,
@@ -233,7 +227,30 @@ async def _daemon(options: UpOptions, screen: Screen) -> None:
             unsandboxed=options.unsandboxed,
             log_level=options.log_level,
         )
-    )
+        configure_logging(config.log_level)
+        await run_daemon(config, ready)
+
+    def ready(status: StatusView) -> None:
+        if reporter.waiting:
+            reporter.ready(status)
+        else:
+            _show_status(status, screen)
+
+    leave(screen, lambda: _reported(main, reporter))
+
+
+async def _reported(main: Callable[[], Coroutine[None, None, None]], reporter: Reporter) -> None:
+    """Run the daemon; why it does not come up is told to whoever waits, and its traceback goes into the log."""
+    try:
+        await main()
+    except Exception as error:
+        if (told := sole_error(error)) is not None:
+            reporter.failed(told)
+        elif reporter.waiting:
+            import structlog
+
+            structlog.get_logger(__name__).exception("the daemon broke before it was ready")
+        raise
 
 
 def _show_status(status: StatusView, screen: Screen) -> None:
@@ -245,15 +262,12 @@ def _show_status(status: StatusView, screen: Screen) -> None:
     screen.show(status_details(status, screen.symbols))
 
 
-def _local_checks() -> list[Check]:
+async def _local_checks() -> list[Check]:
     """Check this machine alone, as the daemon would."""
-    from sublet.daemon.models import Check
-    from sublet.workspace.requirements import check_requirements
+    from sublet.daemon.diagnosis import diagnose
+    from sublet.daemon.paths import resolve_home
 
-    return [
-        Check(name=found.name, ok=found.ok, detail=found.detail, fix=found.fix, required_for=found.required_for)
-        for found in check_requirements()
-    ]
+    return await diagnose(resolve_home(), running=False)
 
 
 def _checked(name: str, value: str) -> None:

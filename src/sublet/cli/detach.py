@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sublet.cli.connection import Connect
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
     from sublet.daemon.paths import Home
 
 START_SECONDS = 20.0
-POLL_SECONDS = 0.02
 STOP_SECONDS = 5.0
 LOG_NAME = "daemon.log"
 MAX_LOG_BYTES = 16 << 20
 """A log that has grown beyond this is put aside at the next start, over the one put aside before."""
-MAX_REPORT_BYTES = 16 << 10
+MAX_REPORT_BYTES = 64 << 10
 _CALLERS_ALONE = {"PWD", "OLDPWD", "SHLVL", "_"}
 """Environment variables that say where the caller was, which is no business of the daemon's."""
 
@@ -34,13 +32,12 @@ def log_path(home: Home) -> str:
     return f"{home.state_dir}/{LOG_NAME}"
 
 
-async def start(arguments: Sequence[str], home: Home, connect: Connect) -> StatusView:
+def start(arguments: Sequence[str], home: Home) -> StatusView:
     """Start ``sublet up`` with ``arguments`` in the background and return its status once it is ready to work.
 
     Args:
         arguments: options of ``up``, with absolute paths.
         home: its directories.
-        connect: how its control socket is reached.
 
     Raises:
         SubletError: ``ALREADY_RUNNING``, or whatever the daemon itself failed with, or ``DAEMON_UNAVAILABLE`` where
@@ -48,26 +45,53 @@ async def start(arguments: Sequence[str], home: Home, connect: Connect) -> Statu
     """
     home.make()
     reader, writer = os.pipe()
-    try:
-        process = _spawn(arguments, home, writer)
-    finally:
-        os.close(writer)
-    try:
-        return await _ready(process, home, connect, reader)
-    except BaseException:
-        _end(process)
-        raise
-    finally:
-        os.close(reader)
+    with open(reader, "rb") as report:
+        try:
+            process = _spawn(arguments, home, writer)
+        finally:
+            os.close(writer)
+        try:
+            return _outcome(process, _read_line(report.fileno()), home)
+        except BaseException:
+            _end(process)
+            raise
 
 
-def report(descriptor: int, error: SubletError) -> None:
-    """Tell whoever started this daemon in the background why it did not come up."""
-    body = json.dumps({"code": str(error.code), "message": error.message, "hint": error.hint})
-    try:
-        os.write(descriptor, body.encode()[:MAX_REPORT_BYTES])
-    except OSError:
-        return  # nobody listens any more; the error is in the log as well
+class Reporter:
+    """Tells whoever started this daemon in the background how that went, once.
+
+    Args:
+        descriptor: writing end of the caller's pipe; None where nobody waits.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody still waits to be told."""
+        return self._descriptor is not None
+
+    def ready(self, status: StatusView) -> None:
+        """Tell that the daemon is ready to work."""
+        self._send({"status": status.model_dump(mode="json")})
+
+    def failed(self, error: SubletError) -> None:
+        """Tell why the daemon did not come up."""
+        self._send({"error": {"code": str(error.code), "message": error.message, "hint": error.hint}})
+
+    def _send(self, body: dict[str, object]) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            os.write(self._descriptor, json.dumps(body).encode() + b"\n")
+        except OSError:
+            return  # nobody listens any more; the log has it as well
+        finally:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _spawn(arguments: Sequence[str], home: Home, writer: int) -> subprocess.Popen[bytes]:
@@ -97,42 +121,45 @@ def _open_log(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-async def _ready(process: subprocess.Popen[bytes], home: Home, connect: Connect, reader: int) -> StatusView:
+def _read_line(reader: int) -> bytes | None:
+    """Return what the daemon tells of its start, empty where it ended without a word, None where time ran out."""
     give_up = time.monotonic() + START_SECONDS
-    while time.monotonic() < give_up:
-        if process.poll() is not None:
-            raise _failed(process.returncode, os.read(reader, MAX_REPORT_BYTES), home)
-        try:
-            async with connect() as control:
-                status = await control.status()
-        except SubletError as error:
-            if error.code != LocalCode.DAEMON_UNAVAILABLE:
-                raise
-        else:
-            # another daemon may answer while ours is about to find that it came second
-            if status.pid == process.pid:
-                return status
-        await asyncio.sleep(POLL_SECONDS)
-    raise SubletError(
-        LocalCode.DAEMON_UNAVAILABLE,
-        f"the daemon was not ready within {START_SECONDS:.0f} s, so it was stopped",
-        f"Its log may say why: {log_path(home)}",
-    )
+    waiting = select.poll()
+    waiting.register(reader, select.POLLIN)
+    told = b""
+    while not told.endswith(b"\n") and len(told) < MAX_REPORT_BYTES:
+        left = give_up - time.monotonic()
+        if left <= 0 or not waiting.poll(left * 1000):
+            return None
+        piece = os.read(reader, MAX_REPORT_BYTES)
+        if not piece:
+            break
+        told += piece
+    return told
 
 
-def _failed(status: int, raw: bytes, home: Home) -> SubletError:
-    """Return the daemon's own last error, or what little is known of its end."""
-    try:
-        told = json.loads(raw)
-        code = _code(told["code"])
-        return SubletError(code, str(told["message"]), str(told["hint"]))
-    except (ValueError, KeyError, TypeError):
+def _outcome(process: subprocess.Popen[bytes], told: bytes | None, home: Home) -> StatusView:
+    from sublet.daemon.models import StatusView
+
+    if told is None:
+        raise SubletError(
+            LocalCode.DAEMON_UNAVAILABLE,
+            f"the daemon was not ready within {START_SECONDS:.0f} s, so it was stopped",
+            f"Its log may say why: {log_path(home)}",
+        )
+    if not told:
+        status = process.wait()
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
-        return SubletError(
+        raise SubletError(
             LocalCode.DAEMON_UNAVAILABLE,
             f"the daemon ended before it was ready ({how})",
             f"Its log says more: {log_path(home)}",
         )
+    body = json.loads(told)
+    if "error" in body:
+        error = body["error"]
+        raise SubletError(_code(error["code"]), error["message"], error["hint"])
+    return StatusView.model_validate(body["status"])
 
 
 def _code(text: str) -> ErrorCode | LocalCode:

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sublet.cli.columns import Columns
+from sublet.cli.columns import Columns, inset
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
@@ -39,7 +38,7 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     """Return how a delegation stands: state, changes, what stayed hidden, the peer's words, the error."""
     parts: list[RenderableType] = [headline(view, symbols)]
     if view.audit is not None:
-        parts.append(Padding(changes(view.audit, symbols), (0, 0, 0, 2)))
+        parts.append(inset(changes(view.audit, symbols), 2))
     if view.hidden:
         parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
     if view.unmountable:
@@ -63,7 +62,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
         line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
     facts = [who(view), "read-only" if view.access_mode == "ro" else "read-write"]
     if done or bad:
-        facts.insert(0, f"after {span(age(view.created_at, view.updated_at))}")
+        facts.insert(0, f"after {_took(age(view.created_at, view.updated_at))}")
     elif view.remaining_seconds is not None:
         facts.append(f"{span(view.remaining_seconds)} left")
     for fact in facts:
@@ -176,12 +175,16 @@ def age(start: str, end: str) -> float:
     return max(0.0, (parse_time(end) - parse_time(start)).total_seconds())
 
 
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else span(seconds)
+
+
 def _failure(view: DelegationView) -> RenderableType:
     assert view.error is not None
     line = Text.assemble("  ", clean_line(view.error.message), (f"  [{clean_line(view.error.code, 64)}]", "dim"))
     if not view.error.hint:
         return line
-    return Group(line, Padding(Text(clean(view.error.hint), style="dim"), (0, 0, 0, 2)))
+    return Group(line, inset(Text(clean(view.error.hint), style="dim"), 2))
 
 
 def _file(change: FileChange) -> Text:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sublet.cli.columns import Columns
+from sublet.cli.columns import Columns, inset
 from sublet.cli.render import span
 from sublet.protocol.text import clean, clean_line
 
@@ -46,7 +45,7 @@ def peer_details(peer: PeerView) -> RenderableType:
         for agent in peer.agents:
             skills = f" [{', '.join(clean_line(skill, 40) for skill in agent.skills)}]" if agent.skills else ""
             grid.add_row(Text(clean_line(agent.id, 64)), Text(clean_line(agent.description, 200) + skills, "dim"))
-        parts.append(Padding(grid, (0, 0, 0, 4)))
+        parts.append(inset(grid, 4))
     return Group(*parts)
 
 
@@ -90,7 +89,7 @@ def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:
             line.append(f"  (needed for {check.required_for})", style="dim")
         parts.append(line)
         if check.fix and not check.ok:
-            parts.append(Padding(Text(clean(check.fix)), (0, 0, 0, wide + 4)))
+            parts.append(inset(Text(clean(check.fix)), wide + 4))
     return Group(*parts)
 
 
@@ -104,4 +103,4 @@ def _facts(facts: Sequence[tuple[str, str]]) -> RenderableType:
     grid.add_column(overflow="fold")
     for name, value in facts:
         grid.add_row(name, Text(value))
-    return Padding(grid, (0, 0, 0, 2))
+    return inset(grid, 2)

@@ -93,10 +93,11 @@ def console(stream: TextIO) -> Console:
 
 def indented(text: str, style: str = "") -> RenderableType:
     """Return ``text`` wrapped and set in by two columns."""
-    from rich.padding import Padding
     from rich.text import Text
 
-    return Padding(Text(text, style=style), (0, 0, 0, 2), expand=False)
+    from sublet.cli.columns import inset
+
+    return inset(Text(text, style=style), 2)
 
 
 def _speaks_unicode(stream: TextIO) -> bool:
