@@ -321,7 +321,8 @@ async def test_a_stop_lets_short_work_finish(home: Home) -> None:
             answer = group.create_task(client.status())
             await asked.wait()
             serving.cancel_scope.cancel()
-            asyncio.get_running_loop().call_soon(finish.set)
+            asyncio.get_running_loop().call_later(0.05, finish.set)
+        assert finish.is_set(), "the server left while a request was under way"
         assert await answer == STATUS
     assert not Path(home.control_socket).exists()
 

@@ -196,6 +196,9 @@ async def test_an_impostor_with_another_key_is_noticed(ann: Side, bob: Side, tmp
         await ann.pairing.add(made.link, "bob")
     assert error.value.code is LocalCode.KEY_CHANGED
     assert ann.peers.list() == []
+    (event,) = (await ann.journal.events_after(0)).events
+    assert event.kind is EventKind.PEER_KEY_CHANGED
+    assert event.data["shown"] == ids.fingerprint(bytes(mallory.verify_key))
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ class PairingService:
         public = unb64(reply.public_key, 32)
         if public is None or ids.fingerprint(public) != parsed.fingerprint:
             shown = ids.fingerprint(public) if public is not None else "no key at all"
+            await self._peers.report_changed_key(name, shown)
             raise SubletError(
                 LocalCode.KEY_CHANGED,
                 f"the daemon at {parsed.a2a_url} shows {shown}, but the link names {parsed.fingerprint}",
