@@ -60,20 +60,22 @@ def main() -> int:
         return 2
     scratch = Path(tempfile.mkdtemp(prefix="slt-"))
     alice, bob = Person("alice", scratch), Person("bob", scratch)
+    done = False
     try:
         play(alice, bob, scratch)
+        done = True
     finally:
         alice.stop()
         bob.stop()
-        clean = subprocess.run([sys.executable, ROOT / "scripts" / "check-clean", scratch], check=False).returncode == 0
-        if clean:
-            shutil.rmtree(scratch)
-    say(
-        "Both daemons are stopped, and no process, mount or file of this demo is left."
-        if clean
-        else "Not all is clean."
-    )
-    return 0 if clean else 1
+        check = [sys.executable, ROOT / "scripts" / "check-clean", scratch]
+        clean = subprocess.run(check, check=False).returncode == 0
+        if not done:
+            print(f"demo: it did not work; the logs are in {scratch}/*/state/daemon.log", file=sys.stderr)
+    if not clean:
+        return 1
+    shutil.rmtree(scratch)
+    step("Both daemons are stopped, and no process, mount or file of this demo is left.")
+    return 0
 
 
 def play(alice: Person, bob: Person, scratch: Path) -> None:
@@ -123,11 +125,6 @@ def play(alice: Person, bob: Person, scratch: Path) -> None:
 def step(text: str) -> None:
     """Begin a step."""
     print(f"\n\x1b[1m{text}\x1b[0m" if FANCY else f"\n== {text}", flush=True)
-
-
-def say(text: str) -> None:
-    """End the story."""
-    step(text)
 
 
 def prompt(name: str, command: str) -> None:

@@ -7,10 +7,10 @@ class StatisticsTest(unittest.TestCase):
     def test_mean(self):
         self.assertEqual(mean([1, 2, 6]), 3)
 
-    def test_median_of_an_odd_number_of_values(self):
+    def test_median_of_three(self):
         self.assertEqual(median([9, 1, 5]), 5)
 
-    def test_median_of_an_even_number_of_values(self):
+    def test_median_of_four(self):
         self.assertEqual(median([4, 1, 3, 2]), 2.5)
 
 

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from sublet.cli.app import run
+from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
 from sublet.cli.render import diff_text, size, span
 from sublet.cli.screen import Screen
@@ -226,3 +227,12 @@ def test_spans(seconds: float, text: str) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_words_that_the_width_wraps_are_marked_on_every_line() -> None:
+    text = io.StringIO()
+    Console(file=text, width=30, color_system=None).print(Quoted("word " * 20 + "\n\tx" + "y" * 60, "  | "))
+
+    shown = text.getvalue().splitlines()
+    assert len(shown) > 6
+    assert all(line.startswith("  | ") and len(line) <= 30 for line in shown)

@@ -1,4 +1,4 @@
-"""Plain columns without lines: each as wide as it must be, the last one cut to what the terminal has left."""
+"""How lines are set: plain columns without rules, insets, and other people's words with a mark."""
 
 from __future__ import annotations
 
@@ -40,3 +40,23 @@ class Columns:
 def inset(inner: RenderableType, columns: int) -> RenderableType:
     """Return ``inner`` set in from the left, and no wider than it is."""
     return Padding(inner, (0, 0, 0, columns), expand=False)
+
+
+class Quoted:
+    """Somebody else's words, with a mark before every line, also before those that the terminal's width makes.
+
+    Args:
+        words: clean text.
+        mark: what stands before each line.
+    """
+
+    def __init__(self, words: str, mark: str) -> None:
+        self._words = words
+        self._mark = Text(mark, style="dim")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(options.max_width - self._mark.cell_len, MIN_LAST_WIDTH)
+        for words in self._words.split("\n"):
+            text = Text(words.expandtabs())
+            for line in text.wrap(console, width, overflow="fold") or [text]:
+                yield Text.assemble(self._mark, line, no_wrap=True, overflow="ignore")

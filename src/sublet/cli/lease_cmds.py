@@ -210,6 +210,6 @@ def _length(piece: dict[str, object]) -> int:
 
 
 def _print_line(line: str, view: DelegationView, screen: Screen) -> None:
-    from rich.text import Text
+    from sublet.cli.columns import Quoted
 
-    screen.out.print(Text.assemble((f"{view.peer} {screen.symbols.bar} ", "dim"), line), soft_wrap=True)
+    screen.out.print(Quoted(line, f"{view.peer} {screen.symbols.bar} "))

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from sublet.cli.columns import Quoted
 from sublet.cli.render import STATE_STYLE, count, size, span, who
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean, clean_line
@@ -116,7 +117,7 @@ class PlainView:
     def event(self, event: Event) -> None:
         """Take the next event."""
         for line in self._lines.feed(event):
-            self._say(f"{self._peer} {self._screen.symbols.bar} {line}")
+            self._quote(line)
 
     def view(self, view: DelegationView) -> None:
         """Take the delegation as it is now."""
@@ -130,7 +131,10 @@ class PlainView:
     def finish(self) -> None:
         """Print what never got its newline."""
         for line in self._lines.rest():
-            self._say(f"{self._peer} {self._screen.symbols.bar} {line}")
+            self._quote(line)
+
+    def _quote(self, line: str) -> None:
+        self._screen.err.print(Quoted(line, f"{self._peer} {self._screen.symbols.bar} "))
 
     def _say(self, line: str) -> None:
         self._screen.err.print(line, soft_wrap=True)

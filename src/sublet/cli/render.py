@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sublet.cli.columns import Columns, inset
+from sublet.cli.columns import Columns, Quoted, inset
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
@@ -118,9 +118,7 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
 def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:
     """Return a peer's words, cleaned, and marked as its words on every line."""
     head = Text.assemble("  ", (f"{peer} says ", "bold"), ("(its own words, not checked)", "dim"))
-    bar = Text(f"{symbols.bar} ", style="dim")
-    lines = [Text.assemble("  ", bar, Text(line)) for line in clean(words).split("\n")]
-    return Group(head, *lines)
+    return Group(head, Quoted(clean(words), f"  {symbols.bar} "))
 
 
 def diff_text(patch: str) -> Text:
