@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import anyio
 from mcp import StdioServerParameters
@@ -86,8 +86,9 @@ def server_of(home: Home, command: Sequence[str] = SCRIPT) -> StdioServerParamet
 class RawHost:
     """A host that writes lines and reads lines, to do what no client library would."""
 
-    def __init__(self, process: anyio.abc.Process) -> None:
+    def __init__(self, process: anyio.abc.Process, errors: IO[bytes]) -> None:
         self.process = process
+        self._errors = errors
         self.pid = process.pid
         self._buffer = b""
 
@@ -113,6 +114,11 @@ class RawHost:
             if message.get("id") == request_id and "method" not in message:
                 return message
 
+    def errors(self) -> str:
+        """Return what it wrote to stderr until now."""
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
     async def hello(self) -> dict[str, Any]:
         """Do the 2025 handshake."""
         await self.send(INITIALIZE)
@@ -135,12 +141,13 @@ def call(request_id: object, tool: str, **arguments: object) -> dict[str, object
 @asynccontextmanager
 async def raw_host(home: Home, command: Sequence[str] = SCRIPT) -> AsyncIterator[RawHost]:
     """Start a relay and talk to it in lines; it is killed at the end if it is still there."""
-    process = await anyio.open_process(command, env=environment(home), stderr=subprocess.PIPE)
-    try:
-        yield RawHost(process)
-    finally:
-        with anyio.CancelScope(shield=True):
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
-            await process.aclose()
+    with tempfile.TemporaryFile() as errors:
+        process = await anyio.open_process(command, env=environment(home), stderr=errors)
+        try:
+            yield RawHost(process, errors)
+        finally:
+            with anyio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+                await process.aclose()

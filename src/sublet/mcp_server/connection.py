@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp.types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
 from pydantic_core import from_json
 
 from sublet.mcp_server import era
@@ -16,19 +23,18 @@ from sublet.mcp_server.relay_session import MAX_LINE, Lines, error_line, id_at_e
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from anyio.abc import ByteReceiveStream, ByteStream
     from mcp.server import InitializationOptions
     from mcp.server.lowlevel import Server
 
     from sublet.mcp_server.session import HostSession
+    from sublet.mcp_server.unix import UnixStream
 
 CHUNK = 65536
 REFUSE_SECONDS = 2.0
-GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 async def serve_connection(
-    stream: ByteStream, server: Server[HostSession], session: HostSession, options: InitializationOptions
+    stream: UnixStream, server: Server[HostSession], session: HostSession, options: InitializationOptions
 ) -> None:
     """Serve one host until it closes ``stream``. A line that is no JSON-RPC is answered, and the rest goes on."""
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -44,15 +50,13 @@ async def serve_connection(
                         await complaints.send(SessionMessage(message))
                     else:
                         await to_server.send(message)
-                except GONE:
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
 
     async def send() -> None:
         async for item in from_server:
             line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-            try:
-                await stream.send(line)
-            except GONE:
+            if not await stream.send(line):
                 return
 
     async with to_server, read, write, complaints, from_server, anyio.create_task_group() as group:
@@ -63,24 +67,19 @@ async def serve_connection(
         group.cancel_scope.cancel()
 
 
-async def refuse(stream: ByteStream, why: str) -> None:
+async def refuse(stream: UnixStream, why: str) -> None:
     """Answer the first request with ``why``, so that the host can show it."""
     with anyio.move_on_after(REFUSE_SECONDS):
         async for line in _lines(stream):
             message = parse(line) if isinstance(line, bytes) else None
             if message is not None and is_id(message.get("id")):
-                with suppress(*GONE):
-                    await stream.send(error_line(message["id"], INTERNAL_ERROR, why))
+                await stream.send(error_line(message["id"], INTERNAL_ERROR, why))
                 return
 
 
-async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes | tuple[bytes, bytes]]:
+async def _lines(stream: UnixStream) -> AsyncIterator[bytes | tuple[bytes, bytes]]:
     lines = Lines()
-    while True:
-        try:
-            data = await stream.receive(CHUNK)
-        except GONE:
-            return
+    while data := await stream.receive(CHUNK):
         for line in lines.feed(data):
             if isinstance(line, tuple) or line.strip():
                 yield line
@@ -91,17 +90,23 @@ def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError
     if isinstance(line, tuple):
         found = id_at_end(*line)
         return _complaint(found, INVALID_REQUEST, f"The message is larger than {MAX_LINE} bytes. Send less at once.")
+    parsed = None
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # To the SDK, a request whose id is none (a fraction, null) is a notification, which nobody would answer.
+        if isinstance(message, JSONRPCNotification) and b'"id"' in line:
+            parsed = parse(line)
+        if parsed is None or "id" not in parsed:
+            return SessionMessage(message)
     except ValueError:
         parsed = parse(line)
-        if parsed is not None:
-            return _complaint(parsed.get("id"), INVALID_REQUEST, "This is no JSON-RPC 2.0 request or notification.")
-        try:
-            from_json(line)
-        except ValueError:
-            return _complaint(None, PARSE_ERROR, "This is no JSON. Send one JSON-RPC message per line.")
-        return _complaint(None, INVALID_REQUEST, "A message is one JSON object. Batches are not part of MCP.")
+    if parsed is not None:
+        return _complaint(parsed.get("id"), INVALID_REQUEST, "This is no JSON-RPC 2.0 request or notification.")
+    try:
+        from_json(line)
+    except ValueError:
+        return _complaint(None, PARSE_ERROR, "This is no JSON. Send one JSON-RPC message per line.")
+    return _complaint(None, INVALID_REQUEST, "A message is one JSON object. Batches are not part of MCP.")
 
 
 def _complaint(request_id: object, code: int, text: str) -> JSONRPCError:

@@ -9,20 +9,18 @@ import contextlib
 import importlib
 import logging
 import os
-import socket
-import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from anyio.abc import SocketAttribute
 
+from sublet.mcp_server import unix
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
-    from anyio.abc import SocketListener, SocketStream
+    import socket
 
     from sublet.daemon.ports import FaceContext
     from sublet.mcp_server.server import SubletServer
@@ -30,17 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOCKET_NAME = "mcp.sock"
-SOCKET_MODE = 0o600
 MAX_SESSIONS = 64
 MAX_REFUSALS = 16
 """Connections beyond ``MAX_SESSIONS`` that are told why at once; further ones are just closed."""
-BACKLOG = 128
+ACCEPT_PAUSE_SECONDS = 0.1
 PUMP_WAIT_SECONDS = 30.0
 PUMP_RETRY_SECONDS = 1.0
 PUMP_PAUSE_SECONDS = 0.1
 """Between two rounds of notifications, so that a talkative delegation costs each host ten lines a second at most."""
 PUMP_PAGE = 500
-_CREDENTIALS = struct.Struct("3i")
 
 
 class McpFace:
@@ -49,7 +45,7 @@ class McpFace:
     def __init__(self, context: FaceContext) -> None:
         self._context = context
         self._path = context.runtime_dir / SOCKET_NAME
-        self._listener: SocketListener | None = None
+        self._listener: socket.socket | None = None
         self._server: SubletServer | None = None
         self._open = 0
 
@@ -57,6 +53,11 @@ class McpFace:
     def address(self) -> str:
         """Path of the socket."""
         return str(self._path)
+
+    @property
+    def sessions(self) -> int:
+        """How many hosts are connected."""
+        return self._open
 
     async def start(self) -> None:
         """Bind; hosts that connect from now on are served.
@@ -68,7 +69,7 @@ class McpFace:
         module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
         self._server = module.SubletServer(self._context.api, self._context.version)
         try:
-            self._listener = await anyio.create_unix_listener(self._path, mode=SOCKET_MODE, backlog=BACKLOG)
+            self._listener = unix.listen(self._path)
         except OSError as error:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -80,32 +81,39 @@ class McpFace:
         """Serve until cancelled; then all connections are cut, and their relays wait for the next daemon."""
         assert self._listener is not None, "start comes first"
         try:
-            async with self._listener, anyio.create_task_group() as group:
+            async with anyio.create_task_group() as group:
                 group.start_soon(self._pump)
-                await self._listener.serve(self._accept, group)
+                while True:
+                    try:
+                        stream = await unix.accept(self._listener)
+                    except OSError as error:
+                        log.warning("no MCP connection could be accepted: %s", error)
+                        await anyio.sleep(ACCEPT_PAUSE_SECONDS)
+                        continue
+                    group.start_soon(self._attend, stream)
         finally:
+            self._listener.close()
             with contextlib.suppress(FileNotFoundError):
                 self._path.unlink()
 
-    async def _accept(self, stream: SocketStream) -> None:
+    async def _attend(self, stream: unix.UnixStream) -> None:
         from sublet.mcp_server import connection
 
         assert self._server is not None
         self._open += 1
         try:
-            async with stream:
-                uid = peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's accessor, not Django's
-                if uid != os.getuid():
-                    log.warning("refused an MCP connection of user %d", uid)
-                elif self._open <= MAX_SESSIONS:
-                    with self._server.connected() as session:
-                        await connection.serve_connection(stream, self._server.low, session, self._server.options)
-                elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
-                    why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
-                    await connection.refuse(stream, why)
+            if stream.peer_uid != os.getuid():
+                log.warning("refused an MCP connection of user %d", stream.peer_uid)
+            elif self._open <= MAX_SESSIONS:
+                with self._server.connected() as session:
+                    await connection.serve_connection(stream, self._server.low, session, self._server.options)
+            elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
+                why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
+                await connection.refuse(stream, why)
         except Exception:  # one host's failure must not end the others' sessions
             log.exception("an MCP session failed")
         finally:
+            stream.close()
             self._open -= 1
 
     async def _pump(self) -> None:
@@ -132,9 +140,3 @@ class McpFace:
                     await self._server.publish(uri_of(delegation_id))
             if page.events:
                 await anyio.sleep(PUMP_PAUSE_SECONDS)
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """Return the user id of the process at the other end of a Unix socket."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])

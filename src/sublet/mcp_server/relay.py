@@ -325,6 +325,12 @@ def _complain(code: str, message: str, hint: str) -> None:
 
 def main() -> int:
     """Relay between this process's stdio and the daemon of ``SUBLET_HOME``."""
+    for fd in (0, 1, 2):
+        # A descriptor that was closed on us must not become our socket, or complaints would go to the daemon.
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
     return Relay(resolve_home(), start_command()).run()
 
 

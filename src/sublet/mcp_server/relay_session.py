@@ -73,7 +73,8 @@ def parse(line: bytes) -> dict[str, object] | None:
     try:
         text = line.decode().strip()
         value, end = _scan(text, 0)
-    except (ValueError, StopIteration, RecursionError):
+    except (ValueError, StopIteration, RecursionError, SystemError):
+        # SystemError is how CPython 3.11 says "no JSON" while the json package, which has the exception, is not loaded.
         return None
     return value if isinstance(value, dict) and end == len(text) else None
 
@@ -199,7 +200,7 @@ class Session:
             return
         message = parse(line)
         frame = Frame(line, message)
-        if message is not None and not frame.method and "id" in message:
+        if message is not None and "method" not in message and "id" in message:
             # An answer to a request of a daemon that is gone must not reach its successor, which counts from 1 again.
             if message["id"] not in self._asked:
                 return
