@@ -7,10 +7,12 @@ from typing import cast
 
 from a2a.helpers import new_data_part
 from a2a.types import Message, Part
+from google.protobuf.json_format import Error as JsonFormatError
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Value
 
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.codec import AnyMessage, encode, narrow_bounded
+from sublet.protocol.codec import MAX_REASON_CHARS, AnyMessage, encode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.messages import AWCP_MEDIA_TYPE, PART_KEY
 
@@ -34,9 +36,9 @@ def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
     for part in parts:
         if part.WhichOneof("content") != "data" or part.data.WhichOneof("kind") != "struct_value":
             continue
-        value = part.data.struct_value.fields.get(PART_KEY) if PART_KEY in part.data.struct_value.fields else None
-        if value is not None:
-            found.append(narrow_bounded(cast("JsonValue", MessageToDict(value))))
+        fields = part.data.struct_value.fields
+        if PART_KEY in fields:
+            found.append(narrow_bounded(_plain(fields[PART_KEY])))
     if not found:
         return None
     if len(found) > 1 or not isinstance(found[0], dict):
@@ -58,3 +60,12 @@ def redact(message: Message) -> None:
             mount = body[PART_KEY].struct_value.fields["mount"].struct_value.fields
             if "credential" in mount:
                 mount["credential"].string_value = REDACTED
+
+
+def _plain(value: Value) -> JsonValue:
+    try:
+        return cast("JsonValue", MessageToDict(value))
+    except (JsonFormatError, ValueError) as error:  # NaN is a plain ValueError
+        raise RemoteProtocolError(
+            ErrorCode.DECLINED, f"malformed AWCP message: {error}"[:MAX_REASON_CHARS], "See AWCP section 4."
+        ) from None

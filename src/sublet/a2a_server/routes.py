@@ -59,7 +59,7 @@ def build_app(
         # 0.3 and 1.0 clients share the path: the SDK tells them apart by the names of their methods.
         *create_jsonrpc_routes(handler, RPC_PATH, context_builder=CallerContextBuilder(), enable_v0_3_compat=True),
         Route(LEGACY_CARD_PATH, _to_card, methods=["GET"]),
-        Route(PAIR_PATH, pairing, methods=["POST"]),
+        Route(PAIR_PATH, pairing.__call__, methods=["POST"]),
         Route(HEALTH_PATH, _healthy, methods=["GET"]),
     ]
     app: ASGIApp = StopStreams(EchoExtension(Starlette(routes=routes)), stopping)
