@@ -67,7 +67,7 @@ def main() -> int:
     finally:
         alice.stop()
         bob.stop()
-        check = [sys.executable, ROOT / "scripts" / "check-clean", scratch]
+        check = [sys.executable, str(ROOT / "scripts" / "check-clean"), str(scratch)]
         clean = subprocess.run(check, check=False).returncode == 0
         if not done:
             print(f"demo: it did not work; the logs are in {scratch}/*/state/daemon.log", file=sys.stderr)

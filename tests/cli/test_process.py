@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sublet.cli.app import run
 from sublet.cli.errors import MEANING
 
 COMMANDS = [
@@ -41,12 +42,13 @@ def test_help_names_every_command_and_exit_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(tmp_path: Path, name: str) -> None:
-    done = sublet(tmp_path, name, "-h")
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert run([name, "-h"]) == 0
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"Usage: sublet {name} ")
-    assert "..." not in done.stdout.partition("\n")[2], "no sentence is cut"
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.startswith(f"Usage: sublet {name} ")
+    assert "..." not in out.partition("\n")[2], "no sentence is cut"
 
 
 def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
     assert done.stderr.startswith("Usage: sublet peers")
 
 
-@pytest.mark.parametrize("argv", [("ls",), ("pair",), ("output", "last"), ("status",), ("prune",), ("token", "list")])
+@pytest.mark.parametrize("argv", [("ls",), ("output", "last"), ("status",)])
 def test_without_a_daemon_it_says_so(tmp_path: Path, argv: tuple[str, ...]) -> None:
     done = sublet(tmp_path, *argv)
 
