@@ -54,10 +54,12 @@ async def serve_connection(
                     return
 
     async def send() -> None:
-        async for item in from_server:
-            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-            if not await stream.send(line):
-                return
+        # Closed with this task, or the SDK waits a second for its last words to be taken.
+        async with from_server:
+            async for item in from_server:
+                line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                if not await stream.send(line):
+                    return
 
     async with to_server, read, write, complaints, from_server, anyio.create_task_group() as group:
         group.start_soon(receive)

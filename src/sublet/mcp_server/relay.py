@@ -257,8 +257,8 @@ class Relay:
             self._give_up_at = None
             self._session.connected()
             return
-        waits = self._starter is not None
-        self._retry = CONNECT_POLL_SECONDS if waits else min(self._retry * 2, MAX_CONNECT_POLL_SECONDS)
+        urgent = self._starter is not None or bool(self._session.queue)
+        self._retry = CONNECT_POLL_SECONDS if urgent else min(self._retry * 2, MAX_CONNECT_POLL_SECONDS)
         self._retry_at = now + self._retry
         if self._session.wants_daemon:
             self._session.wants_daemon = False
