@@ -80,6 +80,33 @@ def test_an_agent_asks_nobody_only_where_the_sandbox_holds_it() -> None:
         assert free not in " ".join(PRESETS[name].command(confined=False, model=None))
 
 
+@pytest.mark.anyio
+async def test_settings_are_set_unless_the_owner_has_set_them(tmp_path: Path, environ: dict[str, str]) -> None:
+    stand_in = Path(environ["PATH"].partition(":")[0], "claude")
+    stand_in.write_text('#!/bin/sh\necho "$DISABLE_AUTOUPDATER $CLAUDE_CODE_MAX_RETRIES $CLAUDE_CODE_TMPDIR"\n')
+    work = job(tmp_path, "x")
+    outcome = await CommandProvider(preset("claude"), BubblewrapSandbox(), environ).run(work, Log())
+    assert outcome.summary == f"1 4 {work.scratch}/tmp"
+    chosen = {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"}
+    outcome = await CommandProvider(preset("claude"), BubblewrapSandbox(), chosen).run(work, Log())
+    assert outcome.summary == f"1 0 {work.scratch}/tmp"
+
+
+@pytest.mark.parametrize("confined", [True, False])
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("claude", "--strict-mcp-config --setting-sources user"),
+        ("codex", "--ignore-rules"),
+        ("gemini", "--skip-trust"),
+    ],
+)
+def test_what_the_lent_directory_configures_is_left_unread(name: str, flags: str, confined: bool) -> None:
+    """What the flags do is seen with the real program where its endpoint can be scripted, in tests/e2e."""
+    assert flags in " ".join(PRESETS[name].command(confined=confined, model=None))
+    assert "GEMINI_CLI_TRUST_WORKSPACE" not in PRESETS[name].environment
+
+
 def test_a_model_is_one_argument_of_its_own() -> None:
     assert PRESETS["claude"].command(confined=True, model="opus 4; id")[-2:] == ("--model", "opus 4; id")
     assert PRESETS["shell"].command(confined=True, model=None) == ("sh", "-s")

@@ -34,7 +34,8 @@ _SIGNAL_BASE = 128  # a shell, and bubblewrap, tell the death of their child by 
 class CommandPlan:
     """What an agent's configuration comes to on this machine, under this sandbox.
 
-    ``logins`` are files below the owner's home that the agent's own empty home gets copies of.
+    ``logins`` are files below the owner's home that the agent's own empty home gets copies of; ``settings`` are
+    variables for which the daemon's environment has no value.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +43,7 @@ class CommandPlan:
     readable: tuple[Path, ...]
     allow_network: bool
     logins: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     timeout_seconds: float | None = None
 
 
@@ -55,18 +57,20 @@ def plan(config: AgentConfig, sandbox: Sandbox, environ: Mapping[str, str]) -> C
     """
     names: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
     if isinstance(config.provider, CommandConfig):
         argv = config.provider.argv
     else:
         preset = PRESETS[config.provider.name]
         argv = preset.command(confined="cwd_only" in sandbox.enforced, model=config.provider.model)
-        names, logins = preset.environment, preset.logins(environ)
+        names, logins, settings = preset.environment, preset.logins(environ), preset.settings
     return CommandPlan(
         argv=argv,
         environment=(*names, *config.environment),
         readable=tuple(Path(os.path.expanduser(path)) for path in config.sandbox.readable),
         allow_network=config.allow_network,
         logins=logins,
+        settings=settings,
         timeout_seconds=config.timeout_seconds,
     )
 
@@ -149,11 +153,17 @@ class CommandProvider:
             "delegation_id": job.delegation_id,
             "access_mode": job.access_mode,
         }
-        argv = [_PLACEHOLDER.sub(lambda found: values[found[1]], argument) for argument in self._plan.argv]
+
+        def filled(text: str) -> str:
+            return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+
+        argv = [filled(argument) for argument in self._plan.argv]
         allowed = (*_ALWAYS, *self._plan.environment)
         env = {name: self._environ[name] for name in allowed if name in self._environ}
         env.setdefault("PATH", os.defpath)
         env.setdefault("LANG", "C.UTF-8")
+        for name, value in self._plan.settings:
+            env.setdefault(name, filled(value))
         env |= {
             "HOME": str(home),
             "TMPDIR": str(temporary),

@@ -1,7 +1,9 @@
 """Well-known agents as commands: what each is started with, and what it needs of the machine (DESIGN 4.9).
 
 All read the prompt on standard input and print their answer. Each starts with an empty home: the user's own settings,
-hooks and MCP servers are no business of a lender's task. What a program needs to reach its model passes by name.
+hooks and MCP servers are no business of a lender's task. Nor are the lender's any business of this machine: a directory
+that is lent can bring along settings whose hooks and servers would run here before the model has said a word, so every
+preset leaves the project's settings unread. What a program needs to reach its model passes by name.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class Preset:
         environment: variables that pass from the daemon's environment if set.
         login_variables: those of them that make a login file needless.
         login_files: files below the home that hold a login, copied into the empty home where no such variable is set.
+        settings: variables that are set where the daemon's environment does not pass them; placeholders as in ``argv``.
     """
 
     argv: tuple[str, ...]
@@ -37,6 +40,7 @@ class Preset:
     environment: tuple[str, ...] = ()
     login_variables: tuple[str, ...] = ()
     login_files: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
     def command(self, *, confined: bool, model: str | None) -> tuple[str, ...]:
         """Return the whole argv."""
@@ -51,7 +55,11 @@ class Preset:
 PRESETS: Mapping[str, Preset] = {
     "shell": Preset(argv=("sh", "-s"), needs_network=False),
     "claude": Preset(
-        argv=("claude", "-p", "--output-format", "text", "--permission-mode", "acceptEdits"),
+        argv=(
+            *("claude", "-p", "--output-format", "text", "--permission-mode", "acceptEdits"),
+            # Without these, hooks of .claude/settings.json and servers of .mcp.json run as soon as it starts.
+            *("--strict-mcp-config", "--setting-sources", "user"),
+        ),
         confined=("--allowedTools", "Bash,Edit,Write,NotebookEdit,Read,Glob,Grep"),
         model_option="--model",
         environment=(
@@ -60,15 +68,23 @@ PRESETS: Mapping[str, Preset] = {
             "ANTHROPIC_BASE_URL",
             "ANTHROPIC_MODEL",
             "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+            "CLAUDE_CODE_MAX_RETRIES",
             *_PROXY,
             *_CERTIFICATES,
         ),
         login_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         login_files=(".claude/.credentials.json",),
+        settings=(
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_MAX_RETRIES", "4"),  # by itself it tries for minutes to reach a model that is not there
+            ("CLAUDE_CODE_TMPDIR", "{scratch}/tmp"),
+            ("DISABLE_AUTOUPDATER", "1"),
+        ),
     ),
     "codex": Preset(
-        argv=("codex", "exec", "--skip-git-repo-check"),
+        # It reads a project's configuration only where its user has trusted that project, which an empty home has not;
+        # rules, which say what may run unasked, it would read all the same.
+        argv=("codex", "exec", "--skip-git-repo-check", "--ignore-rules", "--color", "never"),
         # Its own sandbox can't be set up inside ours, and would only repeat it.
         confined=("--sandbox", "danger-full-access"),
         unconfined=("--sandbox", "workspace-write"),
@@ -78,7 +94,9 @@ PRESETS: Mapping[str, Preset] = {
         login_files=(".codex/auth.json",),
     ),
     "gemini": Preset(
-        argv=("gemini",),
+        # It does not start unattended in a directory that is not trusted. The flag trusts it after the settings have
+        # been looked for; the variable GEMINI_CLI_TRUST_WORKSPACE would do so before, and the project's would act.
+        argv=("gemini", "--skip-trust"),
         confined=("--approval-mode", "yolo"),
         unconfined=("--approval-mode", "auto_edit"),
         model_option="--model",
