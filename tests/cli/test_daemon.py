@@ -92,6 +92,15 @@ def test_down_waits_until_it_is_gone(home: Path) -> None:
     assert sublet(home, "status").returncode == 4
 
 
+def test_down_stops_a_daemon_that_does_not_answer(home: Path) -> None:
+    pid = started(home)["pid"]
+    (home / "run" / "control.sock").unlink()
+    assert sublet(home, "status").returncode == 4
+
+    assert json.loads(sublet(home, "down", "--json").stdout) == {"stopped": True, "pid": pid}
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
 def test_a_start_that_fails_shows_the_daemons_own_error(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

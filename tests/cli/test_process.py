@@ -122,6 +122,13 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert "BrokenPipe" not in done.stderr
 
 
+def test_a_terminal_without_unicode_gets_plain_signs(tmp_path: Path) -> None:
+    done = sublet(tmp_path, "doctor", PYTHONIOENCODING="ascii")
+
+    assert done.stdout.isascii()
+    assert done.stdout.startswith(("+ ", "x "))
+
+
 def test_no_color_and_pipes_have_no_escapes(tmp_path: Path) -> None:
     done = sublet(tmp_path, "doctor")
 

@@ -102,7 +102,7 @@ class FakeControl:
                 raise self.failure
             yield self
 
-        return Session(connect=connect)
+        return Session(connect=connect, owner=lambda: None)
 
     def _view(self) -> DelegationView:
         return self.views.popleft() if len(self.views) > 1 else self.views[0]

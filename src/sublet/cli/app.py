@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -77,6 +78,9 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
         session: how the daemon is reached; by its control socket by default.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal's encoding can't say is written out, never a crash
+            stream.reconfigure(errors="backslashreplace")
     screen = Screen(as_json="--json" in arguments)
     try:
         status = app(args=arguments, prog_name="sublet", standalone_mode=False, obj=session or Session())

@@ -127,11 +127,21 @@ async def control_socket() -> AsyncIterator[Control]:
         yield client
 
 
+def lock_owner() -> int | None:
+    """Return the pid of the daemon that holds this user's lock, whether it answers or not."""
+    from sublet.daemon.lock import read_owner
+    from sublet.daemon.paths import resolve_home
+
+    owner = read_owner(resolve_home())
+    return owner.pid if owner else None
+
+
 @dataclass
 class Session:
-    """What all commands of one invocation share; tests put another ``connect`` in."""
+    """What all commands of one invocation share; tests put other ways to the daemon in."""
 
     connect: Connect = control_socket
+    owner: Callable[[], int | None] = lock_owner
     debug: bool = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,7 +117,10 @@ def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
                 raise
-            return None
+            if (owner := session.owner()) is None or (handle := _pidfd(owner)) is None:
+                return None
+            pid = owner  # it holds the lock but does not answer
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
         if handle is not None:
             try:
                 await asyncio.to_thread(_wait_gone, handle, pid)

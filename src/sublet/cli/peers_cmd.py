@@ -12,6 +12,7 @@ from sublet.cli.help import group
 from sublet.cli.options import JsonFlag, complete_peer, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
     from sublet.daemon.models import PeerView, TokenView
@@ -229,7 +230,7 @@ def allow(
             screen.emit({"lend_roots": roots})
         elif roots:
             for root in roots:
-                screen.out.print(root, soft_wrap=True)
+                screen.out.print(clean_name(root), soft_wrap=True)
         else:
             screen.note("No directory is allowed. Agents in MCP hosts may lend only what their host opened.")
 
