@@ -1,0 +1,96 @@
+"""Machines for tests: network namespaces joined by a cable, so that daemons really are somewhere else.
+
+A daemon enters one by ``nsenter`` and not by ``ip netns exec``: that would give it a mount namespace of its own too,
+and the test could not see what it mounts.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces with addresses take root")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One end of the cable."""
+
+    namespace: str
+    address: str
+
+    @property
+    def prefix(self) -> Sequence[str]:
+        """What to put before a command to run it there."""
+        return ("nsenter", f"--net=/run/netns/{self.namespace}", "--")
+
+    def shielded(self, port: int) -> AbstractContextManager[None]:
+        """Let nobody outside reach ``port`` meanwhile, as behind a firewall that drops what comes in.
+
+        An attempt to connect is heard, but every answer to it is dropped, so the caller meets silence. Connections
+        that go out from here have other ports of their own and work on.
+        """
+        return self._rule("from", self.address, "ipproto", "tcp", "sport", str(port), "blackhole")
+
+    def without_route(self, address: str, port: int) -> AbstractContextManager[None]:
+        """Let no connection go out from here to ``port`` of ``address`` meanwhile: whoever tries is told at once."""
+        return self._rule("to", address, "ipproto", "tcp", "dport", str(port), "unreachable")
+
+    def listening(self) -> list[str]:
+        """Return where programs listen here, as ``address:port``."""
+        done = subprocess.run([*self.prefix, "ss", "-Hltn"], capture_output=True, text=True, check=True)
+        return sorted(line.split()[3] for line in done.stdout.splitlines())
+
+    @contextmanager
+    def _rule(self, *rule: str) -> Iterator[None]:
+        self._ip("rule", "add", *rule)
+        try:
+            yield
+        finally:
+            self._ip("rule", "del", *rule)
+
+    def _ip(self, *arguments: str) -> None:
+        _run("ip", "-n", self.namespace, *arguments)
+
+
+@contextmanager
+def two_machines() -> Iterator[tuple[Machine, Machine]]:
+    """Two namespaces with nothing but a loopback of their own and a cable between them; gone afterwards."""
+    tag = secrets.token_hex(3)
+    left = Machine(f"sublet-{tag}-a", "10.203.0.1")
+    right = Machine(f"sublet-{tag}-b", "10.203.0.2")
+    made: list[str] = []
+    try:
+        for machine in (left, right):
+            _run("ip", "netns", "add", machine.namespace)
+            made.append(machine.namespace)
+        ends = (f"sl{tag}a", f"sl{tag}b")
+        _run(
+            *("ip", "link", "add", ends[0], "netns", left.namespace),
+            *("type", "veth", "peer", "name", ends[1], "netns", right.namespace),
+        )
+        for machine, end in zip((left, right), ends, strict=True):
+            for arguments in (
+                ("addr", "add", f"{machine.address}/24", "dev", end),
+                ("link", "set", "lo", "up"),
+                ("link", "set", end, "up"),
+            ):
+                _run("ip", "-n", machine.namespace, *arguments)
+        yield left, right
+    finally:
+        for namespace in made:
+            # The cable goes with its ends.
+            _run("ip", "netns", "del", namespace)
+        assert not [name for name in made if Path("/run/netns", name).exists()]
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr}"
