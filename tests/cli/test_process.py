@@ -15,7 +15,7 @@ from sublet.cli.errors import MEANING
 
 COMMANDS = [
     *("up", "down", "status", "doctor", "pair", "peers", "token", "allow"),
-    *("delegate", "ls", "output", "cancel", "diff", "audit", "prune"),
+    *("delegate", "ls", "output", "cancel", "diff", "audit", "prune", "mcp"),
 ]
 
 
@@ -141,3 +141,20 @@ def test_help_loads_neither_models_nor_network(tmp_path: Path) -> None:
 
     loaded = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
     assert not loaded & {"httpx", "rich", "asyncssh", "sublet.daemon.models", "sublet.daemon.app"}
+
+
+def test_mcp_install_shows_then_does(tmp_path: Path) -> None:
+    def install(*argv: str) -> dict[str, object]:
+        done = sublet(tmp_path / "sublet", "mcp", "install", "--client", "cursor", "--json", *argv, HOME=str(tmp_path))
+        assert (done.returncode, done.stderr) == (0, "")
+        body: dict[str, object] = json.loads(done.stdout)
+        return body
+
+    file = tmp_path / ".cursor" / "mcp.json"
+    shown = install("--dry-run")
+    assert (shown["path"], shown["changed"], shown["applied"]) == (str(file), True, False)
+    assert not file.exists()
+    assert install()["applied"] is True
+    entry = json.loads(file.read_text())["mcpServers"]["sublet"]
+    assert [entry["command"], *entry["args"]] == shown["command"]
+    assert install()["changed"] is False

@@ -33,14 +33,15 @@ class Grouped(TyperGroup):
                 formatter.write_dl([(name.ljust(wide), text) for name, text in rows])
 
 
-def group(name: str, text: str, epilog: str | None = None) -> typer.Typer:
+def group(name: str, text: str, epilog: str | None = None, *, invoke_without_command: bool = False) -> typer.Typer:
     """Return a group of commands in this look."""
     return typer.Typer(
         name=name,
         help=text,
         epilog=epilog,
         cls=Grouped,
-        no_args_is_help=True,
+        no_args_is_help=not invoke_without_command,
+        invoke_without_command=invoke_without_command,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=SETTINGS,
