@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import jwt
 import pytest
-from a2a.types import ListTasksRequest
+from a2a.client import A2AClientError
+from a2a.types import ListTasksRequest, TaskState
 from nacl.signing import SigningKey
 
 from sublet.a2a_server import auth, connection, limits
@@ -220,13 +221,38 @@ async def test_the_rest_of_a_refused_request_can_not_be_trickled_for_ever(
 
 async def test_a_reader_that_does_not_read_is_cut_off(bob: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "STUCK_READER_SECONDS", 0.2)
-    head = f"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    listener = bob.face._socket
+    assert listener is not None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # inherited by its connections
+    request = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
     def flood() -> None:
-        with connected(bob) as stuck:
+        with socket.socket() as stuck:
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            with pytest.raises(OSError, match=r"reset|Broken pipe"):
-                while True:
-                    stuck.sendall(head.encode() * 50)
+            stuck.settimeout(20)
+            stuck.connect(listener.getsockname())
+            while True:
+                stuck.sendall(request * 50)
 
-    await asyncio.to_thread(flood)
+    with pytest.raises(OSError, match=r"reset|Broken pipe"):
+        await asyncio.to_thread(flood)
+
+
+async def test_a_stream_of_a_revoked_token_is_cut(tmp_path: Path) -> None:
+    tokens = {TOKEN: "ci"}
+    async with world(tmp_path, find_token=tokens.get) as bob, bob.rpc(TOKEN) as rpc:
+        bob.messages.gate.clear()
+        events = rpc.send_message_streaming(text("hello"))
+        await anext(aiter(events))
+        await bob.messages.running.wait()
+        tokens.clear()
+        bob.messages.gate.set()
+        seen: list[int] = []
+
+        async def read_on() -> None:
+            while True:
+                seen.append((await anext(aiter(events))).status_update.status.state)
+
+        with pytest.raises(A2AClientError):
+            await read_on()
+    assert TaskState.TASK_STATE_COMPLETED not in seen

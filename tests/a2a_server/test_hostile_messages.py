@@ -61,7 +61,13 @@ async def test_unsigned_replayed_and_foreign_messages_make_no_task(bob: World) -
 
 async def test_malformed_messages_make_no_task(bob: World) -> None:
     async with bob.rpc(bob.alice) as rpc:
-        for field, value in [("version", "2"), ("type", "HELLO"), ("delegation_id", "../etc"), ("lease", 1)]:
+        malformed: list[tuple[str, str | int]] = [
+            ("version", "2"),
+            ("type", "HELLO"),
+            ("delegation_id", "../etc"),
+            ("lease", 1),
+        ]
+        for field, value in malformed:
             request = bob.request(bob.alice, an_invite())
             awcp = request.message.parts[0].data.struct_value
             awcp.fields["awcp"].struct_value.update({field: value})
@@ -243,3 +249,18 @@ async def test_signed_for_us_but_by_a_stranger_in_the_signature_field(bob: World
     async with bob.rpc(bob.alice) as rpc:
         stranger = signed(an_invite(), bob.me.key, bob.me.fingerprint)
         assert (await refused(rpc, envelope(stranger), InvalidRequestError))["code"] == "AUTH_FAILED"
+
+
+async def test_what_nobody_reads_is_not_stored(bob: World) -> None:
+    ballast = "ballast" * 1_000
+    async with bob.rpc(bob.alice) as rpc:
+        request = bob.request(bob.alice, an_invite())
+        request.message.parts.add(text=ballast)
+        request.message.parts.add(raw=ballast.encode())
+        request.message.metadata.update({"x": ballast})
+        await rpc.send_message(request)
+        plain = text("hello")
+        plain.message.parts.add(raw=ballast.encode())
+        await rpc.send_message(plain)
+    assert bob.messages.asked[0][0] == "hello"
+    assert all(b"ballast" not in path.read_bytes() for path in bob.database.parent.iterdir())

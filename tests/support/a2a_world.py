@@ -93,7 +93,7 @@ class MemoryNonces:
 
 
 class ScriptedExecutor:
-    """An ``ExecutorApi`` whose work the test steers: ``updates`` are yielded, then ``gate`` holds the end back."""
+    """An ``ExecutorApi`` whose work the test steers: ``updates`` come at once, the rest waits for its gate."""
 
     def __init__(self) -> None:
         self.invited: list[Invite] = []
@@ -105,7 +105,9 @@ class ScriptedExecutor:
         self.invite_gate = _open()
         self.gate = _open()
         self.running = asyncio.Event()
+        self.end_gate = _open()
         self.updates: list[Progress] = []
+        self.late_updates: list[Progress] = []
         self.refusal: Exception | None = None
         self.failure: Exception | None = None
         self.summary = "all done"
@@ -126,6 +128,9 @@ class ScriptedExecutor:
                 yield update.model_copy(update={"delegation_id": message.delegation_id})
             self.running.set()
             await self.gate.wait()
+            for update in self.late_updates:
+                yield update.model_copy(update={"delegation_id": message.delegation_id})
+            await self.end_gate.wait()
             if self.failure is not None:
                 raise self.failure
             yield Done(delegation_id=message.delegation_id, final_summary=self.summary)
@@ -289,6 +294,7 @@ async def served(context: FaceContext) -> AsyncIterator[tuple[FaceContext, A2AFa
             yield context, face
         finally:
             serving.cancel()
+    await face.aclose()  # where the test was over before the task had begun to serve
 
 
 def envelope(message: AnyMessage, task: Task | None = None) -> SendMessageRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from typing import cast
 
@@ -17,6 +18,8 @@ from sublet.a2a_server.plain import PlainAnswers
 from sublet.a2a_server.work import AwcpWork, TextWork, is_delegation, take_work
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Invite, Start
+
+logger = logging.getLogger(__name__)
 
 
 class SubletAgentExecutor(AgentExecutor):
@@ -60,7 +63,11 @@ class SubletAgentExecutor(AgentExecutor):
             if first:
                 await updater.cancel()
             return
-        await self._delegated.stop(context_id, peer)
+        try:
+            await self._delegated.stop(context_id, peer)
+        except SubletError as error:
+            # The executor role does not know it: its INVITE is still being answered, and ends with the task.
+            logger.info("cancel of %s: %s", context_id, error)
         if first:
             reason = SubletError(ErrorCode.CANCELLED, "cancelled by the delegator")
             await self._delegated.fail(context_id, reason, TaskState.TASK_STATE_CANCELED, peer, updater)

@@ -125,6 +125,6 @@ def verify_assertion(
     if type(issued) is not int or type(expires) is not int or not isinstance(token_id, str) or len(token_id) > 64:
         raise AssertionRejected("the peer assertion has claims of the wrong type")
     # One clock and one skew for assertions and messages, so that both fail or work together.
-    if expires - issued > LIFETIME_SECONDS or abs(clock() - issued) > MAX_CLOCK_SKEW_SECONDS + LIFETIME_SECONDS:
+    if expires - issued > LIFETIME_SECONDS or abs(clock() - issued) > MAX_CLOCK_SKEW_SECONDS:
         raise AssertionRejected("the peer assertion is too old, from the future, or valid for too long")
     return Assertion(token_id, issued)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sublet.a2a_server.assertion import AssertionRejected, Claim, read_claim, verify_assertion
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
@@ -24,11 +24,12 @@ from sublet.protocol.ids import FINGERPRINT
 logger = logging.getLogger(__name__)
 
 MAX_REQUESTS_PER_CALLER = 64
-MAX_REPORTED_KEYS = 256
 _MAX_TOKEN_CHARS = 4_096
+MAX_REPORTED_KEYS = 256
 """Changed keys are reported once each, and no more than this many: whoever floods us must not flood the log."""
 
 OpenPaths: TypeAlias = Mapping[str, frozenset[str]]
+StillKnown: TypeAlias = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class Credentials:
     find_token: Callable[[str], str | None]
     key_changed: Callable[[str, str], None]
     nonces: Nonces
+
+
+class _AccessGone(Exception):
+    """The caller was let in, but would not be any more."""
 
 
 class Refused(Exception):
@@ -71,8 +76,8 @@ class Authenticator:
         self._known = credentials
         self._reported: set[tuple[str, str]] = set()
 
-    def identify(self, header: str, source_host: str) -> Caller:
-        """Return the caller.
+    def identify(self, header: str, source_host: str) -> tuple[Caller, StillKnown]:
+        """Return the caller, and a check whether it would still be let in.
 
         Raises:
             Refused: 401, saying why and what to do.
@@ -87,15 +92,18 @@ class Authenticator:
         try:
             claim = read_claim(token)
             if claim is not None:
-                return self._peer(token, claim, source_host)
+                caller, pinned = self._peer(token, claim, source_host), self._known.find_peer(claim.node_id)
+                return caller, lambda: self._known.find_peer(claim.node_id) == pinned
         except AssertionRejected as error:
             raise _unauthorized(str(error), "Check the clocks of both machines, or pair again.") from None
+        except SubletError as error:  # the replay memory is full, so nobody can be let in safely
+            raise Refused(503, error, {"Retry-After": "60"}) from None
         name = self._known.find_token(token)
         if name is None:
             raise _unauthorized(
                 "the token is unknown, expired or revoked", "The owner makes tokens with `sublet token create`."
             )
-        return Caller(name, None, source_host)
+        return Caller(name, None, source_host), lambda: self._known.find_token(token) == name
 
     def _peer(self, token: str, claim: Claim, source_host: str) -> Caller:
         peer = self._known.find_peer(claim.node_id)
@@ -156,7 +164,7 @@ class Gate:
                 await self._app(scope, receive, send)
                 return
             headers = Headers(scope=scope)
-            caller = self._authenticator.identify(headers.get("authorization", ""), _source(scope))
+            caller, still_known = self._authenticator.identify(headers.get("authorization", ""), _source(scope))
             if self._active[caller.owner] >= MAX_REQUESTS_PER_CALLER:
                 raise Refused(
                     429,
@@ -166,9 +174,18 @@ class Gate:
         except Refused as refused:
             await refused.response()(scope, receive, send)
             return
+
+        async def checked_send(message: Message) -> None:
+            if not still_known():
+                raise _AccessGone
+            await send(message)
+
         self._active[caller.owner] += 1
         try:
-            await self._app({**scope, SCOPE_KEY: caller}, receive, send)
+            await self._app({**scope, SCOPE_KEY: caller}, receive, checked_send)
+        except* _AccessGone:
+            # A stream of a peer that was removed, or of a revoked token, ends with its next event.
+            logger.warning("%s has lost its access; its stream was cut", caller.owner)
         finally:
             self._active[caller.owner] -= 1
             if not self._active[caller.owner]:

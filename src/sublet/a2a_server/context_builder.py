@@ -15,7 +15,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, 
 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
-from sublet.a2a_server.parts import find_body, redact
+from sublet.a2a_server.parts import find_body, trim
 from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, AwcpWork, StopRequested, TextWork, put_work, task_id_for
@@ -100,6 +100,7 @@ class AwcpContextBuilder(RequestContextBuilder):
             context_id = await self._admit_text(call, context_id)
         else:
             task_id, context_id = await self._admit_awcp(call, body, context_id)
+        trim(params.message)
         # The SDK would invent a new context id for a message that names only its task.
         return RequestContext(context, params, task_id, named.context_id if named else context_id, task)
 
@@ -147,7 +148,6 @@ class AwcpContextBuilder(RequestContextBuilder):
                     f"{message.type} is a message from executor to delegator",
                     "A delegator sends INVITE, START and ERROR.",
                 )
-        redact(call.message)
         put_work(call.context, AwcpWork(message, peer, call.caller.source_host))
         return task_id, message.delegation_id
 
@@ -221,7 +221,7 @@ class AwcpContextBuilder(RequestContextBuilder):
                 now=int(self._clock()),
                 verifier=self._nonces,
             )
-        except RemoteProtocolError as error:
+        except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None
         return message
 

@@ -32,13 +32,7 @@ def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
     Raises:
         RemoteProtocolError: ``DECLINED`` for several AWCP parts, one that is no object, or one out of bounds.
     """
-    found: list[JsonValue] = []
-    for part in parts:
-        if part.WhichOneof("content") != "data" or part.data.WhichOneof("kind") != "struct_value":
-            continue
-        fields = part.data.struct_value.fields
-        if PART_KEY in fields:
-            found.append(narrow_bounded(_plain(fields[PART_KEY])))
+    found = [narrow_bounded(_plain(part.data.struct_value.fields[PART_KEY])) for part in parts if _is_awcp(part)]
     if not found:
         return None
     if len(found) > 1 or not isinstance(found[0], dict):
@@ -50,16 +44,31 @@ def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
     return found[0]
 
 
-def redact(message: Message) -> None:
-    """Take the credential out of ``message`` in place: the SDK stores the very object as task history."""
+def trim(message: Message) -> None:
+    """Take out of ``message``, in place, what must not be stored: the SDK keeps the very object as task history.
+
+    That is the credential of START, and all that nobody here reads: foreign parts, metadata, references.
+    """
+    carriers = [part for part in message.parts if _is_awcp(part)]
+    kept = carriers or [part for part in message.parts if part.WhichOneof("content") == "text"]
+    del message.parts[:]
+    message.parts.extend(kept)
+    message.ClearField("metadata")
+    message.ClearField("reference_task_ids")
     for part in message.parts:
-        if part.WhichOneof("content") != "data":
-            continue
-        body = part.data.struct_value.fields
-        if PART_KEY in body and "mount" in body[PART_KEY].struct_value.fields:
-            mount = body[PART_KEY].struct_value.fields["mount"].struct_value.fields
-            if "credential" in mount:
-                mount["credential"].string_value = REDACTED
+        part.ClearField("metadata")
+        if _is_awcp(part):
+            _redact(part.data.struct_value.fields[PART_KEY])
+
+
+def _is_awcp(part: Part) -> bool:
+    return part.WhichOneof("content") == "data" and PART_KEY in part.data.struct_value.fields
+
+
+def _redact(awcp: Value) -> None:
+    body = awcp.struct_value.fields
+    if "mount" in body and "credential" in body["mount"].struct_value.fields:
+        body["mount"].struct_value.fields["credential"].string_value = REDACTED
 
 
 def _plain(value: Value) -> JsonValue:

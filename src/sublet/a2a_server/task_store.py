@@ -30,6 +30,7 @@ _UNOWNED = {"submitted": int(TaskState.TASK_STATE_SUBMITTED), "working": int(Tas
 """States that need a running producer: after a restart nobody is left to end such a task."""
 
 MAX_ENDED_TASKS = 2_000
+MAX_ENDED_BYTES = 256 << 20
 ENDED_RETENTION_SECONDS = 7 * 24 * 3600
 PARKED_RETENTION_SECONDS = 24 * 3600
 MAX_PAGE_SIZE = 100
@@ -69,8 +70,9 @@ _PAGE = (
 _PRUNE = (
     "DELETE FROM a2a_task WHERE ended AND updated<:oldest_end",
     "DELETE FROM a2a_task WHERE NOT ended AND state NOT IN (:submitted, :working) AND updated<:oldest_parked",
-    "DELETE FROM a2a_task WHERE id IN"
-    " (SELECT id FROM a2a_task WHERE ended ORDER BY updated DESC LIMIT -1 OFFSET :keep)",
+    "DELETE FROM a2a_task WHERE id IN (SELECT id FROM ("
+    "SELECT id, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM a2a_task"
+    " WHERE ended WINDOW newest AS (ORDER BY updated DESC, id)) WHERE place>:keep OR size>:bytes)",
 )
 
 
@@ -207,6 +209,7 @@ class SqliteTaskStore(TaskStore):
             "oldest_end": now - ENDED_RETENTION_SECONDS * _NANOSECONDS,
             "oldest_parked": now - PARKED_RETENTION_SECONDS * _NANOSECONDS,
             "keep": MAX_ENDED_TASKS,
+            "bytes": MAX_ENDED_BYTES,
         }
         for statement in _PRUNE:
             self._connection.execute(statement, arguments)
