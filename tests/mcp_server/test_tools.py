@@ -14,7 +14,7 @@ from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ListRootsResult, Root, TextContent
 from pydantic import FileUrl
 
-from sublet.daemon.models import MAX_WAIT_SECONDS, AuditReport, ConditionView, FileChange, Usage
+from sublet.daemon.models import MAX_WAIT_SECONDS, AuditReport, ConditionView, ErrorView, FileChange, Usage
 from sublet.daemon.paths import Home
 from sublet.mcp_server import call as call_module
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -251,7 +251,9 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             added=["new.py"],
             changed=["src/app.py"],
             deleted=["old.py"],
+            mode_changed=["run.sh"],
             by_others=["notes.txt"],
+            unaudited=["locked"],
             files=[
                 FileChange(path="new.py", change="added", lines_added=3, lines_deleted=0),
                 FileChange(path="src/app.py", change="changed", lines_added=2, lines_deleted=1),
@@ -276,11 +278,13 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             "added": 1,
             "changed": 1,
             "deleted": 1,
-            "mode_changed": 0,
+            "mode_changed": 1,
             "by_others": 1,
             "lines_added": 5,
             "lines_deleted": 1,
+            "unaudited": 1,
             "truncated": False,
+            "patch_truncated": False,
         }
         assert shown["hidden"] == [".env"]
         assert shown["usage"]["bytes_written"] == 20
@@ -290,7 +294,9 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             "added: new.py (+3 -0)",
             "changed: src/app.py (+2 -1)",
             "deleted: old.py (binary)",
+            "mode: run.sh",
             "by others: notes.txt",
+            "unaudited: locked",
             "hidden: .env",
         ]
         summary = facts(await client.call_tool("delegate_output", {"delegation_id": found, "section": "summary"}))
@@ -302,6 +308,15 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             patch += page["from_peer"]["text"]
             cursor, more = page["next_cursor"], page["more"]
         assert patch == report.patch
+
+
+async def test_a_missing_audit_is_said_aloud(api: FakeDaemonApi, home: Home) -> None:
+    async with connected(api, home, "auto") as client:
+        found = facts(await client.call_tool("delegate", WORK))["delegation_id"]
+        await api.change(found, audit_error=ErrorView(code="INTERNAL", message="git ended with status 128"))
+        shown = facts(await client.call_tool("delegate_output", {"delegation_id": found}))
+    assert shown["audit_error"] == "INTERNAL: git ended with status 128"
+    assert "audit" not in shown
 
 
 async def test_condition_and_cancel(api: FakeDaemonApi, home: Home, mode: str) -> None:

@@ -61,7 +61,9 @@ class Changes(Answer):
     by_others: int = Field(description="Changed during the lease, but not through it")
     lines_added: int
     lines_deleted: int
+    unaudited: int = Field(description="Could not be read, so may have changed unseen")
     truncated: bool = False
+    patch_truncated: bool = False
 
 
 class UsageFacts(Answer):
@@ -110,6 +112,7 @@ class Delegation(Answer):
     error_message: str | None = None
     error_hint: str | None = None
     audit: Changes | None = None
+    audit_error: str | None = Field(default=None, description="Why there is no audit although access was given")
     usage: UsageFacts | None = None
     hidden: list[str] | None = Field(default=None, description="Names that the executor could not see")
     unmountable: list[str] | None = Field(default=None, description="Links that a mount can't follow")
@@ -167,7 +170,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     budget = Budget(preview)
     finished = is_terminal(DELEGATION_TABLE, view.state)
     shortened: list[Section] = []
-    audit, result, error = view.audit, view.result, view.error
+    audit, lost, result, error = view.audit, view.audit_error, view.result, view.error
     message, cut_message = budget.take(clean_line(error.message) if error else None, MAX_WHY_CHARS)
     hint, cut_hint = budget.take(clean_line(error.hint) if error else None, MAX_WHY_CHARS)
     # The daemon puts the peer's name before what the peer said; everything else it said itself.
@@ -217,6 +220,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         error_message=None if said_by_peer else message,
         error_hint=None if said_by_peer else hint,
         audit=_changes(audit) if audit else None,
+        audit_error=clean_line(f"{lost.code}: {lost.message}", MAX_WHY_CHARS) if lost else None,
         usage=_usage(view),
         hidden=hidden,
         unmountable=unmountable,
@@ -253,8 +257,19 @@ def summary_text(view: DelegationView) -> str:
 
 def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     """Return every changed and hidden name, one a line, to page through."""
-    lines = [_file_line(change) for change in audit.files] if audit else []
-    lines += [f"by others: {clean_name(name)}" for name in audit.by_others] if audit else []
+    lines: list[str] = []
+    if audit is not None:
+        lines += [_file_line(change) for change in audit.files]
+        counted = {change.path for change in audit.files}
+        for kind, names in (
+            ("added", audit.added),
+            ("changed", audit.changed),
+            ("deleted", audit.deleted),
+            ("mode", audit.mode_changed),
+        ):
+            lines += [f"{kind}: {clean_name(name)}" for name in names if name not in counted]
+        lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
+        lines += [f"unaudited: {clean_name(name)}" for name in audit.unaudited]
     lines += [f"hidden: {clean_name(name)}" for name in view.hidden]
     lines += [f"unmountable: {clean_name(name)}" for name in view.unmountable]
     return "\n".join(lines)
@@ -276,6 +291,8 @@ def _lines(structure: Mapping[str, object], prefix: str) -> Iterator[str]:
             else:
                 yield from _lines(value, f"{name}.")
         elif isinstance(value, list):
+            if not value:
+                yield f"{name}: none"
             for position, item in enumerate(value):
                 if isinstance(item, Mapping):
                     yield from _lines(item, f"{name}[{position}].")
@@ -314,7 +331,9 @@ def _changes(audit: AuditReport) -> Changes:
         by_others=len(audit.by_others),
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
+        unaudited=len(audit.unaudited),
         truncated=audit.truncated,
+        patch_truncated=audit.patch_truncated,
     )
 
 
