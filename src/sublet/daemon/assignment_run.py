@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import asyncssh
@@ -15,10 +16,10 @@ import structlog
 from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
-from sublet.supervisor.model import Job, Outcome, Output, Provider
+from sublet.supervisor.model import Job, Outcome, Output, Provider, Stream
 from sublet.workspace.connection import connect, connect_over
 from sublet.workspace.model import MountTarget
-from sublet.workspace.mounts import Mounts
+from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.reverse import ReverseAcceptor
 
 DIRECT_CONNECT_SECONDS = 2.0
@@ -27,13 +28,12 @@ REVERSE_WAIT_SECONDS = 15.0
 """How long we wait for the delegator to dial."""
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
-LAST_UPDATE_SECONDS = 1.0
-"""How long the last update waits for room; the peer re-reads the end from the task's state all the same."""
+LEASE_END_SLACK_SECONDS = 0.5
+"""A provider whose time ran out this close to the end of the lease was ended by the lease."""
 
 log = structlog.get_logger(__name__)
 
-Update = Progress | Done
-Conclude = Callable[[str, SubletError | None, Outcome | None], Awaitable[None]]
+Phase = Literal["mounting", "need_reverse", "running", "unmounting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +49,40 @@ class ExecutorTools:
 class AssignmentRun:
     """Does the work of one START.
 
-    ``updates`` yields progress and then DONE; where it ends without DONE, ``error`` says why.
+    ``updates`` yields progress until the end. Then either ``done`` is there or ``error`` says why not, and ``outcome``
+    is what the provider said, where it came to that.
+
+    Args:
+        record: the assignment.
+        start: the START that has been checked.
+        key: our half of the lease's credential.
+        host: where START came from, the only host that is dialled.
+        tools: what every assignment works with.
     """
 
     def __init__(
         self, record: AssignmentRecord, start: Start, key: asyncssh.SSHKey, host: str, tools: ExecutorTools
     ) -> None:
         self.finished = asyncio.Event()
+        self.done: Done | None = None
         self.error: SubletError | None = None
+        self.outcome: Outcome | None = None
         self._record = record
         self._start = start
         self._key = key
         self._host = host
         self._tools = tools
         self._scope = anyio.CancelScope()
+        self._unmounting = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
+        self._lost = False
         self._dropped = 0
-        self._send, self.updates = anyio.create_memory_object_stream[Update](MAX_PENDING_UPDATES)
+        self._send, self.updates = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
+
+    @property
+    def id(self) -> str:
+        """The delegation's id."""
+        return self._record.id
 
     def stop(self, error: SubletError) -> None:
         """End the work; the reason told is the first one given."""
@@ -73,56 +90,58 @@ class AssignmentRun:
             self._stopped = error
         self._scope.cancel()
 
-    async def work(self, seconds: float, conclude: Conclude) -> None:
-        """Mount, run the provider and unmount, all within ``seconds``.
+    def abandon(self) -> None:
+        """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
+        self._scope.cancel()
+        self._unmounting.cancel()
 
-        Args:
-            seconds: what is left of the lease, counted from now on the monotonic clock.
-            conclude: journals how it ended; awaited before the peer hears of it.
-        """
-        done: Done | None = None
-        outcome: Outcome | None = None
-        clock = asyncio.get_running_loop().time
-        began = clock()
+    async def work(self, deadline: float) -> None:
+        """Mount, run the provider and unmount, all before ``deadline`` on the loop's clock. Nothing is raised."""
+        began = anyio.current_time()
         try:
-            with self._scope, anyio.move_on_after(seconds):
-                outcome = await self._mounted(began + seconds)
-            if self._stopped is not None:
-                raise self._stopped
-            if outcome is None or outcome.reason == "timeout":
-                raise expired()
-            done = self._done(outcome, int((clock() - began) * 1000))
+            self._scope.deadline = deadline
+            with self._scope:
+                self.outcome = await self._mounted(deadline)
+            self.error = self._stopped or self._failure(deadline)
         except SubletError as error:
             self.error = self._stopped or error
         except Exception:
-            log.exception("assignment broke", delegation_id=self._record.id)
+            log.exception("assignment broke", delegation_id=self.id)
             self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
-        with anyio.CancelScope(shield=True):
-            await conclude(self._record.id, self.error, outcome)
-            if done is not None:
-                with anyio.move_on_after(LAST_UPDATE_SECONDS):
-                    await self._send.send(done)
-            self._send.close()
-            self.finished.set()
+        if self.error is None and self.outcome is not None:
+            duration = int((anyio.current_time() - began) * 1000)
+            self.done = Done(
+                delegation_id=self.id,
+                final_summary=self.outcome.summary,
+                sublet=DoneExtension(exit_code=self.outcome.exit_code, duration_ms=duration),
+            )
 
-    async def _mounted(self, deadline: float) -> Outcome:
+    def finish(self, failure: SubletError | None = None) -> None:
+        """Let the reader of ``updates`` see the end; ``failure`` replaces a DONE that could not be journalled."""
+        if failure is not None:
+            self.error, self.done = self.error or failure, None
+        self._send.close()
+        self.finished.set()
+
+    async def _mounted(self, deadline: float) -> Outcome | None:
         """Connect, mount, work and unmount; a flush that fails makes the whole task fail (DESIGN 4.1)."""
         self._say("mounting")
         connection = await self._connect()
+        outcome: Outcome | None = None
+        flushed = False
         try:
             mount_point = Path(self._record.mount_point)
             mount = await self._tools.mounts.attach(mount_point, connection, self._start.mount.export_locator)
-            flushed = False
             try:
                 self._say("running")
-                outcome = await self._provide(mount_point, deadline)
+                outcome = await self._while_mounted(mount, deadline)
                 self._say("unmounting")
             finally:
-                with anyio.CancelScope(shield=True):
+                with self._unmounting:
                     flushed = await mount.detach()
         finally:
             connection.abort()
-        if not flushed and outcome.reason == "done" and self._start.lease.access_mode == "rw":
+        if not flushed and outcome is not None and outcome.reason == "done" and self._start.lease.access_mode == "rw":
             raise SubletError(
                 ErrorCode.TASK_FAILED,
                 "the work was done, but its last writes did not all reach the delegator",
@@ -130,11 +149,29 @@ class AssignmentRun:
             )
         return outcome
 
+    async def _while_mounted(self, mount: Mount, deadline: float) -> Outcome | None:
+        """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""
+        outcome: Outcome | SubletError | None = None
+        async with anyio.create_task_group() as group:
+
+            async def end_when_lost() -> None:
+                await mount.lost.wait()
+                self._lost = True
+                group.cancel_scope.cancel()
+
+            group.start_soon(end_when_lost)
+            outcome = await self._provide(mount.path, deadline)
+            group.cancel_scope.cancel()
+        if isinstance(outcome, SubletError):
+            raise outcome
+        return outcome
+
     async def _connect(self) -> asyncssh.SSHClientConnection:
         """Reach the delegator's server directly, or ask it to dial us (DESIGN 4.6)."""
         mount = self._start.mount
         assert self._start.sublet.host_key is not None
-        with self._tools.reverse.expect(mount.endpoint.user) as expected:
+        # Our own id and not the user that START names: that one could be somebody else's delegation.
+        with self._tools.reverse.expect(self.id) as expected:
             target = MountTarget(self._host, mount.endpoint.port, mount.endpoint.user, self._start.sublet.host_key)
             if self._start.sublet.data_path == "direct":
                 try:
@@ -143,23 +180,23 @@ class AssignmentRun:
                     if error.code == ErrorCode.AUTH_FAILED:
                         raise
                     log.info("no direct way to the delegator", reason=error.message)
-                if self._record.accept.sublet.reverse is None:
-                    raise SubletError(
-                        ErrorCode.MOUNT_FAILED,
-                        f"the delegator's SFTP port {target.port} can't be reached at {target.host}",
-                        "Let the delegator listen where this machine reaches it (sublet up --sftp), or let the "
-                        "delegator reach this machine's SFTP port.",
-                    )
+            if self._record.accept.sublet.reverse is None:
+                raise SubletError(
+                    ErrorCode.MOUNT_FAILED,
+                    f"the delegator's SFTP port {target.port} can't be reached at {target.host}",
+                    "Let the delegator listen where this machine reaches it (sublet up --sftp), or let the "
+                    "delegator reach this machine's SFTP port.",
+                )
             self._say("need_reverse")
             socket = await expected.wait(REVERSE_WAIT_SECONDS)
             return await connect_over(socket, target, self._key)
 
-    async def _provide(self, mount_point: Path, deadline: float) -> Outcome:
-        scratch = self._tools.scratch_root / self._record.id
+    async def _provide(self, mount_point: Path, deadline: float) -> Outcome | SubletError:
+        scratch = self._tools.scratch_root / self.id
         await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
             job = Job(
-                delegation_id=self._record.id,
+                delegation_id=self.id,
                 description=self._record.invite.task.description,
                 prompt=self._record.invite.task.prompt,
                 access_mode=self._start.lease.access_mode,
@@ -167,53 +204,53 @@ class AssignmentRun:
                 meta=mount_point / "meta",
                 scratch=scratch,
                 mount_point=mount_point,
-                remaining_seconds=max(0.0, deadline - asyncio.get_running_loop().time()),
+                remaining_seconds=max(0.0, deadline - anyio.current_time()),
                 expires_at=self._start.lease.expires_at,
             )
             return await self._tools.provider(self._record.agent).run(job, self._report)
+        except SubletError as error:
+            return error
         finally:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
-    def _done(self, outcome: Outcome, duration_ms: int) -> Done:
-        """Return the DONE for ``outcome``.
-
-        Raises:
-            SubletError: ``TASK_FAILED`` where the work failed, with the end of what the agent said.
-        """
-        if outcome.reason != "done":
-            how = f"exit code {outcome.exit_code}" if outcome.reason == "failed" else outcome.reason
-            raise SubletError(
-                ErrorCode.TASK_FAILED,
-                f"the agent ended with {how}: {outcome.summary[-2_000:]}".rstrip(": "),
-                outcome.detail or "See the output (sublet output) for what it printed.",
+    def _failure(self, deadline: float) -> SubletError | None:
+        """Return why the work is not done, with the end of what the agent said; None where it is."""
+        outcome = self.outcome
+        late = anyio.current_time() >= deadline - LEASE_END_SLACK_SECONDS
+        if late and (outcome is None or outcome.reason == "timeout"):
+            return expired()
+        if self._lost or outcome is None:
+            return SubletError(
+                ErrorCode.MOUNT_FAILED,
+                "the link to the delegator's files was lost while the task ran, and the agent was stopped",
+                "Look at the audit for what arrived, then delegate again.",
             )
-        return Done(
-            delegation_id=self._record.id,
-            final_summary=outcome.summary,
-            sublet=DoneExtension(exit_code=outcome.exit_code, duration_ms=duration_ms),
+        if outcome.reason == "done":
+            return None
+        how = f"exit code {outcome.exit_code}" if outcome.reason == "failed" else outcome.reason
+        return SubletError(
+            ErrorCode.TASK_FAILED,
+            f"the agent ended with {how}: {outcome.summary[-2_000:]}".rstrip(": "),
+            outcome.detail or "See the output (sublet output) for what it printed.",
         )
 
-    def _say(self, phase: str) -> None:
-        self._update(Progress.model_validate({"delegation_id": self._record.id, "phase": phase}))
+    def _say(self, phase: Phase) -> None:
+        self._update(phase, "note", "", 0)
 
     def _report(self, output: Output) -> None:
-        self._update(
-            Progress(
-                delegation_id=self._record.id,
-                phase="running",
-                stream=output.stream,
-                text=output.text,
-                dropped_chars=output.dropped_chars + self._dropped,
-            )
-        )
+        self._update("running", output.stream, output.text, output.dropped_chars)
 
-    def _update(self, update: Progress) -> None:
+    def _update(self, phase: Phase, stream: Stream, text: str, dropped_chars: int) -> None:
+        self._dropped += dropped_chars
+        update = Progress(
+            delegation_id=self.id, phase=phase, stream=stream, text=text, dropped_chars=self._dropped
+        )
         try:
             self._send.send_nowait(update)
             self._dropped = 0
-        except anyio.WouldBlock:
-            self._dropped += len(update.text) + update.dropped_chars
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            self._dropped += len(text)
 
 
 def expired() -> SubletError:

@@ -12,7 +12,7 @@ import anyio
 import asyncssh
 
 from sublet.daemon.api import KnownPeer
-from sublet.daemon.assignment_run import AssignmentRun, ExecutorTools
+from sublet.daemon.assignment_run import AssignmentRun, ExecutorTools, expired
 from sublet.daemon.journal import Journal
 from sublet.daemon.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339, unix_seconds
@@ -141,7 +141,10 @@ class Executor:
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
         record = await self._owned(delegation_id, peer)
-        await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
+        run = self._runs.get(record.id)
+        # A lease that ends is cancelled by the delegator as well, perhaps before our own clock says so.
+        over = run is not None and run.is_over()
+        await self._stop(record.id, expired() if over else _cancelled("the delegator cancelled the delegation"))
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Refuse strangers: ``ExecutorApi.check_owner``."""

@@ -1,0 +1,156 @@
+"""A hostile delegator with a paired daemon's real key: it says whatever it likes, and serves what it likes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from sublet.a2a_server.client import A2APeerLink
+from sublet.daemon.identity import load_identity
+from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.protocol.errors import SubletError
+from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.messages import (
+    Accept,
+    ActiveLease,
+    Endpoint,
+    Error,
+    Invite,
+    Mount,
+    ProposedLease,
+    Start,
+    StartExtension,
+    Task,
+    Workspace,
+)
+from support.daemons import Daemon
+
+
+class HostileMount(Mount):
+    """A mount object with fields that nobody should read."""
+
+    mount_options: dict[str, Any]
+
+
+class HostileStart(Start):
+    """A START that carries them."""
+
+    mount: HostileMount
+
+
+class RogueFiles(asyncssh.SFTPServer):
+    """Serves a directory and hands out its links as they are, wherever they lead."""
+
+    def readlink(self, path: bytes) -> bytes:
+        return bytes(Path(self.map_path(path).decode()).readlink())
+
+
+class _RogueServer(asyncssh.SSHServer):
+    """Lets everybody in."""
+
+    def begin_auth(self, username: str) -> bool:
+        return False
+
+
+class HostileLender:
+    """Speaks to ``executor`` with the identity of ``delegator``, which is paired with it."""
+
+    def __init__(self, delegator: Daemon, executor: Daemon) -> None:
+        mine = load_identity(delegator.home / "state" / "keys")
+        theirs = load_identity(executor.home / "state" / "keys")
+        self.link = A2APeerLink(mine.key, mine.node_id, mine.fingerprint)
+        self.peer = PeerAddress("bob", str(executor.info["a2a_url"]), theirs.public_key, None)
+        self._host_key = asyncssh.generate_private_key("ssh-ed25519")
+
+    def invitation(self, prompt: str, delegation_id: str | None = None, ttl_seconds: int = 60) -> Invite:
+        """Return an INVITE; an id is taken as it is, valid or not."""
+        return Invite(
+            delegation_id=new_delegation_id(),
+            task=Task(description="hostile", prompt=prompt),
+            lease=ProposedLease(ttl_seconds=ttl_seconds, access_mode="rw"),
+            workspace=Workspace(export_name="awcp/x"),
+        ).model_copy(update={} if delegation_id is None else {"delegation_id": delegation_id})
+
+    async def invite(self, message: Invite) -> tuple[RemoteTask, Accept]:
+        """Send INVITE and expect ACCEPT."""
+        task, answer = await self.link.invite(self.peer, message)
+        assert isinstance(answer, Accept), answer
+        return task, answer
+
+    def start(
+        self,
+        delegation_id: str,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        locator: str = "/",
+        options: Mapping[str, Any] | None = None,
+        remaining_seconds: int | None = 30,
+        expires_at: str = "2099-01-01T00:00:00Z",
+    ) -> Start:
+        """Return a START for what is served at ``port``."""
+        mount = HostileMount.model_construct(
+            transport="sshfs",
+            endpoint=Endpoint(host=host, port=port, user=delegation_id),
+            export_locator=locator,
+            credential="none",
+            mount_options=dict(options or {}),
+        )
+        return HostileStart(
+            delegation_id=delegation_id,
+            lease=ActiveLease(expires_at=expires_at, access_mode="rw"),
+            mount=mount,
+            sublet=StartExtension(
+                host_key=self._host_key.export_public_key().decode().strip(), remaining_seconds=remaining_seconds
+            ),
+        )
+
+    async def run(self, task: RemoteTask, start: Start) -> list[Update]:
+        """Send START and return all that comes of it, the end last."""
+        return [update async for update in self.link.run(self.peer, task, start)]
+
+    async def refused(self, message: Invite) -> Error | SubletError:
+        """Send an INVITE that must not be accepted, and return why."""
+        try:
+            _, answer = await self.link.invite(self.peer, message)
+        except SubletError as error:
+            return error
+        assert isinstance(answer, Error), answer
+        return answer
+
+    @asynccontextmanager
+    async def serving(self, root: Path) -> AsyncIterator[int]:
+        """Serve ``root`` by a rogue server while the block runs; yields its port."""
+        server = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_factory=_RogueServer,
+            server_host_keys=[self._host_key],
+            sftp_factory=lambda channel: RogueFiles(channel, chroot=bytes(root)),
+        )
+        try:
+            yield server.get_port()
+        finally:
+            server.close()
+            await server.wait_closed()
+            await self.link.aclose()
+
+
+async def accepted_connections(sock_host: str, port: int, during: asyncio.Event) -> int:
+    """Listen at ``sock_host`` until ``during`` is set and return how many connections came."""
+    count = 0
+
+    def called(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1
+        writer.close()
+
+    server = await asyncio.start_server(called, sock_host, port)
+    async with server:
+        await during.wait()
+    return count

@@ -1,0 +1,181 @@
+"""What end-to-end tests of leases share: delegating by the command line, looking on, and looking around the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from sublet.daemon.control_client import ControlClient
+from sublet.daemon.models import DelegationView
+from sublet.daemon.paths import resolve_home
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
+from support.daemons import COMMAND_SECONDS, SHELL_AGENT, Daemon, pair, wait_for
+
+T = TypeVar("T")
+ANY_STATUS = None
+
+
+def control(daemon: Daemon) -> ControlClient:
+    """Return the typed client of the daemon's control API."""
+    return ControlClient(resolve_home({"SUBLET_HOME": str(daemon.home)}))
+
+
+def ask(daemon: Daemon, question: Callable[[ControlClient], Awaitable[T]]) -> T:
+    """Ask the daemon something over its control socket, which is quicker than a command."""
+
+    async def main() -> T:
+        async with control(daemon) as client:
+            return await question(client)
+
+    return asyncio.run(main())
+
+
+def delegate(
+    daemon: Daemon, directory: Path, script: str, *options: str, peer: str = "bob", timeout: float = COMMAND_SECONDS
+) -> dict[str, Any]:
+    """Lend ``directory``, have ``script`` run in it, and return the end that the command prints."""
+    found = daemon.json("delegate", str(directory), "--to", peer, script, *options, check=ANY_STATUS, timeout=timeout)
+    assert isinstance(found, dict)
+    return found
+
+
+def begin(daemon: Daemon, directory: Path, script: str, *options: str, peer: str = "bob") -> str:
+    """Lend ``directory`` in the background and return the delegation's id."""
+    handle = daemon.json("delegate", str(directory), "--to", peer, script, "--background", *options)
+    return str(handle["delegation_id"])
+
+
+def view(daemon: Daemon, delegation_id: str) -> DelegationView:
+    """Return the delegation as it is now."""
+    return ask(daemon, lambda client: client.get_status(delegation_id))
+
+
+def finish(daemon: Daemon, delegation_id: str, seconds: float = 40) -> DelegationView:
+    """Wait for the end of a delegation and return the view."""
+    ended = ask(daemon, lambda client: client.wait_for_result(delegation_id, seconds))
+    assert is_terminal(DELEGATION_TABLE, ended.state), ended
+    return ended
+
+
+def events(daemon: Daemon, delegation_id: str) -> list[Event]:
+    """Return all events of a delegation."""
+    return ask(daemon, lambda client: client.events_since(0, delegation_id=delegation_id, limit=500)).events
+
+
+def states(daemon: Daemon, delegation_id: str) -> list[str]:
+    """Return the states that a delegation went through, as journalled."""
+    return [str(event.data["state"]) for event in events(daemon, delegation_id) if is_state(event)]
+
+
+def is_state(event: Event) -> bool:
+    """Tell whether the event is a transition."""
+    return event.kind is EventKind.DELEGATION_STATE
+
+
+def wait_state(daemon: Daemon, delegation_id: str, state: str, seconds: float = 30) -> DelegationView:
+    """Wait until the delegation is in ``state``."""
+    found: DelegationView = wait_for(
+        lambda: now if str((now := view(daemon, delegation_id)).state) == state else None, seconds, f"state {state}"
+    )
+    return found
+
+
+def mount_of(executor: Daemon, delegation_id: str) -> Path:
+    """Return where the executor mounts the view of a delegation."""
+    return executor.home / "state" / "mounts" / delegation_id
+
+
+def scratch_of(executor: Daemon, delegation_id: str) -> Path:
+    """Return the worker's private directory of a delegation; its TMPDIR is ``tmp`` below it."""
+    return executor.home / "state" / "scratch" / delegation_id
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Return every file below ``root`` with its content, links as what they say."""
+    return {
+        str(path.relative_to(root)): str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def marker() -> str:
+    """Return an argument of ``sleep`` that no other process has."""
+    return f"3600.{secrets.randbelow(10**12):012d}"
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes, of whatever namespace, that have ``text`` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if text in (entry / "cmdline").read_bytes().decode(errors="replace"):
+                    found.append(int(entry.name))
+    return found
+
+
+def process_state(pid: int) -> str:
+    """Return the state letter of a process; empty where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def uninterruptible() -> list[int]:
+    """Return the processes that wait in the kernel and can't be killed."""
+    return [int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit() and process_state(int(e.name)) == "D"]
+
+
+def write_policy(daemon: Daemon, document: Mapping[str, object]) -> None:
+    """Write the policy of a daemon that is about to be started."""
+    directory = daemon.home / "config"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / "policy.json").write_text(json.dumps(document))
+
+
+@contextlib.contextmanager
+def lease_pair(
+    base: Path,
+    *,
+    lends: Mapping[str, object] | None = None,
+    takes: Mapping[str, object] | None = None,
+    agent: Mapping[str, Any] = SHELL_AGENT,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Daemon, Daemon]]:
+    """Run a paired delegator and executor, as ``two_daemons`` does, with policies of their own.
+
+    Args:
+        base: where their homes are.
+        lends: the delegator's policy.
+        takes: the executor's policy.
+        agent: the executor's agent.
+        environ: what both have in their environment besides.
+    """
+    delegator, executor = Daemon(base / "a", environ=environ or {}), Daemon(base / "b", environ=environ or {})
+    for daemon, document in ((delegator, lends), (executor, takes)):
+        if document is not None:
+            write_policy(daemon, document)
+    try:
+        delegator.up()
+        executor.up(agent=agent)
+        pair(delegator, executor)
+        yield delegator, executor
+    finally:
+        for daemon in (delegator, executor):
+            daemon.down()
+        assert executor.mounts == []
+
+
+def restart(daemon: Daemon, agent: Mapping[str, Any] | None = SHELL_AGENT) -> None:
+    """Start a daemon that is gone again, where its peers know it to be."""
+    address = urlsplit(str(daemon.info["a2a_url"])).netloc
+    daemon.up(agent=agent, a2a=address)
