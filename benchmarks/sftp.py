@@ -156,7 +156,7 @@ def openssh_server(home: Path, public_key: str) -> Iterator[tuple[int, str]]:
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if sshd is None:
         raise SystemExit("sshd is missing: install openssh-server to compare with it")
-    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(home / "sshd_config")])
+    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(home / "sshd_config")], stderr=subprocess.DEVNULL)
     try:
         _wait_for_port(port)
         yield port, host_key.export_public_key().decode().strip()

@@ -13,12 +13,14 @@ from typing import Any, cast
 
 import asyncssh
 import pytest
+from asyncssh.crypto.cipher import GCMCipher
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import ExportLimits
 from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.sftp_connection import CIPHERS, MAX_LOGIN_ATTEMPTS
 from sublet.workspace.sftp_listener import MAX_STRANGERS_PER_SOURCE, DataPlane
+from sublet.workspace.ssh_tuning import KeyedGcmCipher
 from support.sftp_client import Lender, eventually, export, lender, open_channel, string
 
 pytestmark = pytest.mark.anyio
@@ -271,6 +273,37 @@ async def test_closing_ends_everything_and_leaves_no_descriptor(workspace: Path)
             lent.plane.close()
             await channel.session.closed.wait()
     await eventually(lambda: descriptors() == before)
+
+
+# what makes asyncssh faster
+
+
+@pytest.mark.parametrize("version", [asyncssh.__version__, "0.0.0"])
+async def test_tuned_or_not_it_serves_across_key_exchanges(
+    workspace: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncssh.encryption.GCMCipher", GCMCipher)
+    monkeypatch.setattr("sublet.workspace.ssh_tuning.TUNED_VERSION", version)
+    async with lender(workspace) as lent, lent.connect(rekey_bytes=100_000) as connection:
+        sftp = await connection.start_sftp_client()
+        async with sftp.open("/workspace/new", "wb") as file:
+            for number in range(10):
+                await file.write(bytes((number,)) * 60_000)
+        async with sftp.open("/workspace/new", "rb") as file:
+            read = cast(bytes, await file.read())
+    assert read == b"".join(bytes((number,)) * 60_000 for number in range(10))
+
+
+def test_the_tuned_cipher_does_what_the_stock_one_does() -> None:
+    key, iv = os.urandom(16), b"\xff" * 12
+    stock, tuned = (kind("aes128-gcm", key, iv) for kind in (GCMCipher, KeyedGcmCipher))
+    for number in range(3):
+        ours = tuned.encrypt_and_sign(b"head", b"packet %d" % number)
+        assert ours == stock.encrypt_and_sign(b"head", b"packet %d" % number)
+    stock, tuned = (kind("aes128-gcm", key, b"\0" * 12) for kind in (GCMCipher, KeyedGcmCipher))
+    sealed, tag = stock.encrypt_and_sign(b"head", b"packet")
+    assert KeyedGcmCipher("aes128-gcm", key, b"\0" * 12).verify_and_decrypt(b"head", sealed[4:], b"x" * 16) is None
+    assert tuned.verify_and_decrypt(b"head", sealed[4:], tag) == b"packet"
 
 
 # reverse connections

@@ -148,8 +148,13 @@ class ConfinedFs:
         self._check_visible(parts)
         if not parts:
             return os.fstat(self._root)
-        with self._parent(parts) as directory:
+        if len(parts) == 1:
+            return os.stat(parts[0], dir_fd=self._root, follow_symlinks=False)
+        directory = self._open_beneath(self._root, b"/".join(parts[:-1]), DIRECTORY_PATH)
+        try:
             return os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+        finally:
+            os.close(directory)
 
     def stat(self, parts: Parts) -> os.stat_result:
         """Return the status of what a name leads to, following links that stay inside.

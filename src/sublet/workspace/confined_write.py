@@ -271,29 +271,25 @@ class WritableFs(ConfinedFs):
             raise refused(errno.EACCES)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
-        for _ in range(_MAX_CREATE_RACES):
-            if not exclusive:
+        name, flags = parts[-1], access | OPEN_FILE
+        with self._parent(parts) as directory:
+            for _ in range(_MAX_CREATE_RACES):  # somebody on the host may create or remove the name meanwhile
                 try:
-                    return self._open_regular(parts, access), False
+                    if not exclusive:
+                        self.check_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
+                        return self._adopt(os.open(name, flags, dir_fd=directory)), False
                 except FileNotFoundError:
                     pass
-            try:
-                return self._create_file(parts, access, mode), True
-            except FileExistsError:  # somebody on the host was faster
-                if exclusive:
-                    raise
+                self._quota.add_file()
+                try:
+                    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, mode & PERMISSION_BITS, dir_fd=directory)
+                except OSError as exc:
+                    self._quota.remove_file()
+                    if exclusive or exc.errno != errno.EEXIST:
+                        raise
+                else:
+                    return self._adopt(fd), True
         raise refused(errno.EAGAIN)
-
-    def _create_file(self, parts: Parts, access: int, mode: int) -> int:
-        flags = access | os.O_CREAT | os.O_EXCL | OPEN_FILE
-        with self._parent(parts) as directory:
-            self._quota.add_file()
-            try:
-                fd = os.open(parts[-1], flags, mode & PERMISSION_BITS, dir_fd=directory)
-            except OSError:
-                self._quota.remove_file()
-                raise
-        return self._adopt(fd)
 
     def _create(self, action: Callable[[], None]) -> None:
         self._quota.add_file()

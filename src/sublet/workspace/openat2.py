@@ -36,6 +36,17 @@ _syscall.restype = ctypes.c_long
 _syscall.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
+_HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
+
+
+@functools.cache
+def _how(flags: int) -> ctypes.Array[ctypes.c_char]:
+    """Return the kernel's view of ``flags``, which it only reads; the callers know a handful of them."""
+    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    return ctypes.create_string_buffer(bytes(how), _HOW_BYTES)
+
+
 def open_beneath(dir_fd: int, path: bytes, flags: int) -> int:
     """Open an existing name below ``dir_fd`` by ``openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)``.
 
@@ -47,11 +58,10 @@ def open_beneath(dir_fd: int, path: bytes, flags: int) -> int:
     Raises:
         OSError: as ``openat2(2)``; ``ELOOP`` for a link in any component, ``EXDEV`` for a way out.
     """
-    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    how = _how(flags)
     code = errno.EAGAIN
     for _ in range(_MAX_RETRIES):
-        fd: int = _syscall(_SYS_OPENAT2, dir_fd, path, ctypes.addressof(how), ctypes.sizeof(how))
+        fd: int = _syscall(_SYS_OPENAT2, dir_fd, path, how, _HOW_BYTES)
         if fd >= 0:
             return fd
         code = ctypes.get_errno()

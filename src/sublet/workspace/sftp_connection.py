@@ -10,6 +10,7 @@ import asyncssh
 
 from sublet.workspace.served_lease import ServedLease
 from sublet.workspace.sftp_session import SftpSession
+from sublet.workspace.ssh_tuning import tune
 
 LOGIN_SECONDS: Final = 15
 MAX_LOGIN_ATTEMPTS: Final = 6
@@ -69,6 +70,7 @@ class LeaseConnection(asyncssh.SSHServer):
         self._connection = conn
         if self._severed:
             conn.abort()
+        tune(conn)
         transported = cast(_Transported, conn)
         receive = transported.data_received
 

@@ -91,20 +91,20 @@ class SftpCore:
         Raises:
             ProtocolAbort: the stream cannot be followed any further.
         """
-        available = len(self._buffer) - self._start
-        if available < 4:
-            self._compact()
-            return None
         start = self._start + 4
-        size = int.from_bytes(self._buffer[self._start : start], "big")
-        if not _HEAD_BYTES <= size <= MAX_PACKET:
-            raise ProtocolAbort(f"a packet of {size} bytes")
-        if available - 4 < size:
-            self._compact()
+        missing = start - len(self._buffer)
+        if missing <= 0:
+            size = wire.packet_size(self._buffer, self._start)
+            if not _HEAD_BYTES <= size <= MAX_PACKET:
+                raise ProtocolAbort(f"a packet of {size} bytes")
+            missing += size
+        if missing > 0:
+            del self._buffer[: self._start]
+            self._start = 0
             return None
+        self._start = start + size
         with memoryview(self._buffer) as buffer:
             packet = bytes(buffer[start : start + size])
-        self._start = start + size
         return self._handle(packet)
 
     def close(self) -> None:
@@ -112,11 +112,6 @@ class SftpCore:
         self._handles.close_all()
         self._buffer.clear()
         self._start = 0
-
-    def _compact(self) -> None:
-        if self._start:
-            del self._buffer[: self._start]
-            self._start = 0
 
     def _handle(self, packet: bytes) -> Reply:
         kind = packet[0]

@@ -114,6 +114,7 @@ _HEAD = struct.Struct(">IBI")
 _STATUS_HEAD = struct.Struct(">IBIII")
 _DATA_HEAD = struct.Struct(">IBII")
 _ATTRS = struct.Struct(">IQIIIII")
+_ENTRY_TAIL = struct.Struct(">IIQIIIII")  # an empty long name, then the attributes
 _STATVFS = struct.Struct(">11Q")
 _LIMITS = struct.Struct(">4Q")
 _HAS_ALL: Final = _SIZE | _OWNER | _PERMISSIONS | _TIMES
@@ -197,6 +198,12 @@ class Reader:
         return Attributes(size, owner, permissions, times)
 
 
+def packet_size(stream: bytearray, start: int) -> int:
+    """Return the size of the packet at ``start``, without the four bytes that tell it."""
+    size: int = _U32.unpack_from(stream, start)[0]
+    return size
+
+
 def pack_version(extensions: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return VERSION with the extensions' names and versions."""
     body = b"".join(_string(name) + _string(version) for name, version in extensions)
@@ -237,7 +244,9 @@ def pack_name(request: int, name: bytes) -> bytes:
 
 def pack_entry(name: bytes, status: os.stat_result) -> bytes:
     """Return one entry of a listing. The long form, which only terminals show, stays empty: it costs a third."""
-    return _U32.pack(len(name)) + name + b"\0\0\0\0" + _attrs(status)
+    mode, _, _, _, uid, gid, size, accessed, modified, _ = status
+    tail = _ENTRY_TAIL.pack(0, _HAS_ALL, size, uid, gid, mode, int(accessed) & _MASK, int(modified) & _MASK)
+    return _U32.pack(len(name)) + name + tail
 
 
 def pack_names(request: int, entries: Sequence[bytes]) -> bytes:
@@ -261,13 +270,6 @@ def _string(value: bytes) -> bytes:
     return _U32.pack(len(value)) + value
 
 
-def _attrs(s: os.stat_result) -> bytes:
-    return _ATTRS.pack(
-        _HAS_ALL,
-        s.st_size,
-        s.st_uid & _MASK,
-        s.st_gid & _MASK,
-        s.st_mode,
-        int(s.st_atime) & _MASK,
-        int(s.st_mtime) & _MASK,
-    )
+def _attrs(status: os.stat_result) -> bytes:
+    mode, _, _, _, uid, gid, size, accessed, modified, _ = status
+    return _ATTRS.pack(_HAS_ALL, size, uid, gid, mode, int(accessed) & _MASK, int(modified) & _MASK)
