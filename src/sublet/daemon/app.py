@@ -13,11 +13,13 @@ from pathlib import Path
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control_server import ControlServer
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
+from sublet.daemon.failures import sole_failure
 from sublet.daemon.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.models import StatusView
@@ -25,15 +27,17 @@ from sublet.daemon.network import is_loopback
 from sublet.daemon.pairing import OwnAddress
 from sublet.daemon.parts import Parts, make_parts
 from sublet.daemon.peer_directory import PeerDirectory
+from sublet.daemon.peers import PeerStore
 from sublet.daemon.ports import Face, FaceContext
 from sublet.daemon.pruning import Pruning
 from sublet.daemon.recovery import recover
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.daemon.store import Store
 from sublet.daemon.times import rfc3339
+from sublet.protocol.errors import SubletError
 
-STOP_SECONDS = 4.0
-"""How long running work and open requests are given at a stop; what is left then is for the next start to reap."""
+MAX_KEY_REPORTS = 64
+"""Reports of a peer's changed key that may wait for the journal at once; more are only logged."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +54,8 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
             identity = load_identity(Path(config.home.state_dir) / "keys")
             store = await Store.open(Path(config.home.state_dir) / "sublet.db")
             try:
-                await _Daemon(config, identity, store).run(ready)
+                with sole_failure(SubletError):
+                    await _Daemon(config, identity, store).run(ready)
             finally:
                 await store.close()
         finally:
@@ -76,18 +81,17 @@ class _Daemon:
         """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
         parts = await make_parts(self._config, self._store, self._identity, self._own_address)
         await recover(parts.journal, parts.mounts, parts.auditor, parts.scratch_root)
-        await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
-        service = self._service(parts)
-        control = ControlServer(service, self._config.home)
-        async with asyncio.TaskGroup() as reports:
-
-            def key_changed(node_id: str, fingerprint: str) -> None:
-                peer = parts.peers.by_node_id(node_id)
-                reports.create_task(parts.peers.report_changed_key(peer.name if peer else node_id, fingerprint))
-
-            self._faces = load_faces(self._context(parts, service, key_changed))
-            await self._serve(parts, control, ready)
-        await parts.link.aclose()
+        try:
+            await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
+            service = self._service(parts)
+            control = ControlServer(service, self._config.home)
+            async with anyio.create_task_group() as reports:
+                self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
+                await self._serve(parts, control, ready)
+        finally:
+            parts.data_plane.close()
+            with anyio.CancelScope(shield=True):
+                await parts.link.aclose()
 
     async def _serve(self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None]) -> None:
         with _signals(self._stop):
@@ -112,12 +116,13 @@ class _Daemon:
                 policy=parts.policy,
                 journal=parts.journal,
                 delegator=parts.delegator,
+                executor=parts.executor,
                 peers=parts.peers,
                 peer_directory=directory.views,
                 pairing=parts.pairing,
                 tokens=parts.tokens,
                 lend_roots=parts.lend_roots,
-                pruning=Pruning(parts.journal, parts.auditor),
+                pruning=Pruning(parts.journal, parts.auditor, parts.locks),
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True),
                 stop=self._stop.set,
@@ -172,6 +177,31 @@ class _Daemon:
         )
 
 
+def _key_reporter(peers: PeerStore, group: TaskGroup) -> Callable[[str, str], None]:
+    """Return what journals that somebody poses as a peer; how often strangers try must not matter to us."""
+    pending = 0
+
+    async def report(name: str, fingerprint: str) -> None:
+        nonlocal pending
+        try:
+            await peers.report_changed_key(name, fingerprint)
+        except SubletError as error:
+            log.error("a changed key could not be journalled", peer=name, reason=str(error))
+        finally:
+            pending -= 1
+
+    def key_changed(node_id: str, fingerprint: str) -> None:
+        nonlocal pending
+        peer = peers.by_node_id(node_id)
+        name = peer.name if peer else node_id
+        log.warning("a peer's key has changed, or somebody poses as it", peer=name, fingerprint=fingerprint)
+        if pending < MAX_KEY_REPORTS:
+            pending += 1
+            group.start_soon(report, name, fingerprint)
+
+    return key_changed
+
+
 @contextmanager
 def _signals(stop: asyncio.Event) -> Iterator[None]:
     """Let SIGTERM and SIGINT ask for a clean stop."""
@@ -186,21 +216,22 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _running(*services: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[None]:
-    """Run ``services`` beside the body; when it ends they are cancelled and given ``STOP_SECONDS`` to clean up."""
+async def _running(*services: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[TaskGroup]:
+    """Run ``services`` beside the body; when it ends they are cancelled, each cleans up within its own bounds."""
     async with anyio.create_task_group() as group:
         for service in services:
             group.start_soon(service)
         try:
-            yield
+            yield group
         finally:
             group.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def _started(*faces: Face) -> AsyncIterator[None]:
-    """Start ``faces`` and serve them beside the body."""
-    for face in faces:
-        await face.start()
-    async with _running(*(face.serve for face in faces)):
+    """Start ``faces`` and serve them beside the body; where one can't start, those before it are ended."""
+    async with _running() as group:
+        for face in faces:
+            await face.start()
+            group.start_soon(face.serve)
         yield

@@ -76,6 +76,7 @@ class AssignmentRun:
         self._unmounting = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
         self._lost = False
+        self._flushed = False
         self._dropped = 0
         self._send, self.updates = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
 
@@ -101,7 +102,7 @@ class AssignmentRun:
         try:
             self._scope.deadline = deadline
             with self._scope:
-                self.outcome = await self._mounted(deadline)
+                await self._mounted(deadline)
             self.error = self._stopped or self._failure(deadline)
         except SubletError as error:
             self.error = self._stopped or error
@@ -123,33 +124,24 @@ class AssignmentRun:
         self._send.close()
         self.finished.set()
 
-    async def _mounted(self, deadline: float) -> Outcome | None:
-        """Connect, mount, work and unmount; a flush that fails makes the whole task fail (DESIGN 4.1)."""
+    async def _mounted(self, deadline: float) -> None:
+        """Connect, mount, work and unmount."""
         self._say("mounting")
         connection = await self._connect()
-        outcome: Outcome | None = None
-        flushed = False
         try:
             mount_point = Path(self._record.mount_point)
             mount = await self._tools.mounts.attach(mount_point, connection, self._start.mount.export_locator)
             try:
                 self._say("running")
-                outcome = await self._while_mounted(mount, deadline)
+                await self._while_mounted(mount, deadline)
                 self._say("unmounting")
             finally:
                 with self._unmounting:
-                    flushed = await mount.detach()
+                    self._flushed = await mount.detach()
         finally:
             connection.abort()
-        if not flushed and outcome is not None and outcome.reason == "done" and self._start.lease.access_mode == "rw":
-            raise SubletError(
-                ErrorCode.TASK_FAILED,
-                "the work was done, but its last writes did not all reach the delegator",
-                "Look at the audit for what arrived, then delegate again.",
-            )
-        return outcome
 
-    async def _while_mounted(self, mount: Mount, deadline: float) -> Outcome | None:
+    async def _while_mounted(self, mount: Mount, deadline: float) -> None:
         """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""
         outcome: Outcome | SubletError | None = None
         async with anyio.create_task_group() as group:
@@ -164,7 +156,7 @@ class AssignmentRun:
             group.cancel_scope.cancel()
         if isinstance(outcome, SubletError):
             raise outcome
-        return outcome
+        self.outcome = outcome
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         """Reach the delegator's server directly, or ask it to dial us (DESIGN 4.6)."""
@@ -215,25 +207,34 @@ class AssignmentRun:
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
     def _failure(self, deadline: float) -> SubletError | None:
-        """Return why the work is not done, with the end of what the agent said; None where it is."""
+        """Return why the work is not done, with the end of what the agent said; None where it is.
+
+        Work whose last writes did not all arrive is not done (DESIGN 4.1).
+        """
         outcome = self.outcome
         late = anyio.current_time() >= deadline - LEASE_END_SLACK_SECONDS
         if late and (outcome is None or outcome.reason == "timeout"):
             return expired()
-        if self._lost or outcome is None:
+        if outcome is None or self._lost:
             return SubletError(
                 ErrorCode.MOUNT_FAILED,
                 "the link to the delegator's files was lost while the task ran, and the agent was stopped",
                 "Look at the audit for what arrived, then delegate again.",
             )
-        if outcome.reason == "done":
-            return None
-        how = f"exit code {outcome.exit_code}" if outcome.reason == "failed" else outcome.reason
-        return SubletError(
-            ErrorCode.TASK_FAILED,
-            f"the agent ended with {how}: {outcome.summary[-2_000:]}".rstrip(": "),
-            outcome.detail or "See the output (sublet output) for what it printed.",
-        )
+        if outcome.reason != "done":
+            how = f"exit code {outcome.exit_code}" if outcome.reason == "failed" else outcome.reason
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                f"the agent ended with {how}: {outcome.summary[-2_000:]}".rstrip(": "),
+                outcome.detail or "See the output (sublet output) for what it printed.",
+            )
+        if not self._flushed and self._start.lease.access_mode == "rw":
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                "the work was done, but its last writes did not all reach the delegator",
+                "Look at the audit for what arrived, then delegate again.",
+            )
+        return None
 
     def _say(self, phase: Phase) -> None:
         self._update(phase, "note", "", 0)
@@ -243,9 +244,7 @@ class AssignmentRun:
 
     def _update(self, phase: Phase, stream: Stream, text: str, dropped_chars: int) -> None:
         self._dropped += dropped_chars
-        update = Progress(
-            delegation_id=self.id, phase=phase, stream=stream, text=text, dropped_chars=self._dropped
-        )
+        update = Progress(delegation_id=self.id, phase=phase, stream=stream, text=text, dropped_chars=self._dropped)
         try:
             self._send.send_nowait(update)
             self._dropped = 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import anyio
 import structlog
 
+from sublet.daemon.failures import sole_failure
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
-from sublet.daemon.models import ConditionView, DelegationView, ResultView
+from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.ports import PeerAddress, RemoteTask
 from sublet.daemon.records import DelegationRecord, error_view, lease_over
@@ -22,6 +22,8 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
     Accept,
+    AccessMode,
+    Done,
     Error,
     Invite,
     InviteExtension,
@@ -36,26 +38,24 @@ from sublet.workspace.rules import Rules
 
 RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
-CANCEL_PEER_SECONDS = 5.0
+CANCEL_PEER_SECONDS = 3.0
 """How long the peer is given to hear that its task is over; access is cut long before."""
 
 log = structlog.get_logger(__name__)
 
 
 class DelegationRun:
-    """Drives one delegation to its end."""
+    """Drives one delegation to its end.
 
-    def __init__(
-        self,
-        record: DelegationRecord,
-        peer: PeerAddress,
-        rules: Rules,
-        tools: DelegatorTools,
-        spawn: Callable[[Coroutine[None, None, None]], object],
-    ) -> None:
-        """Prepare to drive ``record``; ``spawn`` starts a task that the service owns."""
+    ``recorded`` is set once it is journalled, or ``refused`` tells why it is not; ``over`` once its end is journalled,
+    or nothing can change it any more, and access is cut; ``finished`` once it is settled.
+    """
+
+    def __init__(self, record: DelegationRecord, peer: PeerAddress, rules: Rules, tools: DelegatorTools) -> None:
+        self.recorded = asyncio.Event()
+        self.over = asyncio.Event()
         self.finished = asyncio.Event()
-        self._spawn = spawn
+        self.refused: SubletError | None = None
         self._keeper = DelegationKeeper(record, tools.journal)
         self._peer = peer
         self._rules = rules
@@ -63,7 +63,10 @@ class DelegationRun:
         self._access = LentAccess(self._keeper, peer, rules, tools)
         self._output = OutputLog(tools.journal, record.id)
         self._scope = anyio.CancelScope()
+        self._ending = anyio.CancelScope(shield=True)
+        self._stopped: SubletError | None = None
         self._task: RemoteTask | None = None
+        self._dialled = False
 
     @property
     def record(self) -> DelegationRecord:
@@ -76,88 +79,119 @@ class DelegationRun:
         return view if self.record.settled else view.model_copy(update={"usage": self._access.usage()})
 
     async def drive(self) -> None:
-        """Run to the end; afterwards the record is terminal and settled, and nothing of it is left in force."""
+        """Run to the end; afterwards the record is terminal and settled, and nothing of it is left in force.
+
+        Nothing is raised: where the journal itself fails, access is cut all the same and the next start settles.
+        """
         try:
-            with self._scope:
-                await self._to_the_end()
-        except DelegationOver:
-            pass
-        except SubletError as error:
-            await self._fail(error)
+            if await self._begin():
+                async with AsyncExitStack() as held:
+                    failure = await self._work(held)
+                    with self._ending:
+                        await self._end(failure)
         except Exception:
-            log.exception("delegation broke", delegation_id=self.record.id)
-            await self._fail(SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the log."))
+            log.exception("a delegation could not be settled", delegation_id=self.record.id)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._keeper.note(condition=None, settled=True)
+            self._access.revoke("over")
+            self.over.set()
             self.finished.set()
 
-    async def stop(self, event: DelegationEvent, error: SubletError) -> bool:
-        """End the delegation now: journal it, cut access, then let the run clean up in the background.
+    async def stop(self, event: DelegationEvent, error: SubletError) -> None:
+        """End the delegation now: journal it, cut access, then let ``drive`` clean up.
 
-        Returns:
-            Whether it was this call that ended it; False where it was over already.
+        What is over already does not change. Must not be cancelled: call it in a task of the service.
         """
-        won = await self._keeper.end(event, error=error_view(error))
-        if won:
+        await self.recorded.wait()
+        try:
+            await self._keeper.end(event, error=error_view(error))
+        except SubletError as failure:
+            # Access is cut even where that can't be written down.
+            log.error("the end could not be journalled", delegation_id=self.record.id, reason=str(failure))
+            self._stopped = self._stopped or error
+        if self.record.terminal or self._stopped is not None:
             self._access.revoke(str(error.code))
             self._scope.cancel()
-        return won
+        self.over.set()
 
-    async def _to_the_end(self) -> None:
-        with anyio.move_on_after(self.record.ttl_seconds) as patience:
-            await self._admit()
-            async with self._directory():
-                accept = await self._agree()
-                patience.deadline = float("inf")  # from here on the lease has a deadline of its own
-                await self._lend(accept)
-        if patience.cancelled_caught:
-            lapsed = SubletError(
-                ErrorCode.EXPIRED,
-                "the time asked for passed before the peer could begin",
-                "Delegate again with a longer --ttl, or when the directory or the peer is free.",
-            )
-            await self._keeper.end(DelegationEvent.EXPIRE, error=error_view(lapsed))
+    def abandon(self) -> None:
+        """Leave what is not settled yet to the next start; access is cut already. For the stop of the daemon."""
+        self._scope.cancel()
+        self._ending.cancel()
+
+    async def _begin(self) -> bool:
+        try:
+            await self._keeper.begin()
+        except SubletError as error:
+            self.refused = error
+        finally:
+            self.recorded.set()
+        return self.refused is None
+
+    async def _work(self, held: AsyncExitStack) -> SubletError | None:
+        """Do everything until the peer's DONE; return why that was not reached, unless it is journalled already."""
+        try:
+            self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
+            with self._scope:
+                await self._lend(held)
+                return None
+        except DelegationOver:
+            return None
+        except SubletError as error:
+            return error
+        except Exception:
+            log.exception("delegation broke", delegation_id=self.record.id)
+            return SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the daemon's log.")
+        return self._stopped or self._time_over()
+
+    async def _lend(self, held: AsyncExitStack) -> None:
+        await self._admit()
+        await self._hold_directory(held)
+        snapshot = await self._access.baseline()
+        accept = await self._ask(snapshot)
+        # Until now the time asked for bounded the wait; from here on the lease has it.
+        self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
+        start = await self._access.open(accept, self._scope.deadline)
+        await self._follow(start, accept)
 
     async def _admit(self) -> None:
         root = Path(self.record.workspace)
         admission = await asyncio.to_thread(scan, root, self._rules, self._tools.limits())
         await self._keeper.note(hidden=list(admission.hidden), unmountable=list(admission.unmountable))
 
-    @asynccontextmanager
-    async def _directory(self) -> AsyncIterator[None]:
+    async def _hold_directory(self, held: AsyncExitStack) -> None:
         """Hold the directory against overlapping leases; while others hold it, say so (DESIGN 4.5)."""
+        moved = asyncio.Event()
+        place = 0
 
-        def waiting(position: int) -> None:
-            detail = f"another lease holds this directory or a part of it; number {position} in the queue"
-            condition = ConditionView(kind="queued", detail=detail, position=position) if position else None
-            self._spawn(self._keeper.note(condition=condition))
+        def on_position(position: int) -> None:
+            nonlocal place
+            place = position
+            moved.set()
 
-        async with self._tools.locks.acquire(
-            Path(self.record.workspace),
-            self.record.access_mode,
-            owner=self.record.id,
-            timeout=self.record.ttl_seconds,
-            on_position=waiting,
-        ):
-            lock = await self._tools.journal.acquire(self.record.id, "lock", {"path": self.record.workspace})
-            try:
-                yield
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._tools.journal.release(lock)
+        async def tell() -> None:
+            while True:
+                await moved.wait()
+                moved.clear()
+                if place:
+                    await self._keeper.note(condition=_queued(place))
 
-    async def _agree(self) -> Accept:
-        """Make the baseline and ask the peer, side by side, since neither needs the other."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._access.baseline())
-                asked = group.create_task(self._ask())
-        except* (SubletError, DelegationOver) as failures:
-            raise _first(failures) from None
-        return asked.result()
+        record = self.record
+        directory = self._tools.locks.acquire(
+            Path(record.workspace),
+            record.access_mode,
+            owner=record.id,
+            timeout=record.ttl_seconds,
+            on_position=on_position,
+        )
+        with sole_failure(SubletError, DelegationOver):
+            async with anyio.create_task_group() as group:
+                group.start_soon(tell)
+                await held.enter_async_context(directory)
+                group.cancel_scope.cancel()
+        await self._tools.journal.acquire(record.id, "lock", {"path": record.workspace})
+        await self._keeper.note(condition=None)
 
-    async def _ask(self) -> Accept:
+    async def _ask(self, snapshot: str) -> Accept:
         record = self.record
         invite = Invite(
             delegation_id=record.id,
@@ -166,14 +200,21 @@ class DelegationRun:
             workspace=Workspace(export_name=f"awcp/{record.id}"),
             sublet=InviteExtension(agent=record.agent),
         )
-        await self._keeper.advance(DelegationEvent.INVITE, condition=None)
+        await self._keeper.advance(DelegationEvent.INVITE, snapshot=snapshot)
         task, answer = await self._invite(invite)
         if isinstance(answer, Error):
             raise refusal(answer, self._peer.name)
         self._task = task
         await self._tools.journal.acquire(record.id, "remote_task", {"task_id": task.task_id, "peer": record.peer})
+        _check_mount_point(answer)
+        mode, ttl = _narrowed(record, answer)
         await self._keeper.advance(
-            DelegationEvent.ACCEPT, condition=None, task_id=task.task_id, context_id=task.context_id
+            DelegationEvent.ACCEPT,
+            condition=None,
+            task_id=task.task_id,
+            context_id=task.context_id,
+            access_mode=mode,
+            ttl_seconds=ttl,
         )
         return answer
 
@@ -185,70 +226,41 @@ class DelegationRun:
                 if error.code != LocalCode.PEER_UNREACHABLE or not self.record.request.wait_for_peer:
                     raise
                 await self._keeper.note(condition=ConditionView(kind="waiting_for_peer", detail=error.message))
-            await asyncio.sleep(RETRY_PEER_SECONDS)
+            await anyio.sleep(RETRY_PEER_SECONDS)
 
-    async def _lend(self, accept: Accept) -> None:
-        """Open the lease and follow the work; whatever happens, cut access and make the audit."""
-        constraints = accept.remote_constraints
-        ttl = min(self.record.ttl_seconds, constraints.max_ttl_seconds or self.record.ttl_seconds)
-        mode = "ro" if constraints.accepted_access_mode == "ro" else self.record.access_mode
-        await self._keeper.note(ttl_seconds=ttl, access_mode=mode)
-        try:
-            with anyio.move_on_after(ttl) as lease:
-                start = await self._access.open(accept, ttl)
-                result = await self._follow(start, accept)
-            if lease.cancelled_caught:
-                await self._keeper.end(DelegationEvent.EXPIRE, error=error_view(lease_over(ttl)))
-                return
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._settle()
-        await self._keeper.end(DelegationEvent.DONE, result=result, condition=None)
-
-    async def _settle(self) -> None:
-        self._access.revoke("over")
-        if not self.record.terminal:
-            await self._keeper.note(condition=ConditionView(kind="ending", detail="access is cut; auditing"))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._tell_peer())
-            group.create_task(self._access.settle("over"))
-
-    async def _tell_peer(self) -> None:
-        """Ask the peer to stop where it may still be working."""
-        if self._task is not None:
-            task, self._task = self._task, None
-            with anyio.move_on_after(CANCEL_PEER_SECONDS):
-                try:
-                    await self._tools.link.cancel(self._peer, task)
-                except SubletError as error:
-                    log.warning("peer was not told of the end", delegation_id=self.record.id, reason=str(error))
-        await self._tools.journal.release_owned(self.record.id, "remote_task")
-
-    async def _follow(self, start: Start, accept: Accept) -> ResultView:
-        """Send START and go along with the work until it ends.
+    async def _follow(self, start: Start, accept: Accept) -> None:
+        """Send START and go along with the work until DONE is journalled.
 
         Raises:
             SubletError: the peer's ERROR, or what keeps us from hearing of it.
+            DelegationOver: another end came first.
         """
         assert self._task is not None
         reverse = accept.sublet.reverse
-        try:
-            async with asyncio.TaskGroup() as group:
+        with sole_failure(SubletError, DelegationOver):
+            async with anyio.create_task_group() as group:
                 async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
                     async for update in updates:
-                        if isinstance(update, Progress):
-                            if update.phase == "need_reverse" and reverse is not None:
-                                group.create_task(self._access.dial(reverse.port))
-                            await self._progress(update)
-                            continue
-                        self._task = None
-                        if isinstance(update, Error):
-                            raise refusal(update, self._peer.name)
-                        await self._running()
-                        return result_view(update)
-        except* (SubletError, DelegationOver) as failures:
-            raise _first(failures) from None
-        raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message", "See the log.")
+                        if not isinstance(update, Progress):
+                            self._task = None
+                            await self._take(update)
+                            break
+                        if update.phase == "need_reverse" and reverse is not None and not self._dialled:
+                            self._dialled = True
+                            group.start_soon(self._access.dial, reverse.port)
+                        await self._progress(update)
+                    else:
+                        raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
+                group.cancel_scope.cancel()
+
+    async def _take(self, end: Done | Error) -> None:
+        """Journal DONE, or raise what ERROR says."""
+        if isinstance(end, Error):
+            raise refusal(end, self._peer.name)
+        await self._running()
+        await self._keeper.conclude(
+            result_view(end), ConditionView(kind="ending", detail="the work is done and access is cut; auditing")
+        )
 
     async def _progress(self, update: Progress) -> None:
         if update.phase == "running":
@@ -258,19 +270,71 @@ class DelegationRun:
 
     async def _running(self) -> None:
         if self.record.state is not DelegationState.RUNNING:
-            await self._keeper.advance(DelegationEvent.RUN, condition=None)
+            await self._keeper.advance(DelegationEvent.RUN)
 
-    async def _fail(self, error: SubletError) -> None:
-        event = DelegationEvent.FAIL
-        if error.code == ErrorCode.CANCELLED:
-            event = DelegationEvent.CANCEL
-        elif error.code == ErrorCode.EXPIRED:
-            event = DelegationEvent.EXPIRE
-        with anyio.CancelScope(shield=True):
-            await self._keeper.end(event, error=error_view(error))
+    async def _end(self, failure: SubletError | None) -> None:
+        """Journal the end and cut access, then tell the peer and make the audit, and only after that be settled."""
+        try:
+            if failure is not None:
+                await self._keeper.end(_event_of(failure), error=error_view(failure))
+        finally:
+            self._access.revoke("over")
+            self.over.set()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._tell_peer)
+            group.start_soon(self._access.settle)
+        if self.record.result is not None:
+            await self._keeper.end(DelegationEvent.DONE)
+        await self._tools.journal.release_owned(self.record.id)
+        await self._keeper.note(condition=None, settled=True)
+
+    async def _tell_peer(self) -> None:
+        """Ask the peer to stop where it may still be working; nothing depends on whether it hears us."""
+        if self._task is None:
+            return
+        try:
+            with anyio.fail_after(CANCEL_PEER_SECONDS):
+                await self._tools.link.cancel(self._peer, self._task)
+        except (SubletError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {CANCEL_PEER_SECONDS:.0f} s"
+            log.warning("peer was not told of the end", delegation_id=self.record.id, reason=reason)
+        except Exception:
+            log.exception("peer was not told of the end", delegation_id=self.record.id)
+
+    def _time_over(self) -> SubletError:
+        if self.record.expires_at is not None:
+            return lease_over(self.record.ttl_seconds)
+        return SubletError(
+            ErrorCode.EXPIRED,
+            "the time asked for passed before the peer could begin",
+            "Delegate again with a longer --ttl, or when the directory or the peer is free.",
+        )
 
 
-def _first(failures: BaseExceptionGroup[Exception]) -> Exception:
-    """Return the first single exception of a group: one failure ends a delegation, and a user wants to see one."""
-    head = failures.exceptions[0]
-    return _first(head) if isinstance(head, BaseExceptionGroup) else head
+def _narrowed(record: DelegationRecord, accept: Accept) -> tuple[AccessMode, int]:
+    """Return access and seconds as ACCEPT leaves them: it may take from what was proposed and never adds to it."""
+    constraints = accept.remote_constraints
+    mode = "ro" if constraints.accepted_access_mode == "ro" else record.access_mode
+    return mode, min(record.ttl_seconds, constraints.max_ttl_seconds or record.ttl_seconds)
+
+
+def _check_mount_point(accept: Accept) -> None:
+    """Refuse an ACCEPT that names no absolute path (AWCP 4.2); nothing here ever opens it."""
+    path = accept.remote_mount.mount_point
+    if not PurePosixPath(path).is_absolute() and not PureWindowsPath(path).is_absolute():
+        raise SubletError(
+            ErrorCode.MOUNTPOINT_DENIED,
+            "the executor named a mount point that is no absolute path",
+            "Its mount root has to be configured as an absolute path.",
+        )
+
+
+def _event_of(failure: SubletError) -> DelegationEvent:
+    if failure.code == ErrorCode.CANCELLED:
+        return DelegationEvent.CANCEL
+    return DelegationEvent.EXPIRE if failure.code == ErrorCode.EXPIRED else DelegationEvent.FAIL
+
+
+def _queued(place: int) -> ConditionView:
+    detail = f"another lease holds this directory or a part of it; number {place} in the queue"
+    return ConditionView(kind="queued", detail=detail, position=place)

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import TypeVarTuple
 
 import anyio
+from anyio.abc import TaskGroup
 
 from sublet.daemon.delegation_run import DelegationRun
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
-from sublet.daemon.models import MAX_WAIT_SECONDS, AuditReport, CreateDelegation, DelegationView
+from sublet.daemon.models import MAX_PAGE, MAX_WAIT_SECONDS, AuditReport, CreateDelegation, DelegationView
 from sublet.daemon.ports import PeerAddress
-from sublet.daemon.records import DelegationRecord
+from sublet.daemon.records import DelegationRecord, lease_over
 from sublet.daemon.times import rfc3339
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.events import EventKind
 from sublet.protocol.ids import new_delegation_id
-from sublet.protocol.lifecycle import DelegationEvent
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS
 from sublet.protocol.text import clean_line
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 MAX_RUNNING = 256
 """Delegations that may be under way at once on this daemon."""
+END_SECONDS = 10.0
+"""How long a caller waits until a cancel is journalled and access is cut."""
 STOP_SECONDS = 3.5
 """How long a stop of the daemon waits for running delegations to be settled."""
+
+Arguments = TypeVarTuple("Arguments")
 
 
 class Delegator:
@@ -38,28 +43,34 @@ class Delegator:
         self._tools = tools
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
-        self._creating = asyncio.Lock()
-        self._group: asyncio.TaskGroup | None = None
+        self._group: TaskGroup | None = None
 
     async def serve(self) -> None:
         """Drive delegations until cancelled; then end those under way, truthfully, and cut their access."""
-        async with asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as group:
             self._group = group
             try:
                 await anyio.sleep_forever()
             finally:
                 self._group = None
-                with anyio.CancelScope(shield=True), anyio.move_on_after(STOP_SECONDS):
+                with anyio.CancelScope(shield=True):
                     await self._stop_all()
 
     async def create(
-        self, request: CreateDelegation, caller: Subject, peer: PeerAddress, agent: str | None, ttl_seconds: int
+        self,
+        request: CreateDelegation,
+        caller: Subject,
+        workspace: str,
+        peer: PeerAddress,
+        agent: str | None,
+        ttl_seconds: int,
     ) -> DelegationView:
         """Record a delegation and let it run.
 
         Args:
-            request: what is asked for; its directory exists and policy has allowed it.
+            request: what is asked for; policy has allowed it.
             caller: who asks.
+            workspace: real path of the directory, for which policy has allowed it; the request's own is not looked at.
             peer: whom it goes to.
             agent: which of the peer's agents, None for its default.
             ttl_seconds: what policy allows of the time asked for.
@@ -68,22 +79,27 @@ class Delegator:
             SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``UNAVAILABLE`` when
                 too much is under way or the daemon is stopping.
         """
-        async with self._creating:
-            if self._group is None or len(self._runs) >= MAX_RUNNING:
-                raise SubletError(
-                    LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
-                )
-            who = f"{caller.kind}:{caller.name}"
-            if request.idempotency_key is not None:
-                known = await self._journal.find_delegation(who, request.idempotency_key)
-                if known is not None:
-                    return await self._again(known, request)
-            record = _new_record(request, who, peer.name, agent, ttl_seconds)
-            await self._journal.save_delegation(record, EventKind.DELEGATION_STATE, {"state": str(record.state)})
-            rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, request.reveal)
-            run = self._runs[record.id] = DelegationRun(record, peer, rules, self._tools, self._group.create_task)
-            self._group.create_task(self._drive(run))
+        who = f"{caller.kind}:{caller.name}"
+        known = await self._known(request, who)
+        if known is not None:
+            return known
+        if self._group is None or len(self._runs) >= MAX_RUNNING:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
+            )
+        record = _new_record(request, who, workspace, peer.name, agent, ttl_seconds)
+        rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, request.reveal)
+        run = self._runs[record.id] = DelegationRun(record, peer, rules, self._tools)
+        # From here on it goes on in its own task, whether or not the caller waits for the answer.
+        self._group.start_soon(self._drive, run)
+        await run.recorded.wait()
+        if run.refused is None:
             return run.view()
+        # The same request twice at once: the other one was first.
+        known = await self._known(request, who)
+        if known is None:
+            raise run.refused
+        return known
 
     async def view(self, delegation_id: str) -> DelegationView:
         """Return the delegation as it is now.
@@ -93,7 +109,7 @@ class Delegator:
         """
         cursor = await self._journal.newest_event(delegation_id)
         if (run := self._runs.get(delegation_id)) is not None:
-            return run.view().model_copy(update={"cursor": cursor})
+            return self._look(run).model_copy(update={"cursor": cursor})
         return (await self._load(delegation_id)).view(time.time(), cursor=cursor)
 
     async def wait(self, delegation_id: str, timeout: float) -> DelegationView:
@@ -104,10 +120,11 @@ class Delegator:
         return await self.view(delegation_id)
 
     async def list(self, *, limit: int, active: bool) -> list[DelegationView]:
-        """Return the newest delegations first."""
-        records = await self._journal.list_delegations(limit=limit, active=active)
+        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too."""
+        records = await self._journal.list_delegations(limit=max(1, min(limit, MAX_PAGE)), active=active)
         now = time.time()
-        return [run.view() if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
+        views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
+        return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
 
     async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
         """Return what the delegation changed.
@@ -118,8 +135,7 @@ class Delegator:
         run = self._runs.get(delegation_id)
         record = run.record if run is not None else await self._load(delegation_id)
         if record.audit is None or record.snapshot is None or record.result_snapshot is None:
-            why = "It ended before any access was given." if record.settled else "It is made when access is cut."
-            raise SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
+            raise _no_audit(record)
         if not patch:
             return record.audit
         made = await asyncio.to_thread(
@@ -128,13 +144,51 @@ class Delegator:
         return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})
 
     async def cancel(self, delegation_id: str, why: str) -> DelegationView:
-        """End the delegation now. Cancelling what is over changes nothing and says so by its state."""
+        """End the delegation now. Cancelling what is over changes nothing and says so by its state.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
         if (run := self._runs.get(delegation_id)) is not None:
-            await run.stop(DelegationEvent.CANCEL, SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed."))
+            await self._cancel([run], why)
         return await self.view(delegation_id)
 
-    async def _again(self, known: DelegationRecord, request: CreateDelegation) -> DelegationView:
-        """Answer a retry with what the first try made."""
+    async def end_peer(self, peer: str, why: str) -> None:
+        """Cancel everything that is under way with the peer of that name."""
+        await self._cancel([run for run in self._runs.values() if run.record.peer == peer], why)
+
+    async def _cancel(self, runs: Iterable[DelegationRun], why: str) -> None:
+        error = SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed.")
+        waiting = list(runs)
+        for run in waiting:
+            self._stop(run, DelegationEvent.CANCEL, error)
+        with anyio.move_on_after(END_SECONDS):
+            for run in waiting:
+                await run.over.wait()
+
+    def _stop(self, run: DelegationRun, event: DelegationEvent, error: SubletError) -> None:
+        """End ``run`` in a task of ours, so that a caller who gives up does not stop it half way."""
+        if self._group is not None:
+            self._group.start_soon(self._shielded, run.stop, event, error)
+
+    def _look(self, run: DelegationRun) -> DelegationView:
+        """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
+        record = run.record
+        if record.overdue(time.time()):
+            self._stop(run, DelegationEvent.EXPIRE, lease_over(record.ttl_seconds))
+        return run.view()
+
+    async def _known(self, request: CreateDelegation, caller: str) -> DelegationView | None:
+        """Return what the first try of ``request`` made.
+
+        Raises:
+            SubletError: ``CONFLICT`` where the key was used for another request.
+        """
+        if request.idempotency_key is None:
+            return None
+        known = await self._journal.find_delegation(caller, request.idempotency_key)
+        if known is None:
+            return None
         if known.request != request:
             raise SubletError(
                 LocalCode.CONFLICT,
@@ -145,9 +199,14 @@ class Delegator:
 
     async def _drive(self, run: DelegationRun) -> None:
         try:
-            await run.drive()
+            await self._shielded(run.drive)
         finally:
             self._runs.pop(run.record.id, None)
+
+    async def _shielded(self, call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
+        # The stop of the daemon ends runs in order, by ``_stop_all``, and not by cancelling what they are doing.
+        with anyio.CancelScope(shield=True):
+            await call(*arguments)
 
     async def _load(self, delegation_id: str) -> DelegationRecord:
         record = await self._journal.load_delegation(delegation_id)
@@ -162,14 +221,27 @@ class Delegator:
             ErrorCode.CANCELLED, "the daemon was stopped while the delegation ran", "Start it and delegate again."
         )
         runs = list(self._runs.values())
+        with anyio.move_on_after(STOP_SECONDS):
+            async with anyio.create_task_group() as group:
+                for run in runs:
+                    group.start_soon(run.stop, DelegationEvent.CANCEL, error)
+            for run in runs:
+                await run.finished.wait()
         for run in runs:
-            await run.stop(DelegationEvent.CANCEL, error)
-        for run in runs:
-            await run.finished.wait()
+            run.abandon()
+
+
+def _no_audit(record: DelegationRecord) -> SubletError:
+    if record.audit_error is not None:
+        return SubletError(
+            LocalCode.NOT_FOUND, f"{record.id} has no audit: {record.audit_error.message}", record.audit_error.hint
+        )
+    why = "It ended before any access was given." if record.settled else "It is made when access is cut."
+    return SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
 
 
 def _new_record(
-    request: CreateDelegation, caller: str, peer: str, agent: str | None, ttl_seconds: int
+    request: CreateDelegation, caller: str, workspace: str, peer: str, agent: str | None, ttl_seconds: int
 ) -> DelegationRecord:
     now = rfc3339()
     first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
@@ -179,7 +251,7 @@ def _new_record(
         request=request,
         peer=peer,
         agent=agent,
-        workspace=os.path.realpath(request.workspace_dir),
+        workspace=workspace,
         description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
         access_mode=request.access_mode,
         ttl_seconds=ttl_seconds,

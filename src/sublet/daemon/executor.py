@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
 import asyncssh
+import structlog
+from anyio.abc import TaskGroup
 
+from sublet.daemon.acceptance import Acceptance, same_invite, seconds_left
 from sublet.daemon.api import KnownPeer
-from sublet.daemon.assignment_run import AssignmentRun, ExecutorTools, expired
+from sublet.daemon.assignment_run import AssignmentRun, ExecutorTools
 from sublet.daemon.journal import Journal
 from sublet.daemon.records import AssignmentRecord, error_view
-from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.daemon.times import rfc3339
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, advance
-from sublet.protocol.messages import (
-    Accept,
-    AcceptExtension,
-    AccessMode,
-    Done,
-    Invite,
-    Progress,
-    RemoteConstraints,
-    RemoteMount,
-    ReverseEndpoint,
-    SandboxProfile,
-    Start,
-)
+from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import RESERVED_SECONDS, Slots
+from sublet.workspace.mount_table import is_mounted
 from sublet.workspace.requirements import require_mount
 
 PENDING_SECONDS = RESERVED_SECONDS
@@ -44,13 +34,26 @@ PENDING_SECONDS = RESERVED_SECONDS
 STOP_SECONDS = 4.0
 """How long a stop of the daemon waits for running work to be ended and unmounted."""
 
+log = structlog.get_logger(__name__)
 
-@dataclass(frozen=True, slots=True)
+
 class Pending:
-    """What an accepted INVITE holds in memory until its START: the key never touches the disk."""
+    """What an accepted INVITE holds in memory until its START: the key never touches the disk.
 
-    key: asyncssh.SSHKey
-    scope: anyio.CancelScope
+    ``decided`` is set when START has taken it, or when it is given up for ``error``; ``gone`` once nothing is left.
+    """
+
+    def __init__(self, key: asyncssh.SSHKey) -> None:
+        self.key = key
+        self.decided = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.error = SubletError(ErrorCode.DECLINED, f"no START came within {PENDING_SECONDS:.0f} s", "Invite again.")
+
+    def give_up(self, error: SubletError) -> None:
+        """Let it go for ``error``."""
+        if not self.decided.is_set():
+            self.error = error
+            self.decided.set()
 
 
 class Executor:
@@ -69,18 +72,16 @@ class Executor:
         enforced: frozenset[str],
     ) -> None:
         self._journal = journal
-        self._policy = policy
         self._slots = slots
         self._tools = tools
-        self._agents = agents
-        self._max_ttl_seconds = max_ttl_seconds
-        self._reverse_port = reverse_port
-        self._enforced = enforced
+        self._acceptance = Acceptance(
+            policy=policy, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
+        )
         self._inviting = asyncio.Lock()
         self._records: dict[str, AssignmentRecord] = {}
         self._pending: dict[str, Pending] = {}
         self._runs: dict[str, AssignmentRun] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._group: TaskGroup | None = None
 
     @property
     def active(self) -> int:
@@ -89,13 +90,13 @@ class Executor:
 
     async def serve(self) -> None:
         """Do accepted work until cancelled; then end what is still running and unmount it."""
-        async with asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as group:
             self._group = group
             try:
                 await anyio.sleep_forever()
             finally:
                 self._group = None
-                with anyio.CancelScope(shield=True), anyio.move_on_after(STOP_SECONDS):
+                with anyio.CancelScope(shield=True):
                     await self._stop_all()
 
     async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
@@ -104,111 +105,66 @@ class Executor:
             known = await self._find(message.delegation_id)
             if known is not None:
                 return self._again(known, message, peer)
-            agent = self._agent(message)
-            mode, ttl = self._grant(message, agent, peer)
+            agent = self._acceptance.check(message, peer)
             await asyncio.to_thread(require_mount)
-            return await self._accept(message, agent, peer, mode, ttl, source_host)
+            # Shielded, so that a caller who gives up leaves no half of it behind.
+            with anyio.CancelScope(shield=True):
+                record = await self._accept(message, agent, peer, source_host)
+            return record.accept
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncIterator[Progress | Done]:
         """Do the work of START: ``ExecutorApi.run``."""
-        record = await self._owned(message.delegation_id, peer)
-        pending = self._pending.get(record.id)
-        if record.state is not AssignmentState.PENDING or pending is None or self._group is None:
-            raise SubletError(
-                ErrorCode.DECLINED,
-                f"this delegation is not waiting for START; it is {record.state}",
-                "Start with a new INVITE.",
-            )
-        seconds = self._check_start(record, message)
-        with self._slots.run(record.id):
-            del self._pending[record.id]
-            pending.scope.cancel()
-            await self._save(record, AssignmentEvent.START, expires_at=message.lease.expires_at)
-            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
-            run = AssignmentRun(self._records[record.id], message, pending.key, source_host, self._tools)
-            self._runs[record.id] = run
-            self._group.create_task(run.work(seconds, self._conclude))
-            try:
+        run = self._begin(await self._owned(message.delegation_id, peer), message, source_host)
+        try:
+            with run.updates:
                 async for update in run.updates:
                     yield update
-            finally:
-                run.stop(_cancelled("the delegator no longer listens"))
-                with anyio.CancelScope(shield=True):
-                    await run.finished.wait()
-        if run.error is not None:
-            raise run.error
+        finally:
+            run.stop(_cancelled("the delegator no longer listens"))
+            with anyio.CancelScope(shield=True):
+                await run.finished.wait()
+        if run.done is None:
+            raise run.error or SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
+        yield run.done
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
         record = await self._owned(delegation_id, peer)
-        run = self._runs.get(record.id)
-        # A lease that ends is cancelled by the delegator as well, perhaps before our own clock says so.
-        over = run is not None and run.is_over()
-        await self._stop(record.id, expired() if over else _cancelled("the delegator cancelled the delegation"))
+        await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Refuse strangers: ``ExecutorApi.check_owner``."""
         await self._owned(delegation_id, peer)
 
+    async def end_peer(self, fingerprint: str, why: str) -> None:
+        """Stop everything that is pending or running for the peer with that key."""
+        owned = [record.id for record in self._records.values() if record.peer_fingerprint == fingerprint]
+        await self._stop_each(owned, _cancelled(why))
+
     # INVITE
 
     def _again(self, known: AssignmentRecord, message: Invite, peer: KnownPeer) -> Accept:
-        if known.peer_fingerprint == peer.fingerprint and known.id in self._pending and _same(known.invite, message):
+        owned = known.peer_fingerprint == peer.fingerprint
+        if owned and known.id in self._pending and same_invite(known.invite, message):
             return known.accept
         raise SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")
 
-    def _agent(self, message: Invite) -> AgentConfig:
-        agents = self._agents()
-        wanted = message.sublet.agent
-        for agent in agents:
-            if wanted is None or agent.id == wanted:
-                return agent
-        offered = ", ".join(agent.id for agent in agents) or "none"
-        raise SubletError(ErrorCode.DECLINED, f"there is no agent {wanted!r} here", f"Offered: {offered}.")
-
-    def _grant(self, message: Invite, agent: AgentConfig, peer: KnownPeer) -> tuple[AccessMode, int]:
-        """Ask policy, and return the access and the seconds that it grants: at most what was asked for."""
-        transport = message.requirements.transport
-        if transport != "sshfs":
-            raise SubletError(
-                ErrorCode.DEP_MISSING, f"transport {transport!r} is not served here", "This executor mounts by sshfs."
-            )
-        decision = self._policy.decide(
-            Subject("peer", peer.name),
-            Action.ASSIGNMENT_ACCEPT,
-            Resource(agent.id, {"access_mode": message.lease.access_mode, "ttl_seconds": message.lease.ttl_seconds}),
-        )
-        if not decision.allowed:
-            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
-        return message.lease.access_mode, min(message.lease.ttl_seconds, self._max_ttl_seconds())
-
-    async def _accept(
-        self, message: Invite, agent: AgentConfig, peer: KnownPeer, mode: AccessMode, ttl: int, source_host: str
-    ) -> Accept:
-        self._slots.reserve(message.delegation_id)
+    async def _accept(self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str) -> AssignmentRecord:
+        """Reserve a slot and a mount point and journal the assignment: all of it, or nothing is left of it."""
+        owner = message.delegation_id
+        mount_point: Path | None = None
+        self._check_serving()
+        self._slots.reserve(owner)
         try:
-            owner = message.delegation_id
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
             mount_point = await asyncio.to_thread(self._tools.mounts.reserve, owner)
             key = asyncssh.generate_private_key("ssh-ed25519")
-            reverse = self._reverse_port(source_host)
-            accept = Accept(
-                delegation_id=owner,
-                remote_mount=RemoteMount(mount_point=str(mount_point)),
-                remote_constraints=RemoteConstraints(
-                    accepted_access_mode=mode,
-                    max_ttl_seconds=ttl,
-                    sandbox_profile=SandboxProfile(
-                        cwd_only=agent.sandbox.cwd_only,
-                        allow_network=agent.allow_network,
-                        allow_exec=agent.sandbox.allow_exec,
-                    ),
-                    public_key=key.export_public_key().decode().strip(),
-                ),
-                sublet=AcceptExtension(
-                    reverse=ReverseEndpoint(port=reverse) if reverse else None,
-                    sandbox_enforced=sorted(self._enforced),
-                ),
+            accept = self._acceptance.accept(
+                message,
+                agent,
+                mount_point=str(mount_point),
+                public_key=key.export_public_key().decode().strip(),
+                source_host=source_host,
             )
             now = rfc3339()
             record = AssignmentRecord(
@@ -222,97 +178,128 @@ class Executor:
                 created_at=now,
                 updated_at=now,
             )
+            group = self._check_serving()
             await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         except BaseException:
-            self._slots.release(message.delegation_id)
+            await self._release(owner, mount_point)
             raise
         self._records[owner] = record
-        self._wait_for_start(owner, key)
-        return accept
+        pending = self._pending[owner] = Pending(key)
+        group.start_soon(self._hold, owner, pending)
+        if self._group is None:
+            # The daemon began to stop during the last write, and has not seen this one.
+            pending.give_up(_stopping())
+        return record
 
-    def _wait_for_start(self, delegation_id: str, key: asyncssh.SSHKey) -> None:
-        scope = anyio.CancelScope()
-        self._pending[delegation_id] = Pending(key, scope)
-
-        async def lapse() -> None:
-            with scope:
-                await asyncio.sleep(PENDING_SECONDS)
-                error = SubletError(
-                    ErrorCode.DECLINED, f"no START came within {PENDING_SECONDS:.0f} s", "Invite again."
-                )
-                await self._stop(delegation_id, error)
-
-        if self._group is not None:
-            self._group.create_task(lapse())
+    async def _hold(self, delegation_id: str, pending: Pending) -> None:
+        """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(PENDING_SECONDS):
+                await pending.decided.wait()
+            if self._pending.get(delegation_id) is pending:
+                del self._pending[delegation_id]
+                await self._conclude(delegation_id, pending.error, None)
+            pending.gone.set()
 
     # START
 
-    def _check_start(self, record: AssignmentRecord, message: Start) -> float:
-        """Return the seconds that are left, never more than we accepted.
+    def _begin(self, record: AssignmentRecord, message: Start, source_host: str) -> AssignmentRun:
+        """Take what START finds waiting and start the work, all in one step, so that no second START finds it too.
 
         Raises:
-            SubletError: ``START_EXPIRED`` or ``DECLINED`` (AWCP 4.3, 4.5).
+            SubletError: ``DECLINED`` or ``START_EXPIRED``.
         """
-        accepted = record.accept.remote_constraints
-        if accepted.accepted_access_mode == "ro" and message.lease.access_mode == "rw":
-            raise SubletError(ErrorCode.DECLINED, "START widens the access from ro to rw", "Send what was accepted.")
-        remaining = message.sublet.remaining_seconds
-        try:
-            left = unix_seconds(message.lease.expires_at) - time.time()
-        except ValueError:
+        group = self._check_serving()
+        pending = self._pending.get(record.id)
+        if record.state is not AssignmentState.PENDING or pending is None or pending.decided.is_set():
             raise SubletError(
-                ErrorCode.DECLINED, "lease.expires_at is no RFC 3339 time with a zone", "Send one in UTC."
-            ) from None
-        # Our clocks may differ by more than the lease is long, so what the peer counted wins where it says it.
-        seconds = float(remaining) if remaining is not None else left
-        if seconds <= 0:
-            raise SubletError(ErrorCode.START_EXPIRED, "the lease was over before START arrived", "Delegate again.")
-        if message.sublet.host_key is None:
-            raise SubletError(
-                ErrorCode.AUTH_FAILED,
-                "START names no host key, so the server could be anybody",
-                "Send sublet.host_key.",
+                ErrorCode.DECLINED,
+                f"this delegation is not waiting for START; it is {record.state}",
+                "Start with a new INVITE.",
             )
-        return min(seconds, float(accepted.max_ttl_seconds or seconds))
+        deadline = anyio.current_time() + seconds_left(record, message)
+        with ExitStack() as slot:
+            slot.enter_context(self._slots.run(record.id))
+            del self._pending[record.id]
+            pending.decided.set()
+            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
+            run = AssignmentRun(record, message, pending.key, source_host, self._tools)
+            self._runs[record.id] = run
+            group.start_soon(self._work, run, message.lease.expires_at, deadline, slot.pop_all())
+        return run
 
-    async def _conclude(self, delegation_id: str, error: SubletError | None, outcome: Outcome | None) -> None:
-        record = self._records[delegation_id]
-        self._runs.pop(delegation_id, None)
-        event = AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL
-        await self._save(
-            record,
-            event,
-            error=error_view(error) if error else None,
-            outcome=outcome.reason if outcome else None,
-            exit_code=outcome.exit_code if outcome else None,
-        )
-        await self._release(delegation_id)
+    async def _work(self, run: AssignmentRun, expires_at: str, deadline: float, slot: ExitStack) -> None:
+        # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
+        with slot, anyio.CancelScope(shield=True):
+            failure: SubletError | None = None
+            try:
+                await self._started(run, expires_at)
+                await run.work(deadline)
+                failure = await self._conclude(run.id, run.error, run.outcome)
+            finally:
+                run.finish(failure)
+
+    async def _started(self, run: AssignmentRun, expires_at: str) -> None:
+        try:
+            await self._save(self._records[run.id], AssignmentEvent.START, expires_at=expires_at)
+        except SubletError as error:
+            run.stop(error)
 
     # The end
 
+    async def _conclude(
+        self, delegation_id: str, error: SubletError | None, outcome: Outcome | None
+    ) -> SubletError | None:
+        """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
+        record = self._records[delegation_id]
+        failure = None
+        try:
+            await self._save(
+                record,
+                AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL,
+                error=error_view(error) if error else None,
+                outcome=outcome.reason if outcome else None,
+                exit_code=outcome.exit_code if outcome else None,
+            )
+        except SubletError as broken:
+            log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
+            failure = broken
+        self._runs.pop(delegation_id, None)
+        await self._release(delegation_id, Path(record.mount_point))
+        return failure
+
+    async def _release(self, delegation_id: str, mount_point: Path | None) -> None:
+        """Free what a delegation holds. What can't be freed stays journalled for the next start."""
+        self._records.pop(delegation_id, None)
+        self._slots.release(delegation_id)
+        try:
+            if mount_point is None or await asyncio.to_thread(self._remove, mount_point):
+                await self._journal.release_owned(delegation_id)
+        except (OSError, SubletError) as error:
+            log.error("a mount point was not freed", delegation_id=delegation_id, reason=str(error))
+
+    def _remove(self, mount_point: Path) -> bool:
+        self._tools.mounts.release(mount_point)
+        return not is_mounted(mount_point)
+
     async def _stop(self, delegation_id: str, error: SubletError) -> None:
-        run = self._runs.get(delegation_id)
-        if run is not None:
+        if (run := self._runs.get(delegation_id)) is not None:
             run.stop(error)
             await run.finished.wait()
-            return
-        pending = self._pending.pop(delegation_id, None)
-        if pending is None:
-            return
-        await self._save(self._records[delegation_id], AssignmentEvent.FAIL, error=error_view(error))
-        await asyncio.to_thread(self._tools.mounts.release, Path(self._records[delegation_id].mount_point))
-        await self._release(delegation_id)
-        pending.scope.cancel()
+        elif (pending := self._pending.get(delegation_id)) is not None:
+            pending.give_up(error)
+            await pending.gone.wait()
+
+    async def _stop_each(self, delegation_ids: Iterable[str], error: SubletError) -> None:
+        async with anyio.create_task_group() as group:
+            for delegation_id in delegation_ids:
+                group.start_soon(self._stop, delegation_id, error)
 
     async def _stop_all(self) -> None:
-        error = _cancelled("the executor's daemon was stopped")
-        for delegation_id in [*self._runs, *self._pending]:
-            await self._stop(delegation_id, error)
-
-    async def _release(self, delegation_id: str) -> None:
-        self._slots.release(delegation_id)
-        await self._journal.release_owned(delegation_id)
-        self._records.pop(delegation_id, None)
+        with anyio.move_on_after(STOP_SECONDS):
+            await self._stop_each([*self._runs, *self._pending], _stopping())
+        for run in self._runs.values():
+            run.abandon()
 
     # Records
 
@@ -331,11 +318,15 @@ class Executor:
         await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
         self._records[record.id] = changed
 
-
-def _same(first: Invite, second: Invite) -> bool:
-    """Tell whether two INVITEs ask for the same, whatever their signatures."""
-    return first.model_copy(update={"sublet": second.sublet}) == second and first.sublet.agent == second.sublet.agent
+    def _check_serving(self) -> TaskGroup:
+        if self._group is None:
+            raise _stopping()
+        return self._group
 
 
 def _cancelled(why: str) -> SubletError:
     return SubletError(ErrorCode.CANCELLED, why, "What was written until then stays; see the audit.")
+
+
+def _stopping() -> SubletError:
+    return _cancelled("the executor's daemon was stopped")

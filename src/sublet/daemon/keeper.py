@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+
+import anyio
 
 from sublet.daemon.journal import Journal
-from sublet.daemon.models import ConditionView, ErrorView
-from sublet.daemon.records import DelegationRecord
+from sublet.daemon.models import ConditionView, ErrorView, ResultView
+from sublet.daemon.records import DelegationRecord, error_view, lease_over
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, advance, allows
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, advance, is_terminal
 
 
 class DelegationOver(Exception):
@@ -21,13 +24,35 @@ class DelegationOver(Exception):
 class DelegationKeeper:
     """The one writer of a delegation's record.
 
-    Two ends may race, such as DONE and a cancel: the first to be journalled wins and the other changes nothing.
+    Ends may race, such as DONE, a cancel and the end of the lease: the first to be journalled wins and the others
+    change nothing. What a reader was told of a lease that is over (``DelegationRecord.overdue``) stays true: from then
+    on every transition becomes EXPIRE.
+
+    Args:
+        record: as it is journalled, or about to be by ``begin``.
+        journal: where it is written.
+        clock: Unix seconds.
     """
 
-    def __init__(self, record: DelegationRecord, journal: Journal) -> None:
+    def __init__(self, record: DelegationRecord, journal: Journal, clock: Callable[[], float] = time.time) -> None:
         self.record = record
         self._journal = journal
+        self._clock = clock
         self._writing = asyncio.Lock()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can change the end any more: it is journalled, or the peer's DONE is."""
+        return self.record.terminal or self.record.result is not None
+
+    async def begin(self) -> None:
+        """Journal the record for the first time.
+
+        Raises:
+            SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation.
+        """
+        async with self._writing:
+            await self._write(self.record, EventKind.DELEGATION_STATE, {"state": str(self.record.state)})
 
     async def advance(self, event: DelegationEvent, **changes: object) -> None:
         """Journal the transition that ``event`` makes, and ``changes`` with it.
@@ -46,35 +71,61 @@ class DelegationKeeper:
             IllegalTransition: the table forbids it in this state.
         """
         async with self._writing:
-            if self.record.terminal:
+            if self.record.terminal or (self.record.result is not None and event is not DelegationEvent.DONE):
                 return False
-            state = advance(DELEGATION_TABLE, self.record.state, event)
-            data: dict[str, JsonValue] = {"state": str(state)}
-            if isinstance(error := changes.get("error"), ErrorView):
-                data |= {"code": error.code, "message": error.message}
-            await self._save({**changes, "state": state}, EventKind.DELEGATION_STATE, data)
+            if event is not DelegationEvent.EXPIRE and await self._lapse():
+                return False
+            await self._move(event, changes)
             return True
+
+    async def conclude(self, result: ResultView, condition: ConditionView) -> None:
+        """Journal what the peer said with DONE; from then on neither a cancel nor the end of the lease undoes it.
+
+        Raises:
+            DelegationOver: it has ended already.
+        """
+        async with self._writing:
+            if self.over or await self._lapse():
+                raise DelegationOver
+            await self._save({"result": result, "condition": condition})
 
     async def note(self, **changes: object) -> None:
         """Journal facts that are no transition; what does not change anything is not written."""
         async with self._writing:
-            news = {key: value for key, value in changes.items() if getattr(self.record, key) != value}
-            if not news:
-                return
+            await self._save({key: value for key, value in changes.items() if getattr(self.record, key) != value})
+
+    async def _lapse(self) -> bool:
+        """Journal the end of the lease where it is over by the clock, and tell whether it is."""
+        if not self.record.overdue(self._clock()):
+            return False
+        await self._move(DelegationEvent.EXPIRE, {"error": error_view(lease_over(self.record.ttl_seconds))})
+        return True
+
+    async def _move(self, event: DelegationEvent, changes: Mapping[str, object]) -> None:
+        state = advance(DELEGATION_TABLE, self.record.state, event)
+        if is_terminal(DELEGATION_TABLE, state):
+            changes = {"condition": None, **changes}
+        data: dict[str, JsonValue] = {"state": str(state)}
+        if isinstance(error := changes.get("error"), ErrorView):
+            data |= {"code": error.code, "message": error.message}
+        changed = self.record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
+        await self._write(changed, EventKind.DELEGATION_STATE, data)
+
+    async def _save(self, news: Mapping[str, object]) -> None:
+        if news:
             kind, data = _event_of(news)
-            await self._save(news, kind, data)
+            await self._write(self.record.model_copy(update={**news, "updated_at": rfc3339()}), kind, data)
 
-    def allows(self, event: DelegationEvent) -> bool:
-        """Tell whether ``event`` may happen now."""
-        return allows(DELEGATION_TABLE, self.record.state, event)
-
-    async def _save(self, changes: Mapping[str, object], kind: EventKind | None, data: dict[str, JsonValue]) -> None:
-        record = self.record.model_copy(update={**changes, "updated_at": rfc3339()})
-        await self._journal.save_delegation(record, kind, data)
-        self.record = record
+    async def _write(self, record: DelegationRecord, kind: EventKind | None, data: dict[str, JsonValue]) -> None:
+        # Shielded, so that the record in memory and the one on the disk never part ways.
+        with anyio.CancelScope(shield=True):
+            await self._journal.save_delegation(record, kind, data)
+            self.record = record
 
 
 def _event_of(news: Mapping[str, object]) -> tuple[EventKind | None, dict[str, JsonValue]]:
+    if isinstance(error := news.get("audit_error"), ErrorView):
+        return EventKind.DELEGATION_AUDIT, {"code": error.code, "message": error.message}
     if "audit" in news:
         return EventKind.DELEGATION_AUDIT, {}
     if "condition" in news:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
+import anyio
 import asyncssh
-import structlog
 
+from sublet.daemon.audits import audited
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
-from sublet.daemon.reports import audit_view
+from sublet.daemon.records import lease_over
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
 from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, Mount, Start, StartExtension
 from sublet.workspace.admission import AdmissionLimits
@@ -30,7 +34,7 @@ from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.rules import Rules
 from sublet.workspace.sftp_listener import DataPlane
 
-log = structlog.get_logger(__name__)
+KEY_ALGORITHM: Final = "ssh-ed25519"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +64,38 @@ class LentAccess:
     def _root(self) -> Path:
         return Path(self._keeper.record.workspace)
 
-    async def baseline(self) -> None:
-        """Record what the directory holds before the lease."""
-        snapshot = await asyncio.to_thread(self._tools.auditor.baseline, self._root, self._rules)
-        await self._keeper.note(snapshot=snapshot)
+    async def baseline(self) -> str:
+        """Record what the directory holds before the lease, and return the snapshot's id.
 
-    async def open(self, accept: Accept, ttl_seconds: int) -> Start:
+        Raises:
+            SubletError: as ``Auditor.baseline``.
+        """
+        return await asyncio.to_thread(self._tools.auditor.baseline, self._root, self._rules)
+
+    async def open(self, accept: Accept, ends: float) -> Start:
         """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
+
+        Args:
+            accept: the executor's ACCEPT.
+            ends: when the lease ends, on the loop's clock; nothing that is given here outlives it.
 
         Returns:
             The START that tells the executor how to get in.
+
+        Raises:
+            SubletError: ``AUTH_FAILED`` for a key that is none, ``EXPIRED`` where the time is over already,
+                ``WORKSPACE_INVALID`` where the directory is not the one any more that was asked for.
+            DelegationOver: it has ended meanwhile.
         """
-        record = self._keeper.record
         public, credential = _credential(accept.remote_constraints.public_key)
-        expires_at = rfc3339(time.time() + ttl_seconds)
-        await self._tools.journal.acquire(record.id, "lease", {"user": record.id})
+        expires_at = rfc3339(time.time() + ends - anyio.current_time())
+        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
         await self._keeper.advance(DelegationEvent.START, expires_at=expires_at)
+        record = self._keeper.record
+        left = ends - anyio.current_time()
+        if left <= 0:
+            raise lease_over(record.ttl_seconds)
+        # Nothing is awaited between the transition and this, so a cancel that comes now finds a lease to revoke.
         self._tools.data_plane.open(
             Export(
                 lease_id=record.id,
@@ -83,10 +103,11 @@ class LentAccess:
                 access_mode=record.access_mode,
                 rules=self._rules,
                 public_key=public,
-                seconds=ttl_seconds,
+                seconds=left,
                 meta=_meta(self._keeper, expires_at),
             )
         )
+        await self._check_unmoved()
         host, port = self._tools.data_plane.address
         self._data_path = self._first_path(host, accept)
         return Start(
@@ -97,7 +118,8 @@ class LentAccess:
             ),
             sublet=StartExtension(
                 host_key=self._tools.data_plane.host_key_line,
-                remaining_seconds=ttl_seconds,
+                # Rounded down: an executor that ends first can still write out what is pending.
+                remaining_seconds=max(1, int(left)),
                 data_path=self._data_path,
             ),
         )
@@ -113,8 +135,9 @@ class LentAccess:
         await self._tools.data_plane.dial(host, port, self._keeper.record.id)
 
     def show_log(self, tail: bytes) -> None:
-        """Put the end of the executor's output where the executor sees it too."""
-        self._tools.data_plane.set_meta(self._keeper.record.id, "log.txt", tail)
+        """Put the end of the executor's output where the executor sees it too, while there is a view to put it in."""
+        with suppress(SubletError):
+            self._tools.data_plane.set_meta(self._keeper.record.id, "log.txt", tail)
 
     def usage(self) -> Usage:
         """Return what went over the data plane so far."""
@@ -125,26 +148,25 @@ class LentAccess:
         """Cut access at once: when this returns, the credential is dead and every open handle with it."""
         self._usage = self._tools.data_plane.revoke(self._keeper.record.id, reason) or self._usage
 
-    async def settle(self, reason: str) -> None:
-        """Cut access and make the audit; doing it twice does nothing more."""
-        self.revoke(reason)
+    async def settle(self) -> None:
+        """Journal that access is cut, and make the audit where there is none yet."""
         record = self._keeper.record
         await self._tools.journal.release_owned(record.id, "lease")
-        if record.audit is not None or record.snapshot is None:
-            return
-        try:
-            report = await asyncio.to_thread(
-                self._tools.auditor.result,
-                record.snapshot,
-                self._root,
-                self._rules,
-                self._usage.touched,
-                self._usage.touched_overflow,
+        news: dict[str, object] = {"usage": self.usage()}
+        if record.snapshot is not None and record.expires_at is not None and record.audit is None:
+            touched, overflow = self._usage.touched, self._usage.touched_overflow
+            news |= await audited(self._tools.auditor, record, self._rules, touched, overflow=overflow)
+        await self._keeper.note(**news)
+
+    async def _check_unmoved(self) -> None:
+        """Refuse a directory in whose place, or above which, a link was put since policy allowed it."""
+        real = await asyncio.to_thread(os.path.realpath, self._root)
+        if real != str(self._root):
+            raise SubletError(
+                ErrorCode.WORKSPACE_INVALID,
+                "the directory was replaced by a link while the delegation was prepared",
+                "Delegate the directory itself.",
             )
-        except SubletError as error:
-            log.warning("no audit could be made", delegation_id=record.id, reason=str(error))
-            return
-        await self._keeper.note(audit=audit_view(report), result_snapshot=report.result, usage=self.usage())
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
         """Tell which way to try first: a listener on loopback can't be reached from another machine."""
@@ -154,12 +176,30 @@ class LentAccess:
 
 
 def _credential(public_key: str | None) -> tuple[str, str]:
-    """Return the key line to authorise and what START says about it; a private key leaves only for plain AWCP peers."""
-    if public_key is not None:
+    """Return the key line to authorise and what START says about it; a private key leaves only for plain AWCP peers.
+
+    Raises:
+        SubletError: ``AUTH_FAILED`` for anything but an Ed25519 key.
+    """
+    if public_key is None:
+        private = asyncssh.generate_private_key(KEY_ALGORITHM)
+        return _line(private), private.export_private_key().decode()
+    try:
         key = asyncssh.import_public_key(public_key)
-        return public_key, f"publickey:{key.get_fingerprint()}"
-    private = asyncssh.generate_private_key("ssh-ed25519")
-    return private.export_public_key().decode().strip(), private.export_private_key().decode()
+    except (asyncssh.KeyImportError, ValueError):
+        key = None
+    if key is None or key.get_algorithm() != KEY_ALGORITHM:
+        raise SubletError(
+            ErrorCode.AUTH_FAILED,
+            f"the public key in ACCEPT is no {KEY_ALGORITHM} key, so nobody could be let in by it",
+            "The executor has to send the line of a public key, or leave it out.",
+        )
+    return _line(key), f"publickey:{key.get_fingerprint()}"
+
+
+def _line(key: asyncssh.SSHKey) -> str:
+    """Return the public half of ``key`` as an OpenSSH line in our own words: nothing of the peer's text stays."""
+    return " ".join(key.export_public_key().decode().split()[:2])
 
 
 def _meta(keeper: DelegationKeeper, expires_at: str) -> dict[str, bytes]:

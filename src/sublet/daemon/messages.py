@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import anyio
+import structlog
+from anyio.abc import TaskGroup
 
 from sublet.daemon.times import rfc3339
 from sublet.policy.engine import Policy
@@ -23,6 +24,8 @@ from sublet.supervisor.slots import Slots
 MESSAGE_SECONDS = 600.0
 """How long one plain message may keep the agent busy."""
 MAX_PENDING_PIECES = 256
+
+log = structlog.get_logger(__name__)
 
 
 class Messages:
@@ -42,11 +45,11 @@ class Messages:
         self._agents = agents
         self._provider = provider
         self._scratch_root = scratch_root
-        self._group: asyncio.TaskGroup | None = None
+        self._group: TaskGroup | None = None
 
     async def serve(self) -> None:
         """Run the agents that answer until cancelled, and end them then."""
-        async with asyncio.TaskGroup() as group:
+        async with anyio.create_task_group() as group:
             self._group = group
             try:
                 await anyio.sleep_forever()
@@ -57,7 +60,8 @@ class Messages:
         """Run the default agent on ``text``: ``MessageApi.answer``.
 
         Raises:
-            SubletError: ``DECLINED`` by policy or for want of a slot, ``TASK_FAILED`` where the agent fails.
+            SubletError: ``POLICY_DENIED``; ``DECLINED`` for want of an agent or a slot; ``TASK_FAILED`` where the agent
+                fails; ``UNAVAILABLE`` where the daemon stops.
         """
         agents = self._agents()
         if not agents:
@@ -65,56 +69,86 @@ class Messages:
         decision = self._policy.decide(caller, Action.AGENT_MESSAGE, Resource(agents[0].id))
         if not decision.allowed:
             raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
+        if self._group is None:
+            raise _stopping()
         job_id = new_delegation_id()
-        home = self._scratch_root / job_id
         with self._slots.run(job_id):
+            work = _Answer(_job(job_id, text, self._scratch_root / job_id), self._provider(agents[0].id))
+            self._group.start_soon(work.run)
             try:
-                await asyncio.to_thread(_make, home)
-                async with aclosing(self._run(_job(job_id, text, home), agents[0].id)) as pieces:
-                    async for piece in pieces:
+                with work.pieces:
+                    async for piece in work.pieces:
                         yield piece
             finally:
+                work.scope.cancel()
                 with anyio.CancelScope(shield=True):
-                    await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                    await work.finished.wait()
+            yield work.rest()
 
-    async def _run(self, job: Job, agent: str) -> AsyncGenerator[str, None]:
-        if self._group is None:
-            raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Try again later.")
-        send, receive = anyio.create_memory_object_stream[str](MAX_PENDING_PIECES)
 
-        def report(output: Output) -> None:
-            if output.stream == "stdout":
-                # A reader this slow still gets the summary, which is bounded, at the end.
-                with suppress(anyio.WouldBlock):
-                    send.send_nowait(output.text)
+class _Answer:
+    """One message's job: its pieces as they come, then what is left to say, or why there is nothing."""
 
-        async def work() -> Outcome:
-            with send:
-                return await self._provider(agent).run(job, report)
+    def __init__(self, job: Job, provider: Provider) -> None:
+        self.scope = anyio.CancelScope()
+        self.finished = asyncio.Event()
+        self._job = job
+        self._provider = provider
+        self._outcome: Outcome | None = None
+        self._error: SubletError | None = None
+        self._told = self._dropped = 0
+        self._send, self.pieces = anyio.create_memory_object_stream[str](MAX_PENDING_PIECES)
 
-        task = self._group.create_task(_kept(work()))
+    async def run(self) -> None:
+        """Do the job in a directory of its own, which is gone afterwards. Nothing is raised."""
+        home = self._job.scratch.parent
         try:
-            async for piece in receive:
-                yield piece
-            outcome = await task
+            with self.scope:
+                await asyncio.to_thread(_make, home)
+                self._outcome = await self._provider.run(self._job, self._report)
+        except SubletError as error:
+            self._error = error
+        except Exception:
+            log.exception("the agent broke on a plain message")
+            self._error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
         finally:
-            task.cancel()
             with anyio.CancelScope(shield=True):
-                await asyncio.wait([task])
-        if isinstance(outcome, Exception):
-            raise outcome
+                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            self._send.close()
+            self.finished.set()
+
+    def rest(self) -> str:
+        """Return what no piece has told yet.
+
+        Raises:
+            SubletError: as ``MessageApi.answer``.
+        """
+        if self._error is not None:
+            raise self._error
+        outcome = self._outcome
+        if outcome is None:
+            raise _stopping()
         if outcome.reason != "done":
             raise SubletError(
                 ErrorCode.TASK_FAILED, f"the agent ended as {outcome.reason}: {outcome.summary}", outcome.detail
             )
+        if self._dropped:
+            return f"\n[{self._dropped} characters were not read in time and left out; the end was:]\n{outcome.summary}"
+        return "" if self._told else outcome.summary
+
+    def _report(self, output: Output) -> None:
+        if output.stream != "stdout":
+            return
+        self._dropped += output.dropped_chars
+        try:
+            self._send.send_nowait(output.text)
+            self._told += len(output.text)
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            self._dropped += len(output.text)
 
 
-async def _kept(work: Awaitable[Outcome]) -> Outcome | Exception:
-    """Return what ``work`` raises, so that one failing message does not end the group that serves them all."""
-    try:
-        return await work
-    except Exception as error:
-        return error
+def _stopping() -> SubletError:
+    return SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Try again later.")
 
 
 def _make(home: Path) -> None:

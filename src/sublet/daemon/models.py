@@ -126,6 +126,7 @@ class DelegationView(View):
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
     unmountable: list[str] = Field(default=[], description="Links that a mount can't follow")
     audit: AuditReport | None = None
+    audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()
     cursor: int = Field(default=0, description="Sequence number of its newest event")
 

@@ -54,6 +54,7 @@ class Parts:
     slots: Slots
     mounts: Mounts
     auditor: Auditor
+    locks: DirectoryLocks
     data_plane: DataPlane
     link: PeerLink
     pairing: PairingService
@@ -93,6 +94,7 @@ async def make_parts(
     data_plane = DataPlane(identity.ssh_host_key, reverse)
     link = load_peer_link(identity)
     auditor = Auditor(state_dir)
+    locks = DirectoryLocks()
     slots = Slots(policy.limits.slots)
     scratch_root = state_dir / "scratch"
 
@@ -114,12 +116,11 @@ async def make_parts(
         slots=slots,
         mounts=mounts,
         auditor=auditor,
+        locks=locks,
         data_plane=data_plane,
         link=link,
         pairing=PairingService(identity, journal, peers, link, own_address),
-        delegator=Delegator(
-            DelegatorTools(journal, data_plane, link, auditor, DirectoryLocks(), lambda: policy.limits.admission)
-        ),
+        delegator=Delegator(DelegatorTools(journal, data_plane, link, auditor, locks, lambda: policy.limits.admission)),
         executor=Executor(
             journal=journal,
             policy=policy,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from sublet.daemon.models import PeerView
 from sublet.daemon.peers import Peer, PeerStore
 from sublet.daemon.ports import PeerLink
@@ -13,6 +15,8 @@ ASK_SECONDS = 3.0
 """How long a peer is given to answer with its card."""
 MAX_ASKED = 16
 """Peers that are asked at once."""
+
+log = structlog.get_logger(__name__)
 
 
 class PeerDirectory:
@@ -42,3 +46,7 @@ class PeerDirectory:
             return peer.view(usable=False, why_not=f"{peer.name} did not answer within {ASK_SECONDS:.0f} s")
         except SubletError as error:
             return peer.view(usable=False, why_not=error.message)
+        except Exception:
+            # One odd answer must not hide all the other peers.
+            log.exception("a peer's card could not be read", peer=peer.name)
+            return peer.view(usable=False, why_not=f"what {peer.name} answered could not be read; see the log")

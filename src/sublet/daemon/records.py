@@ -37,6 +37,7 @@ class Record(BaseModel):
 class DelegationRecord(Record):
     """The delegator's memory of one delegation.
 
+    ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
     """
@@ -64,6 +65,7 @@ class DelegationRecord(Record):
     hidden: list[str] = []
     unmountable: list[str] = []
     audit: AuditReport | None = None
+    audit_error: ErrorView | None = None
     usage: Usage = Usage()
     settled: bool = False
     generation: int = 1
@@ -74,8 +76,13 @@ class DelegationRecord(Record):
         return is_terminal(DELEGATION_TABLE, self.state)
 
     def overdue(self, now: float) -> bool:
-        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet."""
-        return not self.terminal and self.expires_at is not None and unix_seconds(self.expires_at) <= now
+        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet.
+
+        Work that was done in time is not undone by an audit that takes longer than the lease.
+        """
+        if self.terminal or self.result is not None or self.expires_at is None:
+            return False
+        return unix_seconds(self.expires_at) <= now
 
     def view(self, now: float, *, cursor: int = 0) -> DelegationView:
         """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
@@ -84,7 +91,7 @@ class DelegationRecord(Record):
             state = advance(DELEGATION_TABLE, state, DelegationEvent.EXPIRE)
             error = error_view(lease_over(self.ttl_seconds))
         remaining = None
-        if self.expires_at is not None and not is_terminal(DELEGATION_TABLE, state):
+        if self.expires_at is not None and self.result is None and not is_terminal(DELEGATION_TABLE, state):
             remaining = max(0, int(unix_seconds(self.expires_at) - now))
         return DelegationView(
             delegation_id=self.id,
@@ -105,6 +112,7 @@ class DelegationRecord(Record):
             hidden=self.hidden,
             unmountable=self.unmountable,
             audit=self.audit,
+            audit_error=self.audit_error,
             usage=self.usage,
             cursor=cursor,
         )

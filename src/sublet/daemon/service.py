@@ -7,11 +7,14 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from sublet.daemon.delegator import Delegator
+from sublet.daemon.executor import Executor
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
 from sublet.daemon.models import (
+    MAX_WAIT_SECONDS,
     AddPeer,
     AuditReport,
     Check,
@@ -33,7 +36,14 @@ from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.workspace.audit import Auditor
+from sublet.protocol.text import clean_line
+
+LOOK_SECONDS = 10.0
+"""How long a question to the disk may take."""
+MAX_JOURNALLED_CHARS = 500
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class ServiceParts:
     policy: Policy
     journal: Journal
     delegator: Delegator
+    executor: Executor
     peers: PeerStore
     peer_directory: Callable[[], Awaitable[list[PeerView]]]
     pairing: PairingService
@@ -72,13 +83,13 @@ class DaemonService:
             "ttl_seconds": request.ttl_seconds,
         }
         await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
-        workspace = await asyncio.to_thread(_real_directory, request.workspace_dir)
+        workspace = await _looked_up(_real_directory, request.workspace_dir)
         await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode=request.access_mode)
         for pattern in request.reveal:
             await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=workspace)
         peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
-        return await self._parts.delegator.create(request, caller, peer.address(), agent or None, ttl)
+        return await self._parts.delegator.create(request, caller, workspace, peer.address(), agent or None, ttl)
 
     async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.get_status``."""
@@ -100,7 +111,9 @@ class DaemonService:
     ) -> EventPage:
         """``DaemonApi.events_since``."""
         await self._ask(caller, Action.DELEGATION_READ, delegation_id or "*")
-        return await self._parts.journal.wait_for_events(cursor, delegation_id, timeout=timeout, limit=limit)
+        return await self._parts.journal.wait_for_events(
+            cursor, delegation_id, timeout=min(timeout, MAX_WAIT_SECONDS), limit=limit
+        )
 
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
         """``DaemonApi.get_audit_report``."""
@@ -148,6 +161,9 @@ class DaemonService:
         """``DaemonApi.remove_peer``."""
         await self._ask(caller, Action.PEER_MANAGE, name)
         peer = await self._parts.peers.remove(name)
+        why = f"the peer was removed by {_who(caller)}"
+        await self._parts.delegator.end_peer(peer.name, why)
+        await self._parts.executor.end_peer(peer.fingerprint, why)
         return peer.view()
 
     async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
@@ -167,12 +183,13 @@ class DaemonService:
 
     async def list_lend_roots(self, caller: Subject) -> list[str]:
         """``DaemonApi.list_lend_roots``."""
-        await self._ask(caller, Action.DELEGATION_READ, "*")
+        await self._ask(caller, Action.LEND_ROOT_MANAGE, "*")
         return self._parts.lend_roots.paths()
 
     async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
         """``DaemonApi.add_lend_root``."""
-        real = await asyncio.to_thread(_real_directory, path)
+        await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
+        real = await _looked_up(_real_directory, path)
         await self._ask(caller, Action.LEND_ROOT_MANAGE, real, path=real)
         await self._ask(caller, Action.WORKSPACE_LEND, real, path=real)
         return await self._parts.lend_roots.add(real)
@@ -180,7 +197,7 @@ class DaemonService:
     async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
         """``DaemonApi.remove_lend_root``."""
         await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
-        return await self._parts.lend_roots.remove(await asyncio.to_thread(os.path.realpath, path))
+        return await self._parts.lend_roots.remove(await _looked_up(os.path.realpath, path))
 
     # The daemon itself
 
@@ -207,7 +224,10 @@ class DaemonService:
         """
         if action is Action.WORKSPACE_LEND:
             caller = Subject(caller.kind, caller.name, (*caller.roots, *self._parts.lend_roots.paths()))
-        decision = self._parts.policy.decide(caller, action, Resource(name, attributes))
+            # The only decision that looks at the disk.
+            decision = await _looked_up(self._parts.policy.decide, caller, action, Resource(name, attributes))
+        else:
+            decision = self._parts.policy.decide(caller, action, Resource(name, attributes))
         if decision.allowed:
             return
         await self._parts.journal.append_event(
@@ -216,7 +236,7 @@ class DaemonService:
             {
                 "subject": _who(caller),
                 "action": str(action),
-                "resource": name,
+                "resource": clean_line(name, MAX_JOURNALLED_CHARS),
                 "layer": decision.layer,
                 "rule": decision.rule,
                 "reason": decision.reason,
@@ -233,6 +253,21 @@ class DaemonService:
 
 def _who(caller: Subject) -> str:
     return f"{caller.kind} {caller.name}".strip()
+
+
+async def _looked_up(look: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+    """Return what ``look`` finds out from the disk, in a thread and with a bound: a dead mount answers never.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``, or what ``look`` raises.
+    """
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            return await asyncio.to_thread(look, *arguments)
+    except TimeoutError:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, "the disk does not answer for this directory", "Is it on a mount that is gone?"
+        ) from None
 
 
 def _real_directory(path: str) -> str:
