@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from sublet.a2a_server import ends, invites
-from sublet.a2a_server.hosts import AllowedHosts, is_loopback, is_wildcard
+from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.limits import too_deep
+from sublet.daemon.network import is_loopback, is_wildcard
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.handler import SubletRequestHandler
-from sublet.a2a_server.hosts import AllowedHosts, is_loopback, is_wildcard
+from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.invites import PendingInvites
 from sublet.a2a_server.pairing import PairingRoute
 from sublet.a2a_server.parts import to_part
@@ -29,6 +29,7 @@ from sublet.a2a_server.routes import build_app
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
+from sublet.daemon.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
@@ -196,7 +197,7 @@ class A2AFace:
     def _local_url(self, bound: socket.socket) -> str:
         host, port = bound.getsockname()[:2]
         if is_wildcard(host):
-            host = _outward_address(bound.family)
+            host = outward_address(ipv6=bound.family == socket.AF_INET6)
         shown = f"[{host}]" if ":" in host else host
         return f"{'https' if self._context.tls else 'http'}://{shown}:{port}"
 
@@ -244,15 +245,3 @@ def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket
         listener.close()
         raise
     return listener
-
-
-def _outward_address(family: int) -> str:
-    """Return the address that this machine uses towards others; connecting a UDP socket sends nothing."""
-    # Addresses reserved for documentation (RFC 5737, RFC 3849): routed like any other, owned by nobody.
-    target, fallback = ("2001:db8::1", "::1") if family == socket.AF_INET6 else ("192.0.2.1", "127.0.0.1")
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((target, 9))
-        except OSError:
-            return fallback
-        return str(probe.getsockname()[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
+
+from sublet.daemon.network import is_wildcard
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -50,22 +51,6 @@ class AllowedHosts:
         if self._public is not None:
             ports.add(self._public.port or (443 if self._public.scheme == "https" else 80))
         return self.allows_host(origin.netloc, local_address) and (port or standard) in ports
-
-
-def is_wildcard(host: str) -> bool:
-    """Tell whether ``host`` stands for every address of this machine."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return host == ""
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether ``host`` is reachable from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _hostname(netloc: str) -> str | None:

@@ -74,11 +74,18 @@ class PeerSession:
 
     async def send(self, request: SendMessageRequest) -> Task:
         """Send a message and return its task, once it waits or has ended."""
-        with translated(self.peer):
-            response = await self._rpc.send_message(request, context=self._context)
-            if not response.HasField("task"):
-                raise TypeError("the answer is no task")
-            return response.task
+        try:
+            with translated(self.peer):
+                response = await self._rpc.send_message(request, context=self._context)
+                if not response.HasField("task"):
+                    raise TypeError("the answer is no task")
+                return response.task
+        except SubletError as error:
+            if error.code is ErrorCode.AUTH_FAILED:
+                # Who does not know us may be somebody else than the card that we remember says.
+                self._card = None
+                await self.card()
+            raise
 
     async def get_task(self, task_id: str) -> Task:
         """Return the task as it is now, without its history."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import structlog
@@ -23,7 +25,7 @@ from sublet.daemon.failures import sole_failure
 from sublet.daemon.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.models import StatusView
-from sublet.daemon.network import is_loopback
+from sublet.daemon.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.pairing import OwnAddress
 from sublet.daemon.parts import Parts, make_parts
 from sublet.daemon.peer_directory import PeerDirectory
@@ -75,7 +77,7 @@ class _Daemon:
         self._tls: TlsFiles | None = None
         host = config.a2a.host
         if not is_loopback(host):
-            self._tls = load_tls(Path(config.home.state_dir) / "keys", [host])
+            self._tls = load_tls(Path(config.home.state_dir) / "keys", _names(config))
 
     async def run(self, ready: Callable[[StatusView], None]) -> None:
         """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
@@ -200,6 +202,14 @@ def _key_reporter(peers: PeerStore, group: TaskGroup) -> Callable[[str, str], No
             group.start_soon(report, name, fingerprint)
 
     return key_changed
+
+
+def _names(config: DaemonConfig) -> list[str]:
+    """Return the names that our certificate is for; peers pin it as it is, other clients go by them."""
+    host = config.a2a.host
+    public = urlsplit(config.public_url).hostname if config.public_url else None
+    own = [outward_address(ipv6=":" in host), socket.gethostname()] if is_wildcard(host) else [host]
+    return [*([public] if public else []), *own]
 
 
 @contextmanager
