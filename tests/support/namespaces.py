@@ -6,6 +6,7 @@ and the test could not see what it mounts.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
 import subprocess
@@ -15,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces with addresses take root")
 
@@ -42,6 +46,16 @@ class Machine:
     def without_route(self, address: str, port: int) -> AbstractContextManager[None]:
         """Let no connection go out from here to ``port`` of ``address`` meanwhile: whoever tries is told at once."""
         return self._rule("to", address, "ipproto", "tcp", "dport", str(port), "unreachable")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let the sockets that this thread makes meanwhile belong to this machine."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.namespace}") as there:
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(home.fileno())
 
     def listening(self) -> list[str]:
         """Return where programs listen here, as ``address:port``."""
@@ -89,6 +103,12 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
             # The cable goes with its ends.
             _run("ip", "netns", "del", namespace)
         assert not [name for name in made if Path("/run/netns", name).exists()]
+
+
+def _enter(namespace: int) -> None:
+    if _LIBC.setns(namespace, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _run(*arguments: str) -> None:
