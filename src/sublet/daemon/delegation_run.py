@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -15,7 +14,7 @@ from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
-from sublet.daemon.ports import PeerAddress, RemoteTask
+from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
 from sublet.daemon.records import DelegationRecord, error_view, lease_over
 from sublet.daemon.reports import refusal, result_view
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -73,9 +72,9 @@ class DelegationRun:
         """The record as last journalled."""
         return self._keeper.record
 
-    def view(self) -> DelegationView:
-        """Return the delegation as it is now, with what went over the data plane until now."""
-        view = self.record.view(time.time())
+    def view(self, now: float) -> DelegationView:
+        """Return the delegation as it is at ``now`` (Unix seconds), with what went over the data plane until then."""
+        view = self.record.view(now)
         return view if self.record.settled else view.model_copy(update={"usage": self._access.usage()})
 
     async def drive(self) -> None:
@@ -241,6 +240,9 @@ class DelegationRun:
             async with anyio.create_task_group() as group:
                 async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
                     async for update in updates:
+                        if isinstance(update, Silence):
+                            await self._keeper.note(condition=_degraded(update, self._peer.name))
+                            continue
                         if not isinstance(update, Progress):
                             self._task = None
                             await self._take(update)
@@ -333,6 +335,13 @@ def _event_of(failure: SubletError) -> DelegationEvent:
     if failure.code == ErrorCode.CANCELLED:
         return DelegationEvent.CANCEL
     return DelegationEvent.EXPIRE if failure.code == ErrorCode.EXPIRED else DelegationEvent.FAIL
+
+
+def _degraded(silence: Silence, peer: str) -> ConditionView | None:
+    if not silence.reason:
+        return None
+    detail = f"{peer} can't be heard, and is tried again until the lease ends: {silence.reason}"
+    return ConditionView(kind="degraded", detail=detail)
 
 
 def _queued(place: int) -> ConditionView:

@@ -94,7 +94,7 @@ class Delegator:
         self._group.start_soon(self._drive, run)
         await run.recorded.wait()
         if run.refused is None:
-            return run.view()
+            return self._look(run)
         # The same request twice at once: the other one was first.
         known = await self._known(request, who)
         if known is None:
@@ -173,10 +173,10 @@ class Delegator:
 
     def _look(self, run: DelegationRun) -> DelegationView:
         """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
-        record = run.record
-        if record.overdue(time.time()):
-            self._stop(run, DelegationEvent.EXPIRE, lease_over(record.ttl_seconds))
-        return run.view()
+        now = time.time()
+        if run.record.overdue(now):
+            self._stop(run, DelegationEvent.EXPIRE, lease_over(run.record.ttl_seconds))
+        return run.view(now)
 
     async def _known(self, request: CreateDelegation, caller: str) -> DelegationView | None:
         """Return what the first try of ``request`` made.
