@@ -19,6 +19,7 @@ test: setup hosts ## run all tests, real mounts included, and check that nothing
 
 hosts:
 	@scripts/setup-hosts
+	@scripts/setup-clients
 
 lint: setup ## check style and the layers
 	@.venv/bin/ruff check .

@@ -75,15 +75,19 @@ class Messages:
         with self._slots.run(job_id):
             work = _Answer(_job(job_id, text, self._scratch_root / job_id), self._provider(agents[0].id))
             self._group.start_soon(work.run)
+            told = False
             try:
                 with work.pieces:
                     async for piece in work.pieces:
+                        told = True
                         yield piece
             finally:
                 work.scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await work.finished.wait()
-            yield work.rest()
+            rest = work.rest()
+            if rest or not told:
+                yield rest
 
 
 class _Answer:
