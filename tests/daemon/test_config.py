@@ -27,7 +27,6 @@ def test_defaults_stay_on_this_machine(home: Home) -> None:
     assert config.a2a == Listen("127.0.0.1", 8642, chosen=False)
     assert config.sftp == Listen("127.0.0.1", 8622, chosen=False)
     assert config.zenoh == "tcp/127.0.0.1:7447"
-    assert not config.a2a.beyond_loopback
     assert (config.public_url, config.agent_file, config.policy_file) == (None, None, None)
     assert config.mount_root == Path(home.state_dir) / "mounts"
     assert (config.unsandboxed, config.log_level) == (False, "info")
@@ -56,8 +55,8 @@ def test_options_come_before_the_file(home: Home) -> None:
     assert config.unsandboxed
     assert config.public_url == "https://box.example:443/base/"
     config = DaemonConfig(home=home)
-    assert config.a2a.beyond_loopback
-    assert not config.sftp.beyond_loopback
+    assert (config.a2a.host, config.a2a.port) == ("0.0.0.0", 1)
+    assert (config.sftp.host, config.sftp.port) == ("::1", 2)
     assert config.agent_file == Path(home.config_dir) / "mine.json"
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sublet.protocol.canonical import MAX_DEPTH, JsonValue
-from sublet.protocol.codec import MAX_MESSAGE_BYTES, AnyMessage, as_object, decode, encode, narrow_bounded
+from sublet.protocol.codec import MAX_MESSAGE_BYTES, AnyMessage, decode, encode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Start
 from sublet.protocol.text import clean_line
@@ -355,12 +355,6 @@ def test_narrow_bounded_gives_json_that_can_be_stored(body: JsonValue) -> None:
     except RemoteProtocolError:
         return
     assert json.loads(json.dumps(narrowed, allow_nan=False).encode()) == narrowed
-
-
-def test_as_object() -> None:
-    assert as_object(INVITE) is INVITE
-    with pytest.raises(RemoteProtocolError):
-        as_object([])
 
 
 @given(messages)

@@ -16,7 +16,7 @@ class Clock:
 
 
 def test_five_run_and_the_sixth_is_declined_with_a_hint() -> None:
-    slots = Slots()
+    slots = Slots(5)
     for number in range(5):
         slots.reserve(f"d{number}")
     with pytest.raises(SubletError, match="all 5 slots") as caught:

@@ -136,9 +136,21 @@ def wait_for(condition: Any, seconds: float = 20, what: str = "a condition") -> 
 
 
 @contextmanager
-def two_daemons(base: Path, agent: Mapping[str, Any] | None = SHELL_AGENT) -> Iterator[tuple[Daemon, Daemon]]:
-    """A delegator and an executor, paired, the executor with ``agent``; nothing of them is left afterwards."""
+def two_daemons(
+    base: Path, *, agent: Mapping[str, Any] | None = SHELL_AGENT, policy: Mapping[str, object] | None = None
+) -> Iterator[tuple[Daemon, Daemon]]:
+    """Run a delegator and an executor, paired; nothing of them is left afterwards.
+
+    Args:
+        base: where their homes are.
+        agent: what the executor offers.
+        policy: the delegator's ``policy.json``.
+    """
     delegator, executor = Daemon(base / "a"), Daemon(base / "b")
+    if policy is not None:
+        config = delegator.home / "config"
+        config.mkdir(mode=0o700, parents=True)
+        (config / "policy.json").write_text(json.dumps(policy))
     try:
         delegator.up()
         executor.up(agent=agent)

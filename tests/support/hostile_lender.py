@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -139,18 +138,3 @@ class HostileLender:
             server.close()
             await server.wait_closed()
             await self.link.aclose()
-
-
-async def accepted_connections(sock_host: str, port: int, during: asyncio.Event) -> int:
-    """Listen at ``sock_host`` until ``during`` is set and return how many connections came."""
-    count = 0
-
-    def called(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal count
-        count += 1
-        writer.close()
-
-    server = await asyncio.start_server(called, sock_host, port)
-    async with server:
-        await during.wait()
-    return count

@@ -54,11 +54,6 @@ class Listen:
     port: int
     chosen: bool
 
-    @property
-    def beyond_loopback(self) -> bool:
-        """Whether other machines can reach it, so that TLS or SSH is mandatory."""
-        return not is_loopback(self.host)
-
     def free_port(self) -> int:
         """Return a port to bind: the wanted one, or 0 for any where it is only the default and taken.
 

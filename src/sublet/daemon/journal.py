@@ -168,16 +168,6 @@ class Journal(EventLog):
 
         return await self.transact(work)
 
-    async def amend(self, number: int, detail: Mapping[str, JsonValue]) -> None:
-        """Replace what is known of a resource, such as the pid of a process that has started now."""
-        await self.transact(
-            lambda connection, _: (
-                connection.execute(
-                    "UPDATE resources SET detail = ? WHERE id = ?", (json.dumps(detail), number)
-                ).rowcount
-            )
-        )
-
     async def release(self, number: int) -> None:
         """Journal that a resource was given back; twice is no error."""
         await self.transact(

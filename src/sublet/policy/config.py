@@ -223,5 +223,5 @@ def _bad(source: Path, problems: Sequence[str]) -> SubletError:
     return SubletError(
         LocalCode.INVALID_ARGUMENT,
         f"{source}: {shown}" + (f"; and {more} more problems" if more > 0 else ""),
-        "Mend the file; until then the last good policy holds.",
+        "Mend the file, or move it away to have the defaults.",
     )

@@ -85,11 +85,6 @@ class Rule:
                 return False
         return True
 
-    @property
-    def unconditional(self) -> bool:
-        """Whether it holds for every resource and attribute."""
-        return self.resource == "*" and not self.when
-
 
 @functools.lru_cache(maxsize=MAX_MATCHERS)
 def matcher(pattern: str) -> Callable[[str], bool]:

@@ -64,17 +64,6 @@ def narrow_bounded(body: JsonValue) -> JsonValue:
     return body
 
 
-def as_object(body: JsonValue) -> Mapping[str, JsonValue]:
-    """Return ``body`` if it is a JSON object.
-
-    Raises:
-        RemoteProtocolError: it is something else.
-    """
-    if not isinstance(body, dict):
-        raise _refusal("an AWCP message is a JSON object", 'Send {"awcp": {…}} in one data part.')
-    return body
-
-
 def _check_version(body: Mapping[str, JsonValue]) -> None:
     """Refuse every version but ours. Only INVITE has to name one (AWCP 4.1)."""
     if "version" not in body:

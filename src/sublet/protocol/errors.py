@@ -59,9 +59,5 @@ class SubletError(Exception):
         return f"{self.code}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
-class LocalProtocolError(SubletError):
-    """We were asked to do something the protocol forbids: our own fault."""
-
-
 class RemoteProtocolError(SubletError):
     """The peer sent something the protocol forbids: the peer's fault, answered with ``code``."""

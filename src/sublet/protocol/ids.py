@@ -10,7 +10,6 @@ import secrets
 DELEGATION_ID = re.compile(r"dlg_[0-9a-f]{32}\Z")
 PEER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 AGENT_ID = PEER_NAME
-NODE_ID = re.compile(r"node-[a-z2-7]{16}\Z")
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}\Z")
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 from sublet.protocol.errors import ErrorCode, SubletError
 
-DEFAULT_SLOTS = 5
 RESERVED_SECONDS = 60.0
 RETRY_SECONDS = 30
 
@@ -24,7 +23,7 @@ class Slots:
 
     def __init__(
         self,
-        capacity: int = DEFAULT_SLOTS,
+        capacity: int,
         *,
         reserved_seconds: float = RESERVED_SECONDS,
         clock: Callable[[], float] = time.monotonic,
