@@ -13,7 +13,7 @@ from a2a.types import GetTaskRequest, TaskState
 
 from sublet.a2a_server import peer_http, stream
 from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Progress
 from support.a2a_world import Node, World, a_progress, a_start, an_invite, until
@@ -89,8 +89,25 @@ async def test_a_late_done_is_found_by_reading_the_task(bob: World, link: A2APee
                 await asyncio.sleep(0.01)
         assert not following.done()
         proxy.refusing = False
-    (done,) = following.result()
+    broken, mended, done = following.result()
+    assert isinstance(broken, Silence)
+    assert "can't be reached" in broken.reason
+    assert mended == Silence("")
     assert isinstance(done, Done)
+
+
+async def test_a_start_that_never_arrives_is_given_up(
+    bob: World, link: A2APeerLink, proxy: CutProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "START_SECONDS", 0.1)
+    peer = through(bob, proxy)
+    task = await invited(link, peer)
+    proxy.refusing = True
+    proxy.cut()
+    with pytest.raises(SubletError) as caught:
+        await follow(link, peer, task)
+    assert caught.value.code is LocalCode.PEER_UNREACHABLE
+    assert bob.executor.started == []
 
 
 async def test_a_start_that_never_arrived_is_sent_again(bob: World, link: A2APeerLink, proxy: CutProxy) -> None:

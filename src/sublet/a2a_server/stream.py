@@ -16,7 +16,7 @@ from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.delegated import DONE_ARTIFACT
 from sublet.a2a_server.session import PeerSession
 from sublet.a2a_server.streams import closing
-from sublet.daemon.ports import Update
+from sublet.daemon.ports import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error, Progress
 
@@ -26,6 +26,8 @@ FIRST_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
 MAX_STARTS = 5
 """How often START is sent before its refusal is believed."""
+START_SECONDS = 8.0
+"""How long a peer that can't be reached is tried for the first START. It holds nothing yet that could be waited for."""
 _STEADY_SECONDS = 5.0
 """A stream that lasted this long was a good one: after it, waiting begins anew."""
 
@@ -64,20 +66,27 @@ class Follower:
         self._refused = refused
         self._task = Task(id=task_id)
         self._last: Progress | None = None
+        self._heard = False
+        """Whether the task has said anything since START was sent."""
+        self._silent = False
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Yield progress, then one DONE or ERROR.
 
         Raises:
-            SubletError: ``AUTH_FAILED`` or ``KEY_CHANGED``; all that may pass by itself is tried again.
+            SubletError: ``AUTH_FAILED``, ``KEY_CHANGED``, or ``PEER_UNREACHABLE`` where not even START gets through;
+                all that may pass by itself is tried again.
         """
         step, wait, starts = _Next.START, FIRST_RETRY_SECONDS, 0
+        give_up = time.monotonic() + START_SECONDS
         while True:
             began, doing = time.monotonic(), step
             try:
                 session = await self._session()
                 if doing is _Next.READ:
                     self._task.CopyFrom(await session.get_task(self._task_id))
+                    if (heard := self._end_silence()) is not None:
+                        yield heard
                     waiting = self._task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
                     step = _Next.START if waiting else _Next.SUBSCRIBE
                     for update in self._news(self._task.metadata):
@@ -89,6 +98,8 @@ class Follower:
                 starts += doing is _Next.START
                 async with closing(session.stream(self._request(doing))) as events:
                     async for event in events:
+                        if (heard := self._end_silence()) is not None:
+                            yield heard
                         for update in self._news(self._apply(event)):
                             yield update
                             if not isinstance(update, Progress):
@@ -105,12 +116,23 @@ class Follower:
                 if error.code is not LocalCode.PEER_UNREACHABLE:
                     raise
                 logger.info("stream of %s broke: %s", self._task_id, error)
+                if not self._heard and time.monotonic() > give_up:
+                    raise
+                if not self._silent:
+                    self._silent = True
+                    yield Silence(error.message)
             # A stream that ends without a terminal state is never taken for an end: it may have been too slow for
             # the peer, which drops such streams without a word.
             if time.monotonic() - began > _STEADY_SECONDS:
                 wait = FIRST_RETRY_SECONDS
             await asyncio.sleep(wait)
             wait = min(wait * 2, MAX_RETRY_SECONDS)
+
+    def _end_silence(self) -> Silence | None:
+        """Note that the task has said something, and return that it is heard again if it was not."""
+        self._heard = True
+        was_silent, self._silent = self._silent, False
+        return Silence("") if was_silent else None
 
     def _request(self, step: _Next) -> SendMessageRequest | SubscribeToTaskRequest:
         return self._start() if step is _Next.START else SubscribeToTaskRequest(id=self._task_id)

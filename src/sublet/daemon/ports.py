@@ -33,7 +33,14 @@ class RemoteTask:
     context_id: str
 
 
-Update = Progress | Done | Error
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The peer can't be heard, for this ``reason``; an empty one tells that it is heard again."""
+
+    reason: str
+
+
+Update = Progress | Done | Error | Silence
 
 
 class PeerLink(Protocol):
@@ -53,8 +60,11 @@ class PeerLink(Protocol):
     def run(self, peer: PeerAddress, task: RemoteTask, message: Start) -> AsyncGenerator[Update, None]:
         """Send START and yield progress, then exactly one DONE or ERROR.
 
-        A broken stream is re-read and resubscribed with backoff until the caller stops iterating; a stream that
-        ends without a terminal state is never taken for an end.
+        A broken stream is told of once, then re-read and resubscribed with backoff until the caller stops iterating;
+        a stream that ends without a terminal state is never taken for an end.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE`` where START itself can't be delivered; ``KEY_CHANGED``; ``AUTH_FAILED``.
         """
 
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
