@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from _report import Row, add_options, show
 from sublet.policy.config import PolicyConfig
 from sublet.policy.defaults import CEILING
 from sublet.policy.engine import Policy
@@ -41,8 +43,8 @@ def build(rng: random.Random, pairs: Sequence[tuple[Kind, Action]]) -> Policy:
     return Policy(Protected(Path("/nowhere")), PolicyConfig(tuple(rules)))
 
 
-def measure(label: str, rng: random.Random, pairs: Sequence[tuple[Kind, Action]]) -> float:
-    """Print the distribution of many decisions and return its p99 in microseconds."""
+def measure(label: str, rng: random.Random, pairs: Sequence[tuple[Kind, Action]], goal: float | None = None) -> Row:
+    """Return the distribution of many decisions, its p99 in microseconds first."""
     policy = build(rng, pairs)
     request = (
         Rule("request", "deny", "request", frozenset({"mcp"}), frozenset({Action.DELEGATION_CREATE}), resource="x"),
@@ -59,17 +61,24 @@ def measure(label: str, rng: random.Random, pairs: Sequence[tuple[Kind, Action]]
         policy.decide(subject, action, resource, request if i % 100 == 0 else ())
         taken.append((time.perf_counter_ns() - start) / 1_000)
     p99 = statistics.quantiles(taken, n=100)[98]
-    print(f"{label}: p50 {statistics.median(taken):.1f} µs, p99 {p99:.1f} µs")
-    return p99
+    detail = f"p50 {statistics.median(taken):.1f}"
+    if goal is None:
+        return Row(f"{label}, p99", p99, "µs", detail)
+    return Row(f"{label}, p99", p99, "µs", detail, f"≤ {goal:.0f} µs", p99 <= goal)
 
 
 def main() -> None:
     """Measure rules as they are spread in practice, and all of them about one action of one kind of subject."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    options = parser.parse_args()
     rng = random.Random(7)
     pairs = [(kind, action) for kind in KINDS for action in CEILING[kind] if action is not Action.WORKSPACE_LEND]
-    p99 = measure(f"{RULES} rules over all actions", rng, pairs)
-    measure(f"{RULES} rules on one action", rng, [("mcp", Action.DELEGATION_CREATE)])
-    print(f"goal {GOAL_MICROSECONDS:.0f} µs: {'met' if p99 <= GOAL_MICROSECONDS else 'missed'}")
+    rows = [
+        measure(f"{RULES:,} rules over all actions", rng, pairs, GOAL_MICROSECONDS),
+        measure(f"{RULES:,} rules on one action", rng, [("mcp", Action.DELEGATION_CREATE)]),
+    ]
+    show("policy", rows, options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Three mounts of one directory are compared:
 - ``peer``: OpenSSH's ``sshd`` with ``internal-sftp``, mounted through the ``ssh`` program.
 
 Servers and our client are processes of their own, so this one may look into every mount. Absolute figures depend on the
-machine and its mood; the ratios are what counts. Run as ``python benchmarks/sftp.py [--quick]``.
+machine and its mood; the ratios are what counts. Run as ``python benchmarks/sftp.py [--quick] [--json] [--markdown]``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import IO
 
 import asyncssh
 
+from _report import Row, add_options, show
 from sublet.workspace.connection import connect
 from sublet.workspace.model import Export, ExportLimits, MountTarget
 from sublet.workspace.mounts import OPTIONS, Mounts
@@ -276,8 +277,8 @@ FIGURES = (
 )
 
 
-def compare(root: Path, mounts: dict[str, Path], size: Size) -> None:
-    """Measure every figure on every mount, round by round, and print medians and paired ratios."""
+def compare(root: Path, mounts: dict[str, Path], size: Size) -> list[Row]:
+    """Measure every figure on every mount, round by round, and return medians and paired ratios."""
     with (root / "big").open("wb") as big:
         for _ in range(size.sequential // BLOCK):
             big.write(os.urandom(BLOCK))
@@ -291,21 +292,30 @@ def compare(root: Path, mounts: dict[str, Path], size: Size) -> None:
                 (root / name).mkdir()
                 found[figure.name][engine].append(figure.measure(mounts[engine] / name, root / name, size))
                 shutil.rmtree(root / name)
-    print(f"{'':14}{'':9}{'sublet':>10}{'server':>10}{'peer':>10}{'sublet/peer':>13}{'server/peer':>13}{'goal':>7}")
+    rows = []
     for figure in FIGURES:
         values = found[figure.name]
-        medians = [statistics.median(values[e]) for e in ENGINES]
+        ours, server, peer = (statistics.median(values[e]) for e in ENGINES)
         ratios = [
-            statistics.median(ours / peer for ours, peer in zip(values[e], values["peer"], strict=True))
+            statistics.median(mine / theirs for mine, theirs in zip(values[e], values["peer"], strict=True))
             for e in ENGINES[:2]
         ]
-        print(
-            f"{figure.name:14}{figure.unit:9}{medians[0]:10.0f}{medians[1]:10.0f}{medians[2]:10.0f}"
-            f"{ratios[0]:13.2f}{ratios[1]:13.2f}{figure.goal:7.2f}"
+        rows.append(
+            Row(
+                figure.name,
+                ours,
+                figure.unit,
+                f"our server alone {server:,.0f}, ratio {ratios[1]:.2f}",
+                f"ratio ≥ {figure.goal:.2f}",
+                ratios[0] >= figure.goal,
+                f"{peer:,.0f} {figure.unit}, internal-sftp",
+                ratios[0],
+            )
         )
+    return rows
 
 
-def run(size: Size, base: Path | None) -> None:
+def run(size: Size, base: Path | None) -> list[Row]:
     """Set everything up, compare, and take it all down."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sublet-bench-")))
@@ -320,7 +330,7 @@ def run(size: Size, base: Path | None) -> None:
         server = stack.enter_context(ssh_mount(home, "server", port, LEASE, ours["host_key"], "/workspace"))
         peer_port, peer_key = stack.enter_context(openssh_server(home, public_key))
         peer = stack.enter_context(ssh_mount(home, "peer", peer_port, getpass.getuser(), peer_key, str(root)))
-        compare(root, {"sublet": Path(mounted["path"]), "server": server, "peer": peer}, size)
+        return compare(root, {"sublet": Path(mounted["path"]), "server": server, "peer": peer}, size)
 
 
 def main() -> None:
@@ -328,6 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument("--base", type=Path, help="where the exported directory is made; default: memory, else TMPDIR")
+    add_options(parser)
     parser.add_argument("role", nargs="*", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     match arguments.role:
@@ -338,7 +349,7 @@ def main() -> None:
         case _:
             memory = Path("/dev/shm")
             base = arguments.base or (memory if os.access(memory, os.W_OK) else None)
-            run(QUICK if arguments.quick else FULL, base)
+            show("sftp", run(QUICK if arguments.quick else FULL, base), arguments)
 
 
 if __name__ == "__main__":

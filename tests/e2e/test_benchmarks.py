@@ -1,0 +1,49 @@
+"""The benchmarks run and print what the documentation quotes; how fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = [
+    "delegate to handle, p50",
+    "delegate to handle, p95",
+    "no-op delegation",
+    "cancel to refused I/O, worst",
+    "expiry to refused I/O, worst",
+    "relay, spawn to first reply",
+    "relay, resident memory",
+    "daemon idle, resident memory",
+    "daemon idle, processor",
+    "daemon after the work, resident memory",
+    "sublet ls --json",
+    "sublet --version",
+]
+
+
+# Beside two daemons it starts a plain SDK server several times, which takes seconds on a busy machine.
+@pytest.mark.timeout(180)
+def test_the_delegation_benchmark_prints_every_row() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "delegation.py"), "--quick", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    assert [row["what"] for row in printed["rows"]] == ROWS
+    assert all(row["value"] >= 0 and row["unit"] for row in printed["rows"])
+
+
+def test_the_page_has_a_place_for_what_it_quotes() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for name in ("delegation", "sftp", "policy"):
+        begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
+        assert begin
+        table, _ = rest.split("<!-- /benchmark -->", 1)
+        assert table.startswith("| what | measured | goal | peer | ratio |\n"), name
+        assert "Linux" in table.splitlines()[-1], "the machine is stated"
+    for row in ROWS:
+        assert f"| {row} |" in page
