@@ -40,10 +40,11 @@ async def test_invite_start_done(bob: World, link: A2APeerLink) -> None:
 
 
 async def test_a_refusal_is_a_rejected_task_with_a_signed_error(bob: World, link: A2APeerLink) -> None:
-    bob.executor.refusal = SubletError(ErrorCode.DEP_MISSING, "sshfs is missing", "Install it.")
+    bob.executor.refusal = SubletError(ErrorCode.DECLINED, "all slots are taken", "Wait.", retry_after_seconds=30)
     task, answer = await link.invite(bob.peer(), an_invite())
     assert isinstance(answer, Error)
-    assert (answer.code, answer.message, answer.hint) == (ErrorCode.DEP_MISSING, "sshfs is missing", "Install it.")
+    assert (answer.code, answer.message, answer.hint) == (ErrorCode.DECLINED, "all slots are taken", "Wait.")
+    assert answer.sublet.retry_after_seconds == 30
     assert answer.sublet.signature is not None
     async with bob.rpc(bob.alice) as rpc:
         assert (await rpc.get_task(GetTaskRequest(id=task.task_id))).status.state == TaskState.TASK_STATE_REJECTED

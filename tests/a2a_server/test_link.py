@@ -261,6 +261,24 @@ async def test_something_else_is_listening_there(bob: World, link: A2APeerLink, 
         assert await code_of(link, replace(bob.peer(), a2a_url=url)) == LocalCode.PEER_UNREACHABLE
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(b'{"error": {"message": "WORDS of bob", "hint": "WORDS"}}', status="503 Service Unavailable"),
+        http(b'{"error": {"message": "WORDS of bob"}}', status="401 Unauthorized"),
+        b"HTTP/1.1 WORDS of bob\r\n\r\n",
+    ],
+)
+async def test_what_a_peer_says_of_an_obstacle_stays_apart(bob: World, link: A2APeerLink, answer: bytes) -> None:
+    async with canned(answer) as url:
+        with pytest.raises(SubletError) as caught:
+            await link.agents(replace(bob.peer(), a2a_url=url))
+    # The message alone is shown as ours: as the reason why a peer is not usable, or why a delegation is degraded.
+    assert "WORDS" not in caught.value.message
+    assert "WORDS" in caught.value.hint
+    assert caught.value.from_peer
+
+
 async def test_an_unsigned_card_is_nobodys(bob: World, link: A2APeerLink) -> None:
     async with canned(http(b'{"name": "x"}')) as url:
         assert await code_of(link, replace(bob.peer(), a2a_url=url)) == LocalCode.KEY_CHANGED

@@ -84,6 +84,8 @@ def test_an_error_is_one_object_too(capsys: pytest.CaptureFixture[str], tmp_path
         "code": "DAEMON_UNAVAILABLE",
         "message": "no daemon is running",
         "hint": "Start it: sublet up --detach",
+        "from_peer": False,
+        "retry_after_seconds": None,
     }
 
 

@@ -94,6 +94,15 @@ def test_a_failure_shows_code_and_hint(capsys: pytest.CaptureFixture[str]) -> No
     assert "Lend a directory without them." in out
 
 
+def test_a_failure_in_the_peers_words_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ErrorView(code="DECLINED", message="bob: all slots are taken", from_peer=True)
+    control = FakeControl(views=views(delegation(DelegationState.ERROR, error=error)))
+
+    _, out, _ = call(control, capsys, "delegate", ".", "Do it.", "--to", "bob")
+
+    assert "bob: all slots are taken  [DECLINED]  (the peer's own words, not checked)" in out
+
+
 def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl(
         views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]

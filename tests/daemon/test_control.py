@@ -150,18 +150,19 @@ async def test_no_name_becomes_another_path(home: Home, name: str) -> None:
         (SubletError(LocalCode.NOT_FOUND, "m", "h"), 404),
         (SubletError(LocalCode.POLICY_DENIED, "m", "h"), 403),
         (SubletError(ErrorCode.WORKSPACE_TOO_LARGE, "m ü", "h"), 422),
+        (SubletError(ErrorCode.DECLINED, "m", from_peer=True, retry_after_seconds=30), 422),
     ],
 )
-async def test_failures_keep_code_message_and_hint(home: Home, error: SubletError, status: int) -> None:
+async def test_failures_arrive_as_they_are(home: Home, error: SubletError, status: int) -> None:
     double = DaemonDouble(status=error)
     async with serving(double, home) as client:
         with pytest.raises(SubletError) as raised:
             await client.status()
         async with raw(home) as http:
             answer = await http.get("/v1/status")
-    assert (raised.value.code, raised.value.message, raised.value.hint) == (error.code, error.message, error.hint)
+    assert raised.value.as_json() == error.as_json()
     assert answer.status_code == status
-    assert answer.json() == {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    assert answer.json() == {"error": error.as_json()}
 
 
 async def test_what_breaks_inside_is_not_told(home: Home) -> None:

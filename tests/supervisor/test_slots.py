@@ -23,6 +23,7 @@ def test_five_run_and_the_sixth_is_declined_with_a_hint() -> None:
         slots.reserve("d5")
     assert caught.value.code == ErrorCode.DECLINED
     assert "Try again in about 30 s" in caught.value.hint
+    assert caught.value.retry_after_seconds == 30
     slots.release("d0")
     slots.release("d0")
     slots.reserve("d5")

@@ -88,9 +88,8 @@ class FakeDaemonApi:
         done = ResultView.model_validate({"final_summary": summary, "exit_code": 0, **result})
         await self.change(delegation_id, state=DelegationState.COMPLETED, result=done)
 
-    async def fail(self, delegation_id: str, code: str, message: str, hint: str = "") -> None:
+    async def fail(self, delegation_id: str, error: ErrorView) -> None:
         """Let the delegation end in an error."""
-        error = ErrorView(code=code, message=message, hint=hint)
         await self.change(delegation_id, state=DelegationState.ERROR, error=error)
 
     def _find(self, delegation_id: str) -> DelegationView:

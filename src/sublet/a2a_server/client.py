@@ -20,14 +20,14 @@ from sublet.a2a_server.card import offered_agents
 from sublet.a2a_server.pairing import PAIR_PATH
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth, fetch_certificate, open_client
-from sublet.a2a_server.session import PeerSession, told
+from sublet.a2a_server.session import PeerSession, causes, it_says, told
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
 from sublet.a2a_server.streams import closing
 from sublet.daemon.api import PairReply, PairRequest
 from sublet.daemon.models import AgentView
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint as fingerprint_of
 from sublet.protocol.messages import AWCP_URI, Accept, Error, Invite, Start
 from sublet.protocol.text import clean_line
@@ -35,7 +35,6 @@ from sublet.protocol.text import clean_line
 MAX_SESSIONS = 256
 _REMOTE_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _REPLY = TypeAdapter(PairReply)
-_CODES = {str(code): code for kind in (ErrorCode, LocalCode) for code in kind}
 
 
 class A2APeerLink:
@@ -94,7 +93,7 @@ class A2APeerLink:
             return  # it is over already
         except A2AError as error:
             raise SubletError(
-                LocalCode.UNAVAILABLE, f"{peer.name} did not cancel: {clean_line(error.message)}", "Try again."
+                LocalCode.UNAVAILABLE, f"{peer.name} did not cancel", it_says(error.message), from_peer=True
             ) from error
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
@@ -117,9 +116,10 @@ class A2APeerLink:
         if response.status_code != httpx.codes.OK:
             code, said, hint = told(response)
             raise SubletError(
-                _CODES.get(code, LocalCode.PEER_UNREACHABLE),
+                error_code(code) or LocalCode.PEER_UNREACHABLE,
                 said or f"{url} answers with HTTP {response.status_code}",
                 hint or "Make a new link with `sublet pair` there.",
+                from_peer=bool(said or hint),
             )
         try:
             return _REPLY.validate_json(response.content, strict=True)
@@ -193,9 +193,5 @@ def refusal(delegation_id: str, error: A2AError) -> Error:
 
 
 def _was_connected(error: SubletError) -> bool:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError):
-            return True
-        cause = cause.__cause__
-    return False
+    broken = httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError
+    return any(isinstance(cause, broken) for cause in causes(error))

@@ -6,9 +6,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 from starlette.responses import JSONResponse
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Error
-
-MAX_TEXT_CHARS = 8_000
+from sublet.protocol.messages import MAX_ERROR_CHARS, Error, ErrorExtension
 
 
 def wire_error(delegation_id: str, error: SubletError, fallback: ErrorCode) -> Error:
@@ -26,8 +24,9 @@ def wire_error(delegation_id: str, error: SubletError, fallback: ErrorCode) -> E
         return Error(
             delegation_id=delegation_id,
             code=error.code,
-            message=error.message[:MAX_TEXT_CHARS],
-            hint=error.hint[:MAX_TEXT_CHARS],
+            message=error.message[:MAX_ERROR_CHARS],
+            hint=error.hint[:MAX_ERROR_CHARS],
+            sublet=ErrorExtension(retry_after_seconds=error.retry_after_seconds),
         )
     return Error(
         delegation_id=delegation_id,
@@ -42,10 +41,13 @@ def a2a_error(error: SubletError, kind: type[A2AError] = InvalidParamsError) -> 
 
     The SDK reserves the key ``errors`` of this object for field violations of one fixed shape.
     """
-    return kind(message=error.message, data={"code": str(error.code), "message": error.message, "hint": error.hint})
+    return kind(message=error.message, data=_outsiders(error))
 
 
 def http_error(status: int, error: SubletError, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return the HTTP answer that carries ``error``."""
-    body = {"error": {"code": str(error.code), "message": error.message, "hint": error.hint}}
-    return JSONResponse(body, status_code=status, headers=headers)
+    return JSONResponse({"error": _outsiders(error)}, status_code=status, headers=headers)
+
+
+def _outsiders(error: SubletError) -> dict[str, str]:
+    return {"code": str(error.code), "message": error.message, "hint": error.hint}

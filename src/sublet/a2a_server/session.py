@@ -153,9 +153,16 @@ def translated(peer: PeerAddress) -> Iterator[None]:
         ) from error
 
 
-def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error`` and what it came from, one after the other."""
     cause: BaseException | None = error
     while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return SubletError(
                 LocalCode.KEY_CHANGED,
@@ -164,25 +171,42 @@ def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
             )
         if isinstance(cause, httpx.HTTPStatusError):
             return _http_obstacle(peer, cause.response)
-        cause = cause.__cause__ or cause.__context__
+    said = clean_line(str(error), 300)
+    if any(isinstance(cause, httpx.NetworkError | httpx.TimeoutException) for cause in causes(error)):
+        return SubletError(
+            LocalCode.PEER_UNREACHABLE,
+            f"{peer.name} at {peer.a2a_url} can't be reached: {said}",
+            "Is its daemon running, and is the address right?",
+        )
     return SubletError(
         LocalCode.PEER_UNREACHABLE,
-        f"{peer.name} at {peer.a2a_url} can't be reached: {clean_line(str(error), 300)}",
-        "Is its daemon running, and is the address right?",
+        f"{peer.name} at {peer.a2a_url} can't be reached",
+        f"Is its daemon running, and is the address right? What came of the call: {said}",
+        from_peer=True,
     )
 
 
 def _http_obstacle(peer: PeerAddress, response: httpx.Response) -> SubletError:
-    said = told(response)
+    _, said, hint = told(response)
+    words = it_says(f"{said} {hint}")
     if response.status_code == httpx.codes.UNAUTHORIZED:
-        return SubletError(
-            ErrorCode.AUTH_FAILED, f"{peer.name} does not let us in: {said[1]}", "Pair again with it, both ways."
-        )
+        advice = f"Pair again with it, both ways. {words}".rstrip()
+        return SubletError(ErrorCode.AUTH_FAILED, f"{peer.name} does not let us in", advice, from_peer=bool(words))
     return SubletError(
         LocalCode.PEER_UNREACHABLE,
-        f"{peer.name} answers with HTTP {response.status_code}: {said[1]}",
-        said[2] or "Try again later.",
+        f"{peer.name} answers with HTTP {response.status_code}",
+        words or "Try again later.",
+        from_peer=bool(words),
     )
+
+
+def it_says(words: str) -> str:
+    """Return a peer's words as a hint, empty where there are none.
+
+    They stay out of messages that name an obstacle: those are shown as ours, as the reason why a peer is not usable.
+    """
+    said = clean_line(words, 500)
+    return f"It says: {said}" if said else ""
 
 
 def told(response: httpx.Response) -> tuple[str, str, str]:

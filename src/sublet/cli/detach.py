@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.daemon.models import StatusView
@@ -80,7 +80,7 @@ class Reporter:
 
     def failed(self, error: SubletError) -> None:
         """Tell why the daemon did not come up."""
-        self._send({"error": {"code": str(error.code), "message": error.message, "hint": error.hint}})
+        self._send({"error": error.as_json()})
 
     def _send(self, body: dict[str, object]) -> None:
         if self._descriptor is None:
@@ -157,13 +157,8 @@ def _outcome(process: subprocess.Popen[bytes], told: bytes | None, home: Home) -
         )
     body = json.loads(told)
     if "error" in body:
-        error = body["error"]
-        raise SubletError(_code(error["code"]), error["message"], error["hint"])
+        raise SubletError.from_json(body["error"])
     return StatusView.model_validate(body["status"])
-
-
-def _code(text: str) -> ErrorCode | LocalCode:
-    return ErrorCode(text) if text in ErrorCode.__members__ else LocalCode(text)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -88,7 +88,7 @@ def error_object(error: SubletError) -> dict[str, object]:
         "delegation_id": None,
         "state": "error",
         "result": None,
-        "error": {"code": str(error.code), "message": error.message, "hint": error.hint},
+        "error": error.as_json(),
         "hidden": [],
         "audit": None,
     }

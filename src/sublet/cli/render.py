@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
+from sublet.cli.screen import PEERS_WORDS
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
@@ -180,6 +181,8 @@ def _took(seconds: float) -> str:
 def _failure(view: DelegationView) -> RenderableType:
     assert view.error is not None
     line = Text.assemble("  ", clean_line(view.error.message), (f"  [{clean_line(view.error.code, 64)}]", "dim"))
+    if view.error.from_peer:
+        line.append(f"  ({PEERS_WORDS})", style="dim")
     if not view.error.hint:
         return line
     return Group(line, inset(Text(clean(view.error.hint), style="dim"), 2))

@@ -14,6 +14,7 @@ from sublet.protocol.text import clean, clean_line
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+PEERS_WORDS = "the peer's own words, not checked"
 PIPE_WIDTH = 10_000
 """Columns where there is no terminal: nothing is wrapped or cut for whoever reads the pipe."""
 MAX_MESSAGE_CHARS = 4_000
@@ -69,6 +70,8 @@ class Screen:
 
         line = Text.assemble(("error", "bold red"), ": ", clean_line(error.message, MAX_MESSAGE_CHARS))
         line.append(f"  [{error.code}]", style="dim")
+        if error.from_peer:
+            line.append(f"  ({PEERS_WORDS})", style="dim")
         self.err.print(line)
         if error.hint:
             self.err.print(indented(clean(error.hint, MAX_MESSAGE_CHARS)))

@@ -1,7 +1,8 @@
 """The control API: every ``DaemonApi`` method as HTTP and JSON below ``/v1``, for the owner's own programs (DESIGN 3).
 
-Answers are the views of ``daemon/models.py``; failures are ``{"error": {"code", "message", "hint"}}``. The socket's
-mode and the peer's uid decide who may speak at all (``control_server``); whoever gets here is the person herself.
+Answers are the views of ``daemon/models.py``; failures are ``{"error": …}`` with what ``SubletError.as_json``
+returns. The socket's mode and the peer's uid decide who may speak at all (``control_server``); whoever gets here is the
+person herself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from sublet.daemon import models
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.models import MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.policy.model import Subject
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 HOST = "sublet"
@@ -305,9 +307,9 @@ class ControlApi:
         return JSONResponse({}, status_code=202)
 
 
-def error_body(error: SubletError) -> dict[str, dict[str, str]]:
+def error_body(error: SubletError) -> dict[str, JsonValue]:
     """Return the JSON form of a failure."""
-    return {"error": {"code": str(error.code), "message": error.message, "hint": error.hint}}
+    return {"error": error.as_json()}
 
 
 def _guarded(endpoint: Endpoint) -> Endpoint:

@@ -27,7 +27,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
 
 BASE_URL = "http://sublet"
@@ -107,7 +107,7 @@ class ControlClient:
                     if name == "event":
                         kind = value
                     elif name == "data" and kind == "error":
-                        raise _from_body(json.loads(value))
+                        raise SubletError.from_json(json.loads(value)["error"])
                     elif name == "data":
                         yield Event.model_validate_json(value)
         except httpx.TransportError as error:
@@ -266,20 +266,8 @@ def _read(adapter: TypeAdapter[T], raw: bytes) -> T:
 
 def _failure(response: httpx.Response) -> SubletError:
     try:
-        return _from_body(response.json())
-    except (ValueError, KeyError, TypeError):
+        return SubletError.from_json(response.json()["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return SubletError(
             LocalCode.INTERNAL, f"the daemon answered with HTTP status {response.status_code}", "See its log."
         )
-
-
-def _from_body(body: dict[str, dict[str, str]]) -> SubletError:
-    error = body["error"]
-    return SubletError(_code(error["code"]), str(error["message"]), str(error.get("hint", "")))
-
-
-def _code(text: str) -> ErrorCode | LocalCode:
-    for kind in (LocalCode, ErrorCode):
-        if text in kind.__members__:
-            return kind(text)
-    return LocalCode.INTERNAL

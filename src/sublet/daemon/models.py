@@ -43,11 +43,13 @@ class CreateDelegation(Request):
 
 
 class ErrorView(View):
-    """A failure as the user sees it."""
+    """A failure as the user sees it. Where ``from_peer``, its words are the peer's: cleaned and not to be trusted."""
 
     code: str
     message: str
     hint: str = ""
+    from_peer: bool = False
+    retry_after_seconds: int | None = Field(default=None, description="When trying again may succeed")
 
 
 class ResultView(View):

@@ -139,7 +139,7 @@ class AssignmentRecord(Record):
 
 def error_view(error: SubletError) -> ErrorView:
     """Return ``error`` as a record keeps it."""
-    return ErrorView(code=str(error.code), message=error.message, hint=error.hint)
+    return ErrorView.model_validate(error.as_json())
 
 
 def lease_over(ttl_seconds: int) -> SubletError:

@@ -14,7 +14,13 @@ MAX_LISTED_FILES = 1_000
 
 def refusal(error: Error, peer: str) -> SubletError:
     """Return a peer's ERROR as ours: its code, and its words as the peer's."""
-    return SubletError(error.code, f"{peer}: {clean_line(error.message)}", clean_line(error.hint))
+    return SubletError(
+        error.code,
+        f"{peer}: {clean_line(error.message)}",
+        clean_line(error.hint),
+        from_peer=True,
+        retry_after_seconds=error.sublet.retry_after_seconds,
+    )
 
 
 def result_view(done: Done) -> ResultView:

@@ -111,6 +111,7 @@ class Delegation(Answer):
     error_code: str | None = None
     error_message: str | None = None
     error_hint: str | None = None
+    retry_after_seconds: int | None = Field(default=None, description="When delegating again may succeed")
     audit: Changes | None = None
     audit_error: str | None = Field(default=None, description="Why there is no audit although access was given")
     usage: UsageFacts | None = None
@@ -173,8 +174,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     audit, lost, result, error = view.audit, view.audit_error, view.result, view.error
     message, cut_message = budget.take(clean_line(error.message) if error else None, MAX_WHY_CHARS)
     hint, cut_hint = budget.take(clean_line(error.hint) if error else None, MAX_WHY_CHARS)
-    # The daemon puts the peer's name before what the peer said; everything else it said itself.
-    said_by_peer = error is not None and error.message.startswith(f"{view.peer}: ")
+    said_by_peer = error is not None and error.from_peer
     summary, cut_summary = budget.take(clean(result.final_summary) if result else None, MAX_PREVIEW_CHARS // 2)
     notes, cut_notes = budget.take(clean(result.notes) if result else None, MAX_WHY_CHARS)
     highlights = [clean_line(line, MAX_SHORT_CHARS) for line in result.highlights[:5]] if result else []
@@ -219,6 +219,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         error_code=clean_line(error.code, 64) if error else None,
         error_message=None if said_by_peer else message,
         error_hint=None if said_by_peer else hint,
+        retry_after_seconds=error.retry_after_seconds if error else None,
         audit=_changes(audit) if audit else None,
         audit_error=clean_line(f"{lost.code}: {lost.message}", MAX_WHY_CHARS) if lost else None,
         usage=_usage(view),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from sublet.protocol.canonical import JsonValue
 
 
 class ErrorCode(StrEnum):
@@ -40,6 +43,13 @@ class LocalCode(StrEnum):
     INTERNAL = "INTERNAL"
 
 
+def error_code(text: str) -> ErrorCode | LocalCode | None:
+    """Return the code that ``text`` names, or None where it names none."""
+    if text in ErrorCode.__members__:
+        return ErrorCode(text)
+    return LocalCode(text) if text in LocalCode.__members__ else None
+
+
 class SubletError(Exception):
     """A failure that a user or a peer is told about: what happened, why, and what to do next.
 
@@ -47,16 +57,54 @@ class SubletError(Exception):
         code: machine-readable code; only an ``ErrorCode`` may travel to a peer.
         message: what happened and why, in one sentence.
         hint: what to do next.
+        from_peer: whether a peer has worded it, so that it is shown as the peer's and never believed (DESIGN 9).
+        retry_after_seconds: when trying again may succeed; None where nobody knows.
     """
 
-    def __init__(self, code: ErrorCode | LocalCode, message: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        code: ErrorCode | LocalCode,
+        message: str,
+        hint: str = "",
+        *,
+        from_peer: bool = False,
+        retry_after_seconds: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
+        self.from_peer = from_peer
+        self.retry_after_seconds = retry_after_seconds
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+    def as_json(self) -> dict[str, JsonValue]:
+        """Return the failure as the JSON object that our own programs pass on and print."""
+        return {
+            "code": str(self.code),
+            "message": self.message,
+            "hint": self.hint,
+            "from_peer": self.from_peer,
+            "retry_after_seconds": self.retry_after_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, JsonValue]) -> SubletError:
+        """Return the failure that ``as_json`` has written; a code that is not known here becomes ``INTERNAL``.
+
+        Raises:
+            KeyError: it has no code or no message.
+        """
+        retry = body.get("retry_after_seconds")
+        return SubletError(
+            error_code(str(body["code"])) or LocalCode.INTERNAL,
+            str(body["message"]),
+            str(body.get("hint", "")),
+            from_peer=body.get("from_peer") is True,
+            retry_after_seconds=retry if isinstance(retry, int) else None,
+        )
 
 
 class RemoteProtocolError(SubletError):

@@ -85,4 +85,5 @@ class Slots:
             ErrorCode.DECLINED,
             f"all {self.capacity} slots of this executor are taken",
             f"Try again in about {seconds} s, or ask another executor.",
+            retry_after_seconds=seconds,
         )
