@@ -27,6 +27,7 @@ from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.plain import PlainAnswers
 from sublet.a2a_server.routes import build_app
 from sublet.a2a_server.signer import signed
+from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
 from sublet.daemon.network import is_loopback, is_wildcard, outward_address
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 STORE_NAME = "a2a.sqlite3"
 STOP_SECONDS = 3.0
+_LAST_WORDS_SECONDS = 0.5
+"""How long streams may still tell the end of their tasks when we stop."""
 _DRAIN_SECONDS = 1
 MAX_CONNECTIONS = 256
 MAX_HEADER_BYTES = 32 << 10
@@ -57,7 +60,7 @@ class A2AFace:
 
     def __init__(self, context: FaceContext) -> None:
         self._context = context
-        self._stopping = anyio.Event()
+        self._stopping = Stopping()
         self._invites = PendingInvites()
         self._store = SqliteTaskStore(context.state_dir / STORE_NAME, self._invites.answered)
         self._address = ""
@@ -97,7 +100,7 @@ class A2AFace:
 
     async def aclose(self) -> None:
         """Stop; does nothing the second time."""
-        self._stopping.set()
+        await self._stopping.stop(_LAST_WORDS_SECONDS)
         server, self._server = self._server, None
         handler, self._handler = self._handler, None
         with anyio.move_on_after(STOP_SECONDS):

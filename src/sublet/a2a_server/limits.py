@@ -1,4 +1,4 @@
-"""Bounds on what a request may cost: size, depth and time of its body, and how long its answer may go on."""
+"""Bounds on what a request may cost: size, depth and time of its body."""
 
 from __future__ import annotations
 
@@ -57,39 +57,6 @@ class BoundedBodies:
         await self._app(scope, _replay(body, receive), send)
 
 
-class StopStreams:
-    """Ends open streams when the server stops, as if their readers had gone.
-
-    Args:
-        app: what answers with streams.
-        stopping: set when the server stops.
-    """
-
-    def __init__(self, app: ASGIApp, stopping: anyio.Event) -> None:
-        self._app = app
-        self._stopping = stopping
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = finished = False
-
-        async def noting_send(message: Message) -> None:
-            nonlocal started, finished
-            started = True
-            await send(message)
-            finished = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-        async def receive_or_stop() -> Message:
-            return await _first(receive, self._stopping)
-
-        await self._app(scope, receive_or_stop, noting_send)
-        if started and not finished and self._stopping.is_set():
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
 def too_deep(body: bytes, limit: int = MAX_DEPTH) -> bool:
     """Tell whether the JSON text ``body`` nests deeper than ``limit``, without building anything from it."""
     if body.count(b"[") + body.count(b"{") <= limit:
@@ -100,22 +67,6 @@ def too_deep(body: bytes, limit: int = MAX_DEPTH) -> bool:
         if depth > limit:
             return True
     return False
-
-
-async def _first(receive: Receive, stopping: anyio.Event) -> Message:
-    """Return the next message, or a disconnect when ``stopping`` is set before it comes."""
-    message: Message = {"type": "http.disconnect"}
-
-    async def take() -> None:
-        nonlocal message
-        message = await receive()
-        group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(take)
-        await stopping.wait()
-        group.cancel_scope.cancel()
-    return message
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:

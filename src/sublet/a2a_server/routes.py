@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import anyio
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.types import AgentCard
@@ -19,8 +18,9 @@ from sublet.a2a_server.caller import CallerContextBuilder
 from sublet.a2a_server.card import CARD_CACHE_CONTROL, CARD_PATH
 from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
-from sublet.a2a_server.limits import BoundedBodies, StopStreams
+from sublet.a2a_server.limits import BoundedBodies
 from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PAIR_PATH, PairingRoute
+from sublet.a2a_server.stopping import Stopping, StopStreams
 
 RPC_PATH = "/"
 LEGACY_CARD_PATH = "/.well-known/agent.json"
@@ -37,7 +37,7 @@ def build_app(
     pairing: PairingRoute,
     hosts: AllowedHosts,
     authenticator: Authenticator,
-    stopping: anyio.Event,
+    stopping: Stopping,
 ) -> ASGIApp:
     """Return the application.
 
@@ -47,7 +47,7 @@ def build_app(
         pairing: answers pairing requests.
         hosts: names that a request may use for us.
         authenticator: who callers are.
-        stopping: set when the server stops.
+        stopping: the server's stop.
     """
 
     async def modified(_: AgentCard) -> AgentCard:

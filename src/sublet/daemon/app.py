@@ -214,14 +214,17 @@ def _names(config: DaemonConfig) -> list[str]:
 
 @contextmanager
 def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT ask for a clean stop."""
+    """Let SIGTERM, SIGINT and the end of the terminal ask for a clean stop."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, stop.set)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 
