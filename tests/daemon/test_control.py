@@ -18,7 +18,7 @@ import pytest
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_api import MAX_BODY_BYTES, OWNER
 from sublet.daemon.control_client import ControlClient
-from sublet.daemon.control_server import ControlServer, bind_private
+from sublet.daemon.control_server import ControlServer
 from sublet.daemon.models import (
     AddPeer,
     AuditReport,
@@ -32,6 +32,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.unix_socket import bind_private
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from support.daemon_double import DELEGATION, STATUS, DaemonDouble

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
 from typing import cast
 
+import structlog
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
@@ -19,7 +19,7 @@ from sublet.a2a_server.work import AwcpWork, TextWork, is_delegation, take_work
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Invite, Start
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class SubletAgentExecutor(AgentExecutor):
@@ -67,7 +67,7 @@ class SubletAgentExecutor(AgentExecutor):
             await self._delegated.stop(context_id, peer)
         except SubletError as error:
             # The executor role does not know it: its INVITE is still being answered, and ends with the task.
-            logger.info("cancel of %s: %s", context_id, error)
+            log.info("nothing to cancel", delegation_id=context_id, reason=str(error))
         if first:
             reason = SubletError(ErrorCode.CANCELLED, "cancelled by the delegator")
             await self._delegated.fail(context_id, reason, TaskState.TASK_STATE_CANCELED, peer, updater)

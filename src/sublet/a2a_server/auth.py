@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,7 +21,7 @@ from sublet.daemon.ports import Nonces
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 MAX_REQUESTS_PER_CALLER = 64
 _MAX_TOKEN_CHARS = 4_096
@@ -133,7 +133,7 @@ class Authenticator:
             return
         if FINGERPRINT.fullmatch(claim.key_fingerprint):
             self._reported.add(seen)
-            logger.error("peer %s came with another key: %s", *seen)
+            log.error("a peer came with another key", node_id=claim.node_id, fingerprint=claim.key_fingerprint)
             self._known.key_changed(*seen)
 
 
@@ -185,7 +185,7 @@ class Gate:
             await self._app({**scope, SCOPE_KEY: caller}, receive, checked_send)
         except* _AccessGone:
             # A stream of a peer that was removed, or of a revoked token, ends with its next event.
-            logger.warning("%s has lost its access; its stream was cut", caller.owner)
+            log.warning("a caller has lost its access, and its stream was cut", caller=caller.owner)
         finally:
             self._active[caller.owner] -= 1
             if not self._active[caller.owner]:

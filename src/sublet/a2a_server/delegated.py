@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TypeVar
 
+import structlog
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, TaskState
 from nacl.signing import SigningKey
@@ -21,7 +21,7 @@ from sublet.daemon.api import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, Start
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 DONE_ARTIFACT = "awcp-done"
 MAX_PROGRESS_CHARS = 16_384
@@ -144,7 +144,7 @@ def _bounded(progress: Progress) -> Progress:
 def _as_failure(error: Exception, kind: str, delegation_id: str) -> SubletError:
     if isinstance(error, SubletError):
         if isinstance(error.code, LocalCode):
-            logger.warning("%s of %s: %s", kind, delegation_id, error)
+            log.warning("refused or failed", message=kind, delegation_id=delegation_id, reason=str(error))
         return error
-    logger.error("%s of %s failed unexpectedly", kind, delegation_id, exc_info=error)
+    log.error("failed unexpectedly", message=kind, delegation_id=delegation_id, exc_info=error)
     return SubletError(LocalCode.INTERNAL, "an unexpected failure")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator
 
+import structlog
 from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
@@ -20,7 +20,7 @@ from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
 from sublet.protocol.errors import SubletError
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 PARKED_SECONDS = 120.0
 """After this long an unanswered INVITE costs no memory any more; START revives its task from the store."""
@@ -92,7 +92,7 @@ class SubletRequestHandler(DefaultRequestHandler):
                 await self._executor.cancel(cancelled.context_id, peer)
             except SubletError as error:
                 # The task is over either way; the executor role may never have heard of it.
-                logger.info("cancel of %s: %s", cancelled.context_id, error)
+                log.info("nothing to cancel", delegation_id=cancelled.context_id, reason=str(error))
         return cancelled
 
     async def _stop(self, task: Task, context: ServerCallContext) -> Task:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
+import structlog
 from a2a.helpers import new_text_part
 from a2a.server.tasks import TaskUpdater
 from a2a.types import TaskState
@@ -17,7 +17,7 @@ from sublet.a2a_server.work import TextWork
 from sublet.daemon.api import MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 ANSWER_ARTIFACT = "answer"
 MAX_ANSWER_CHARS = 200_000
@@ -79,7 +79,7 @@ class PlainAnswers:
         except SubletError as error:
             return error
         except Exception:
-            logger.exception("the agent failed on a plain message")
+            log.exception("the agent failed on a plain message")
             return SubletError(LocalCode.INTERNAL, "the agent failed", "Its owner finds the reason in the log.")
         return None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from enum import Enum, auto
 
+import structlog
 from a2a.types import SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskState
 from a2a.utils.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.struct_pb2 import Struct
@@ -20,7 +20,7 @@ from sublet.daemon.ports import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error, Progress
 
-logger = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
@@ -115,7 +115,7 @@ class Follower:
             except SubletError as error:
                 if error.code is not LocalCode.PEER_UNREACHABLE:
                     raise
-                logger.info("stream of %s broke: %s", self._task_id, error)
+                log.info("the stream of a task broke", task_id=self._task_id, reason=str(error))
                 if not self._heard and time.monotonic() > give_up:
                     raise
                 if not self._silent:

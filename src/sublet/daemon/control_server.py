@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import stat
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,13 +16,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_api import ControlApi
 from sublet.daemon.paths import Home
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.daemon.unix_socket import bind_private, peer_uid, remove
 
 MAX_CONNECTIONS = 256
 MAX_HEAD_BYTES = 32 << 10
 STOP_SECONDS = 1
 """How long requests under way may take to end when the daemon stops; those that wait end at once."""
-_UCRED = struct.Struct("3i")
 
 log = structlog.get_logger(__name__)
 
@@ -54,13 +51,6 @@ class OwnerOnlyProtocol(H11Protocol):
         """Forget the connection, unless it never was one."""
         if not self._refused:
             super().connection_lost(exc)
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """Return the uid of the process at the other end of a Unix socket, as the kernel noted it at ``connect``."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _, uid, _ = _UCRED.unpack(raw)
-    return int(uid)
 
 
 class ControlServer:
@@ -117,7 +107,7 @@ class ControlServer:
                     raise
         finally:
             self._socket.close()
-            _remove(self._path)
+            remove(self._path)
 
 
 class _Server(uvicorn.Server):
@@ -141,38 +131,3 @@ class _Server(uvicorn.Server):
         """Sleep until told to leave."""
         await self.on_tick(0)
         await self._leaving.wait()
-
-
-def bind_private(path: str) -> socket.socket:
-    """Return a listening Unix socket of mode 0600 at ``path``, in place of one that a killed daemon left.
-
-    Raises:
-        SubletError: ``UNAVAILABLE`` where something else lies there or it can't be bound.
-    """
-    try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise SubletError(LocalCode.UNAVAILABLE, f"{path} is not a socket", "Move it aside.")
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Before bind, so that the socket is private from the first moment on.
-        os.fchmod(made.fileno(), 0o600)
-        made.bind(path)
-        os.chmod(path, 0o600)
-        made.listen(MAX_CONNECTIONS)
-        made.setblocking(False)
-    except OSError as error:
-        made.close()
-        raise SubletError(
-            LocalCode.UNAVAILABLE, f"{path} can't be bound: {error.strerror}", "Choose another SUBLET_HOME."
-        ) from None
-    return made
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return

@@ -18,7 +18,7 @@ MAX_SOCKET_PATH = 107
 FALLBACK_PARENT = "/tmp"  # noqa: S108 - not TMPDIR, on which two shells may differ; what lies there is checked
 PRIVATE = 0o700
 _CONTROL = "control.sock"
-_MCP = "mcp.sock"
+MCP_SOCKET = "mcp.sock"
 _LOCK = "daemon.lock"
 
 
@@ -53,7 +53,7 @@ class Home:
     @property
     def mcp_socket(self) -> str:
         """Path of the Unix socket of MCP sessions."""
-        return f"{self.runtime_dir}/{_MCP}"
+        return f"{self.runtime_dir}/{MCP_SOCKET}"
 
     @property
     def lock_file(self) -> str:
@@ -89,7 +89,7 @@ class Home:
         """Remove the runtime directory where it is a substitute; the daemon calls this last of all."""
         if not self.temporary:
             return
-        for name in (_CONTROL, _MCP, _LOCK):
+        for name in (_CONTROL, MCP_SOCKET, _LOCK):
             try:
                 os.unlink(f"{self.runtime_dir}/{name}")
             except FileNotFoundError:

@@ -5,19 +5,19 @@ Nothing here imports the MCP SDK before ``start``: it takes most of a second, an
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import logging
 import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import structlog
 
+from sublet.daemon.paths import MCP_SOCKET
+from sublet.daemon.unix_socket import bind_private, remove
 from sublet.mcp_server import unix
 from sublet.policy.model import Subject
-from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     import socket
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from sublet.daemon.ports import FaceContext
     from sublet.mcp_server.server import SubletServer
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
-SOCKET_NAME = "mcp.sock"
 MAX_SESSIONS = 64
 MAX_REFUSALS = 16
 """Connections beyond ``MAX_SESSIONS`` that are told why at once; further ones are just closed."""
@@ -44,7 +43,7 @@ class McpFace:
 
     def __init__(self, context: FaceContext) -> None:
         self._context = context
-        self._path = context.runtime_dir / SOCKET_NAME
+        self._path = str(context.runtime_dir / MCP_SOCKET)
         self._listener: socket.socket | None = None
         self._server: SubletServer | None = None
         self._open = 0
@@ -52,7 +51,7 @@ class McpFace:
     @property
     def address(self) -> str:
         """Path of the socket."""
-        return str(self._path)
+        return self._path
 
     @property
     def sessions(self) -> int:
@@ -68,14 +67,7 @@ class McpFace:
         # In a thread, so that the daemon's other faces answer meanwhile.
         module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
         self._server = module.SubletServer(self._context.api, self._context.version)
-        try:
-            self._listener = unix.listen(self._path)
-        except OSError as error:
-            raise SubletError(
-                LocalCode.UNAVAILABLE,
-                f"the MCP socket {self._path} can't be made: {error.strerror or error}",
-                "Choose another place with SUBLET_HOME.",
-            ) from error
+        self._listener = bind_private(self._path)
 
     async def serve(self) -> None:
         """Serve until cancelled; then all connections are cut, and their relays wait for the next daemon."""
@@ -87,14 +79,13 @@ class McpFace:
                     try:
                         stream = await unix.accept(self._listener)
                     except OSError as error:
-                        log.warning("no MCP connection could be accepted: %s", error)
+                        log.warning("no MCP connection could be accepted", reason=str(error))
                         await anyio.sleep(ACCEPT_PAUSE_SECONDS)
                         continue
                     group.start_soon(self._attend, stream)
         finally:
             self._listener.close()
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+            remove(self._path)
 
     async def _attend(self, stream: unix.UnixStream) -> None:
         from sublet.mcp_server import connection
@@ -103,7 +94,7 @@ class McpFace:
         self._open += 1
         try:
             if stream.peer_uid != os.getuid():
-                log.warning("refused an MCP connection of user %d", stream.peer_uid)
+                log.warning("an MCP connection of another user was refused", uid=stream.peer_uid)
             elif self._open <= MAX_SESSIONS:
                 with self._server.connected() as session:
                     await connection.serve_connection(stream, self._server.low, session, self._server.options)

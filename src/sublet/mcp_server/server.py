@@ -7,11 +7,11 @@ era have no public hook in ``MCPServer``. All connections share one server; what
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import mcp.types as t
+import structlog
 from mcp.server import NotificationOptions, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from sublet.daemon.api import DaemonApi
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 MAX_LISTENERS = 256
 MAX_CLIENT_NAME_CHARS = 64
@@ -121,7 +121,7 @@ class SubletServer:
         except SubletError as error:
             return _failed(error)
         except Exception:
-            log.exception("tool %s failed", clean_line(params.name, 64))
+            log.exception("a tool failed", tool=clean_line(params.name, 64))
             return _failed(
                 SubletError(LocalCode.INTERNAL, "the daemon failed on this call", "Its log says why; report it.")
             )
@@ -219,7 +219,7 @@ async def _roots(ctx: Context, params: t.CallToolRequestParams) -> tuple[str, ..
                 t.ListRootsRequest(), t.ListRootsResult, request_read_timeout_seconds=ROOTS_SECONDS
             )
         except (MCPError, ValidationError) as error:
-            log.warning("the host did not tell its roots: %s", error)
+            log.warning("the host did not tell its roots", reason=str(error))
             return ()
         session.roots = local_paths(str(root.uri) for root in found.roots)
     return session.roots
