@@ -143,6 +143,25 @@ def test_help_loads_neither_models_nor_network(tmp_path: Path) -> None:
     assert not loaded & {"httpx", "rich", "asyncssh", "sublet.daemon.models", "sublet.daemon.app"}
 
 
+def test_the_client_of_the_daemon_loads_no_server_and_no_large_library(tmp_path: Path) -> None:
+    """What a command imports is what its user waits for."""
+    probe = (
+        "import sys; from sublet.cli.app import run; run(['ls', '--json']); import sublet.daemon.control_client\n"
+        "print([m for m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", probe],
+        env={**os.environ, "SUBLET_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = set(done.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
+    assert "sublet.daemon.models" in loaded
+    assert not loaded & {"a2a", "anyio", "asyncssh", "cryptography", "httpx", "mcp", "rich", "starlette", "uvicorn"}
+    assert not loaded & {"sublet.protocol.messages", "sublet.daemon.app", "sublet.workspace.sandbox"}
+
+
 def test_mcp_install_shows_then_does(tmp_path: Path) -> None:
     def install(*argv: str) -> dict[str, object]:
         done = sublet(tmp_path / "sublet", "mcp", "install", "--client", "cursor", "--json", *argv, HOME=str(tmp_path))

@@ -182,7 +182,7 @@ def _request(
 def _prompt(given: str) -> str:
     if given != "-":
         return given
-    from sublet.protocol.messages import MAX_PROMPT_CHARS
+    from sublet.protocol.bounds import MAX_PROMPT_CHARS
 
     # one character more than is allowed tells a prompt that is too long from one that just fits
     text = sys.stdin.read(MAX_PROMPT_CHARS + 1)

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from sublet.daemon.control_http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.models import (
     MAX_WAIT_SECONDS,
     AddPeer,
@@ -30,11 +30,6 @@ from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
 
-BASE_URL = "http://sublet"
-CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0
-"""Longer than any answer may take, long polls included."""
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
@@ -47,22 +42,14 @@ class ControlClient:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        # trust_env off, or HTTP_PROXY would send requests for the Unix socket elsewhere.
-        self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=home.control_socket),
-            base_url=BASE_URL,
-            timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
-            trust_env=False,
-        )
 
     async def __aenter__(self) -> ControlClient:
-        await self._http.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._http.__aexit__(kind, error, at)
+        """Nothing is kept between two calls."""
 
     async def create_delegation(self, request: CreateDelegation) -> DelegationView:
         """Record a delegation and return its handle at once."""
@@ -95,14 +82,13 @@ class ControlClient:
             SubletError: ``DAEMON_UNAVAILABLE`` when the connection breaks, or what the daemon says.
         """
         self._check_home()
-        query = _clean({"cursor": cursor, "delegation_id": delegation_id})
+        query: Query = {"cursor": cursor, "delegation_id": delegation_id}
         try:
-            async with self._http.stream("GET", "/v1/events", params=query) as response:
-                if response.is_error:
-                    await response.aread()
-                    raise _failure(response)
+            async with exchange(self._home.control_socket, "GET", "/v1/events", query) as answer:
+                if answer.status >= 400:
+                    raise _failure(answer.status, await answer.body())
                 kind = ""
-                async for line in response.aiter_lines():
+                async for line in answer.lines():
                     name, _, value = line.partition(": ")
                     if name == "event":
                         kind = value
@@ -110,9 +96,9 @@ class ControlClient:
                         raise SubletError.from_json(json.loads(value)["error"])
                     elif name == "data":
                         yield Event.model_validate_json(value)
-        except httpx.TransportError as error:
-            raise self._unavailable(error) from None
-        raise self._unavailable(None)
+        except TransportFailed as failed:
+            raise self._unavailable(failed.fault) from None
+        raise self._unavailable(Fault.BROKEN)
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
         """Return what the delegation changed, with the patch where asked for."""
@@ -187,49 +173,45 @@ class ControlClient:
         model: type[ModelT],
         method: str,
         path: str,
-        query: Mapping[str, str | float | bool | None] | None = None,
+        query: Query | None = None,
         *,
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> ModelT:
         return _read(TypeAdapter(model), await self._call(method, path, query, body=body))
 
-    async def _many(
-        self, model: type[ModelT], path: str, query: Mapping[str, str | float | bool | None] | None = None
-    ) -> list[ModelT]:
+    async def _many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
         return _read(TypeAdapter(list[model]), await self._call("GET", path, query))  # type: ignore[valid-type]
 
     async def _call(
         self,
         method: str,
         path: str,
-        query: Mapping[str, str | float | bool | None] | None = None,
+        query: Query | None = None,
         *,
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> bytes:
         self._check_home()
         raw = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body or {})
         content = None if method != "POST" else raw.encode()
-        headers = {} if content is None else {"Content-Type": "application/json"}
         try:
-            response = await self._http.request(
-                method, path, params=_clean(query or {}), content=content, headers=headers
-            )
-        except httpx.TransportError as error:
-            raise self._unavailable(error) from None
-        if response.is_error:
-            raise _failure(response)
-        return response.content
+            async with exchange(self._home.control_socket, method, path, query, content) as answer:
+                received = await answer.body()
+        except TransportFailed as failed:
+            raise self._unavailable(failed.fault) from None
+        if answer.status >= 400:
+            raise _failure(answer.status, received)
+        return received
 
     def _check_home(self) -> None:
         if not self._home.verify_runtime():
-            raise self._unavailable(None)
+            raise self._unavailable(Fault.ABSENT)
 
-    def _unavailable(self, error: httpx.TransportError | None) -> SubletError:
-        if isinstance(error, httpx.ReadTimeout):
+    def _unavailable(self, fault: Fault) -> SubletError:
+        if fault is Fault.SILENT:
             return SubletError(
                 LocalCode.DAEMON_UNAVAILABLE, "the daemon does not answer", "See its log, or stop it: `sublet down`."
             )
-        if error is None or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        if fault is Fault.ABSENT:
             why = f"no daemon answers for {self._home.root}"
         else:
             why = "the connection to the daemon broke"
@@ -251,10 +233,6 @@ def _bounded(timeout: float) -> float:
     return min(max(timeout, 0), MAX_WAIT_SECONDS)
 
 
-def _clean(query: Mapping[str, str | float | bool | None]) -> dict[str, str | float | bool]:
-    return {name: value for name, value in query.items() if value is not None}
-
-
 def _read(adapter: TypeAdapter[T], raw: bytes) -> T:
     try:
         return adapter.validate_json(raw)
@@ -264,10 +242,8 @@ def _read(adapter: TypeAdapter[T], raw: bytes) -> T:
         ) from None
 
 
-def _failure(response: httpx.Response) -> SubletError:
+def _failure(status: int, body: bytes) -> SubletError:
     try:
-        return SubletError.from_json(response.json()["error"])
+        return SubletError.from_json(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        return SubletError(
-            LocalCode.INTERNAL, f"the daemon answered with HTTP status {response.status_code}", "See its log."
-        )
+        return SubletError(LocalCode.INTERNAL, f"the daemon answered with HTTP status {status}", "See its log.")

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.events import Event
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
 
 DEFAULT_TTL_SECONDS = 3600
 MAX_WAIT_SECONDS = 45.0

@@ -22,6 +22,10 @@ from pydantic import (
     model_validator,
 )
 
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS as MAX_DESCRIPTION_CHARS
+from sublet.protocol.bounds import MAX_PROMPT_CHARS as MAX_PROMPT_CHARS
+from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
+from sublet.protocol.bounds import AccessMode as AccessMode
 from sublet.protocol.errors import ErrorCode
 
 AWCP_URI = "https://awcp-protocol.org/v1"
@@ -29,13 +33,9 @@ AWCP_VERSION = "1"
 AWCP_MEDIA_TYPE = "application/vnd.awcp+json"
 PART_KEY = "awcp"
 
-MAX_PROMPT_CHARS = 200_000
-MAX_DESCRIPTION_CHARS = 500
-MAX_TTL_SECONDS = 7 * 24 * 3600
 MAX_HIGHLIGHTS = 200
 MAX_ERROR_CHARS = 8_000
 
-AccessMode: TypeAlias = Literal["ro", "rw"]
 DataPath: TypeAlias = Literal["direct", "reverse"]
 DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
