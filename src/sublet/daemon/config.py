@@ -135,7 +135,7 @@ def read_config(path: Path) -> ConfigFile:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_CONFIG_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ConfigFile()
     except OSError as error:
         raise SubletError(
