@@ -1,0 +1,281 @@
+"""Nothing is done for anybody before policy has been asked, and nobody may do what is not theirs to do."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+
+from sublet.daemon import service as service_module
+from sublet.daemon.api import DaemonApi
+from sublet.daemon.models import AddPeer, CreateDelegation
+from sublet.daemon.service import DaemonService, ServiceParts
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.rules import Kind
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+
+pytestmark = pytest.mark.anyio
+
+METHODS = sorted(name for name, _ in inspect.getmembers(DaemonApi, inspect.isfunction) if not name.startswith("_"))
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FOR_MCP = {
+    "create_delegation",
+    "get_status",
+    "wait_for_result",
+    "list_delegations",
+    "events_since",
+    "get_audit_report",
+    "cancel_delegation",
+    "directory",
+}
+
+
+class Effect:
+    """Stands for any part of the daemon; whatever is called on it is written down and returns the like."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log = log
+        self._name = name
+
+    def __getattr__(self, name: str) -> Effect:
+        return Effect(self._log, f"{self._name}.{name}")
+
+    def __call__(self, *arguments: object, **more: object) -> Effect:
+        self._log.append(self._name)
+        return self
+
+    def __await__(self) -> Any:
+        return self
+        yield
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+class LendRoots(Effect):
+    """None; that they are listed is written down."""
+
+    def paths(self) -> list[str]:
+        self._log.append("lend_roots.paths")
+        return []
+
+
+class AskedPolicy:
+    """Says yes ``grants`` times, then no; writes down every question."""
+
+    def __init__(self, log: list[str], grants: int) -> None:
+        self._log = log
+        self._left = grants
+        self.limits = Policy(Protected(Path("/home/nobody"))).limits
+
+    def decide(self, subject: Subject, action: Action, resource: Resource) -> Decision:
+        self._log.append(f"ask {action}")
+        self._left -= 1
+        return Decision(self._left >= 0, "test", "test", "the test says so")
+
+
+def parts(log: list[str], policy: object) -> ServiceParts:
+    made = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
+    return ServiceParts(
+        **cast("Any", {**made, "policy": policy, "lend_roots": LendRoots(log, "lend_roots"), "node_id": "node-x"})
+    )
+
+
+def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
+    """Return something plausible for each parameter; a new kind of parameter has to be added here."""
+    known: dict[str, object] = {
+        "request": AddPeer(link="sublet:x", name="bob")
+        if method.__name__ == "add_peer"
+        else CreateDelegation(workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]),
+        "delegation_id": "dlg_1",
+        "timeout": 0.0,
+        "cursor": 0,
+        "name": "bob",
+        "ttl_seconds": 60,
+        "path": str(workspace),
+    }
+    needed = [
+        name
+        for name, parameter in inspect.signature(method).parameters.items()
+        if name not in ("self", "caller") and parameter.default is inspect.Parameter.empty
+    ]
+    return {name: known[name] for name in needed}
+
+
+async def call(service: DaemonService, name: str, caller: Subject, workspace: Path) -> None:
+    method = cast("Callable[..., Awaitable[object]]", getattr(service, name))
+    await method(**arguments(method, workspace), caller=caller)
+
+
+async def refused(service: DaemonService, name: str, caller: Subject, workspace: Path) -> SubletError | None:
+    try:
+        await call(service, name, caller, workspace)
+    except SubletError as error:
+        return error
+    return None
+
+
+def effects(log: list[str]) -> list[int]:
+    """Return where the log tells of more than asking; listing the lend roots belongs to the question after it."""
+    following = [*log[1:], ""]
+    return [
+        index
+        for index, (entry, after) in enumerate(zip(log, following, strict=True))
+        if not entry.startswith("ask ")
+        and entry != "journal.append_event"
+        and not (entry == "lend_roots.paths" and after.startswith("ask "))
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path) -> None:
+    """Deny the first question, then the second, and so on: whatever is denied, nothing has been done."""
+    for grants in range(20):
+        log: list[str] = []
+        service = DaemonService(parts(log, AskedPolicy(log, grants)))
+        refusal = await refused(service, name, Subject("human"), tmp_path)
+        if refusal is not None:
+            assert refusal.code is LocalCode.POLICY_DENIED
+            assert effects(log) == []
+            # A refusal is journalled, and nothing else.
+            assert log.count("journal.append_event") == 1
+            assert len([entry for entry in log if entry.startswith("ask ")]) == grants + 1
+            continue
+        assert grants > 0, f"{name} asks nobody"
+        assert len([entry for entry in log[: effects(log)[0]] if entry.startswith("ask ")]) == grants
+        return
+    pytest.fail(f"{name} never stops asking")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", METHODS)
+async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_path: Path) -> None:
+    log: list[str] = []
+    policy = Policy(Protected(Path("/home/nobody")))
+    caller = Subject(kind, "x", (str(tmp_path),))
+    service = DaemonService(parts(log, policy))
+    allowed = kind == "human" or (kind == "mcp" and name in FOR_MCP)
+    if name == "create_delegation" and kind == "mcp":
+        # Hidden names are a person's to show.
+        request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
+        await service.create_delegation(request, caller)
+        with pytest.raises(SubletError):
+            await call(service, name, caller, tmp_path)
+    elif allowed:
+        await call(service, name, caller, tmp_path)
+    else:
+        with pytest.raises(SubletError) as no:
+            await call(service, name, caller, tmp_path)
+        assert no.value.code is LocalCode.POLICY_DENIED
+    assert bool(effects(log)) is allowed
+
+
+def test_the_service_has_every_method_of_the_interface_and_no_other() -> None:
+    """A public method that is not in the interface would escape the two tests above."""
+    public = [name for name, _ in inspect.getmembers(DaemonService, inspect.isfunction) if not name.startswith("_")]
+    assert public == METHODS
+
+
+class Recorder(Effect):
+    """A delegator that keeps what it was asked to create."""
+
+    def __init__(self) -> None:
+        super().__init__([], "delegator")
+        self.workspaces: list[str] = []
+
+    async def create(self, request: CreateDelegation, caller: Subject, workspace: str, *more: object) -> None:
+        self.workspaces.append(workspace)
+
+
+def lending(recorder: Recorder, tmp_path: Path, **more: object) -> DaemonService:
+    policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
+    made = parts([], policy)
+    fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
+    return DaemonService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, **more})))
+
+
+async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    recorder = Recorder()
+    service = lending(recorder, tmp_path)
+    request = CreateDelegation(workspace_dir=str(tmp_path / "link"), peer="bob", prompt="p")
+    await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "real"),)))
+    assert recorder.workspaces == [str(tmp_path / "real")]
+    with pytest.raises(SubletError) as no:
+        await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
+    assert no.value.code is LocalCode.POLICY_DENIED
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("relative", ErrorCode.WORKSPACE_INVALID),
+        ("/x\0y", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/absent", ErrorCode.WORKSPACE_NOT_FOUND),
+        ("{tmp}/file", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/home", LocalCode.POLICY_DENIED),
+        ("{tmp}/state", LocalCode.POLICY_DENIED),
+    ],
+)
+async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCode, tmp_path: Path) -> None:
+    """Case C01: a path that is not there is an error, never another directory."""
+    (tmp_path / "file").write_text("")
+    for name in ("home", "state"):
+        (tmp_path / name).mkdir()
+    recorder = Recorder()
+    request = CreateDelegation(workspace_dir=path.format(tmp=tmp_path), peer="bob", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is code
+    assert recorder.workspaces == []
+
+
+async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    def hang(path: str) -> str:
+        answer.wait(10)
+        return path
+
+    monkeypatch.setattr(service_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(service_module, "_real_directory", hang)
+    request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+    answer.set()
+    assert no.value.code is LocalCode.UNAVAILABLE
+
+
+async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+
+    class Journal(Effect):
+        async def append_event(self, kind: str, delegation_id: str | None, data: dict[str, object]) -> None:
+            told.append(data)
+
+    service = lending(Recorder(), tmp_path, journal=Journal([], "journal"))
+    with pytest.raises(SubletError):
+        await service.remove_peer("x" * 100_000, Subject("mcp", "claude"))
+    [data] = told
+    assert data["subject"] == "mcp claude"
+    assert data["action"] == "peer.manage"
+    assert data["rule"] == "ceiling"
+    assert len(str(data["resource"])) < 1_000
+
+
+async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> None:
+    log: list[str] = []
+    policy = Policy(Protected(tmp_path / "home"))
+    await DaemonService(parts(log, policy)).remove_peer("bob", Subject("human"))
+    assert [entry for entry in log if entry.endswith(("remove", "end_peer"))] == [
+        "peers.remove",
+        "delegator.end_peer",
+        "executor.end_peer",
+    ]
