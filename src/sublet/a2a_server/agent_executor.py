@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import cast
 
 import structlog
@@ -80,7 +79,7 @@ def _ids(context: RequestContext) -> tuple[str, str]:
 def _submitted(context: RequestContext) -> Task:
     task_id, context_id = _ids(context)
     task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
-    task.status.timestamp.FromDatetime(datetime.now(UTC))
+    task.status.timestamp.GetCurrentTime()
     if context.message is not None:
         task.history.append(context.message)
     return task

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import h11
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0
@@ -66,12 +63,3 @@ class DeadlineProtocol(H11Protocol):
         if self._reader_deadline is not None:
             self._reader_deadline.cancel()
             self._reader_deadline = None
-
-
-class QuietServer(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the daemon decides when to stop."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Install nothing."""
-        yield

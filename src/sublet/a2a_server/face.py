@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import anyio
 import uvicorn
@@ -15,7 +14,7 @@ from sublet.a2a_server.agent_executor import SubletAgentExecutor
 from sublet.a2a_server.auth import Authenticator, Credentials
 from sublet.a2a_server.caller import peer_of_owner
 from sublet.a2a_server.card import make_card
-from sublet.a2a_server.connection import DeadlineProtocol, QuietServer
+from sublet.a2a_server.connection import DeadlineProtocol
 from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.ends import Ends
@@ -30,13 +29,12 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
+from sublet.daemon.http_server import QuietServer
 from sublet.daemon.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
 from sublet.supervisor.agent_config import AgentConfig
-
-logger = logging.getLogger(__name__)
 
 STORE_NAME = "a2a.sqlite3"
 STOP_SECONDS = 3.0
@@ -208,7 +206,7 @@ class A2AFace:
         """End the tasks whose work died with a former process: whoever asks must not see them working for ever."""
         for owner, task in await self._store.orphans():
             task.status.state = TaskState.TASK_STATE_FAILED
-            task.status.timestamp.FromDatetime(datetime.now(UTC))
+            task.status.timestamp.GetCurrentTime()
             task.status.ClearField("message")
             if is_delegation(task):
                 task.status.message.CopyFrom(self._orphan_error(owner, task))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import anyio
 import structlog
@@ -15,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_api import ControlApi
+from sublet.daemon.http_server import QuietServer
 from sublet.daemon.paths import Home
 from sublet.daemon.unix_socket import bind_private, peer_uid, remove
 
@@ -92,7 +91,7 @@ class ControlServer:
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_graceful_shutdown=STOP_SECONDS,
         )
-        server = _Server(config)
+        server = QuietServer(config)
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(server.serve(sockets=[self._socket]))
@@ -108,26 +107,3 @@ class ControlServer:
         finally:
             self._socket.close()
             remove(self._path)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, which are the daemon's, and without its ten ticks a second."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._leaving = asyncio.Event()
-
-    def leave(self) -> None:
-        """Begin to shut down."""
-        self.should_exit = True
-        self._leaving.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    async def main_loop(self) -> None:
-        """Sleep until told to leave."""
-        await self.on_tick(0)
-        await self._leaving.wait()
