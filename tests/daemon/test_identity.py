@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from sublet.daemon.files import make_private, read_private
-from sublet.daemon.identity import der_fingerprint, load_identity, load_tls, tls_fingerprint
+from sublet.daemon.identity import load_identity, load_tls, tls_fingerprint
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -67,7 +67,7 @@ def test_the_certificate_names_the_host_and_stays(tmp_path: Path) -> None:
     assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7"]
     assert names.get_values_for_type(x509.DNSName) == ["box.example"]
     assert load_tls(tmp_path, ["198.51.100.1"]).fingerprint == files.fingerprint
-    assert files.fingerprint == der_fingerprint(ssl.PEM_cert_to_DER_cert(files.certificate_pem))
+    assert files.fingerprint == ids.fingerprint(ssl.PEM_cert_to_DER_cert(files.certificate_pem))
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
 
 

@@ -113,7 +113,6 @@ async def test_what_is_held_is_known_to_the_next_process(tmp_path: Path) -> None
     lease = await journal.acquire("dlg_1", "lease", {"user": "dlg_1"})
     lock = await journal.acquire("dlg_1", "lock", {"path": "/w"})
     mount = await journal.acquire("dlg_2", "mount", {"path": "/m"})
-    await journal.amend(mount, {"path": "/m", "pid": 7})
     await journal.release(lock)
     await journal.release(lock)
     await store.close()
@@ -122,7 +121,7 @@ async def test_what_is_held_is_known_to_the_next_process(tmp_path: Path) -> None
     held = await journal.open_resources()
     assert [(h.id, h.owner, h.kind, h.detail) for h in held] == [
         (lease, "dlg_1", "lease", {"user": "dlg_1"}),
-        (mount, "dlg_2", "mount", {"path": "/m", "pid": 7}),
+        (mount, "dlg_2", "mount", {"path": "/m"}),
     ]
     assert await journal.release_owned("dlg_1", "mount", "slot") == 0
     assert await journal.release_owned("dlg_1") == 1

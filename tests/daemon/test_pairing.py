@@ -14,10 +14,11 @@ from nacl.signing import SigningKey
 from sublet.daemon.api import PairReply, PairRequest
 from sublet.daemon.identity import load_tls
 from sublet.daemon.pair_link import parse_link
-from sublet.daemon.pair_proof import b64, mac_key, prove_reply, prove_request
+from sublet.daemon.pair_proof import mac_key, prove_reply, prove_request
 from sublet.daemon.pairing import MAX_LINKS, MAX_WRONG_PROOFS, OwnAddress
 from sublet.daemon.peers import Peer, PeerStore
 from sublet.protocol import ids
+from sublet.protocol.encoding import b64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from support.pairing import Side, side

@@ -47,7 +47,7 @@ def signed(message: AnyMessage = MESSAGE, *, key: SigningKey = ALICE, at: int = 
 
 
 def verify(body: JsonObject, *, recipient: str = BOB_FINGERPRINT, now: int = NOW, memory: Memory | None = None) -> None:
-    verify_message(body, signer=ALICE_KEY, recipient=recipient, now=now, verifier=memory)
+    verify_message(body, signer=ALICE_KEY, recipient=recipient, now=now, nonces=memory)
 
 
 def refused(body: JsonObject, *, recipient: str = BOB_FINGERPRINT, now: int = NOW, memory: Memory | None = None) -> str:

@@ -103,7 +103,7 @@ class AnswerReader:
         message = decode(body)
         # An answer may be read long after it was made, and it is bound to its delegation, whose id never returns:
         # its age proves nothing and its replay harms nobody.
-        verify_message(body, signer=self._signer, recipient=self._recipient, now=_signed_at(body), verifier=None)
+        verify_message(body, signer=self._signer, recipient=self._recipient, now=_signed_at(body), nonces=None)
         if message.delegation_id != self._delegation_id:
             raise RemoteProtocolError(
                 ErrorCode.AUTH_FAILED, "the answer is about another delegation", "Update the peer."

@@ -17,9 +17,9 @@ from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.refusal import http_error
 from sublet.daemon.api import KnownPeer
-from sublet.daemon.ports import Nonces
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
+from sublet.protocol.signing import Nonces
 
 log = structlog.get_logger(__name__)
 

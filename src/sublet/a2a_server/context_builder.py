@@ -20,12 +20,11 @@ from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, AwcpWork, StopRequested, TextWork, put_work, task_id_for
 from sublet.daemon.api import ExecutorApi, KnownPeer
-from sublet.daemon.ports import Nonces
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import AnyMessage, decode
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.messages import MAX_PROMPT_CHARS, Error, Invite, Start
-from sublet.protocol.signing import verify_message
+from sublet.protocol.signing import Nonces, verify_message
 
 MAX_OPEN_TASKS = 100
 """Tasks per caller that have not ended: each parked INVITE costs the SDK four asyncio tasks."""
@@ -219,7 +218,7 @@ class AwcpContextBuilder(RequestContextBuilder):
                 signer=peer.public_key,
                 recipient=self._fingerprint,
                 now=int(self._clock()),
-                verifier=self._nonces,
+                nonces=self._nonces,
             )
         except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None

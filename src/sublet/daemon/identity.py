@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,12 +118,7 @@ def tls_fingerprint(pem: str) -> str:
     certificates = x509.load_pem_x509_certificates(pem.encode("ascii"))
     if len(certificates) != 1:
         raise ValueError("exactly one certificate is expected")
-    return der_fingerprint(certificates[0].public_bytes(serialization.Encoding.DER))
-
-
-def der_fingerprint(der: bytes) -> str:
-    """Return the fingerprint of a DER certificate, as a TLS connection shows it."""
-    return "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
+    return ids.fingerprint(certificates[0].public_bytes(serialization.Encoding.DER))
 
 
 def _seed(path: Path) -> bytes:

@@ -6,8 +6,6 @@ the reply is bound to the very request, and so to both identities, the caller's 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 from dataclasses import asdict, replace
@@ -17,6 +15,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from sublet.daemon.api import PairReply, PairRequest
 from sublet.protocol.canonical import JsonValue, canonical_json
+from sublet.protocol.encoding import b64, unb64
 
 REQUEST_DOMAIN = b"sublet/pair/request/1\n"
 REPLY_DOMAIN = b"sublet/pair/reply/1\n"
@@ -62,20 +61,6 @@ def prove_reply(reply: PairReply, request: PairRequest, key: SigningKey, token: 
 def reply_holds(reply: PairReply, request: PairRequest, token: bytes, *, channel: str) -> bool:
     """Tell whether ``reply`` answers this very ``request`` with the right proof and signature."""
     return _holds(_reply_bytes(reply, request, channel), reply, token)
-
-
-def b64(raw: bytes) -> str:
-    """Return ``raw`` in base64, as keys and signatures travel."""
-    return base64.b64encode(raw).decode()
-
-
-def unb64(text: str, size: int) -> bytes | None:
-    """Return the bytes that ``text`` stands for if it is canonical base64 of ``size`` bytes, else None."""
-    try:
-        raw = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return raw if len(raw) == size and b64(raw) == text else None
 
 
 def _holds(said: bytes, message: PairRequest | PairReply, token: bytes) -> bool:

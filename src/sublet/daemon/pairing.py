@@ -24,20 +24,12 @@ from sublet.daemon.journal import Journal
 from sublet.daemon.models import PairLink, PeerView
 from sublet.daemon.network import is_loopback
 from sublet.daemon.pair_link import PairingLink, check_url, parse_link
-from sublet.daemon.pair_proof import (
-    b64,
-    id_hash,
-    mac_key,
-    prove_reply,
-    prove_request,
-    reply_holds,
-    request_holds,
-    unb64,
-)
+from sublet.daemon.pair_proof import id_hash, mac_key, prove_reply, prove_request, reply_holds, request_holds
 from sublet.daemon.peers import Peer, PeerStore, key_changed, pin
 from sublet.daemon.ports import PeerLink
 from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
+from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
 
 DEFAULT_LINK_SECONDS = 600

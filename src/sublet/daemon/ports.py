@@ -12,6 +12,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.api import DaemonApi, ExecutorApi, KnownPeer, MessageApi, PairingApi, PairReply, PairRequest
 from sublet.daemon.models import AgentView
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
+from sublet.protocol.signing import Nonces
 from sublet.supervisor.agent_config import AgentConfig
 
 
@@ -90,13 +91,6 @@ class PeerLink(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
-
-
-class Nonces(Protocol):
-    """Durable replay memory, per signer."""
-
-    def first_seen(self, nonce: str, at: int) -> bool:
-        """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it durably."""
 
 
 @dataclass(frozen=True, slots=True)

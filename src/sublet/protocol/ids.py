@@ -18,9 +18,9 @@ def new_delegation_id() -> str:
     return f"dlg_{secrets.token_hex(16)}"
 
 
-def fingerprint(public_key: bytes) -> str:
-    """Return the fingerprint of a raw 32-byte Ed25519 public key, in OpenSSH's ``SHA256:`` notation."""
-    digest = hashlib.sha256(public_key).digest()
+def fingerprint(encoded: bytes) -> str:
+    """Return the SHA-256 of a raw Ed25519 public key or of a certificate in DER form, in OpenSSH's notation."""
+    digest = hashlib.sha256(encoded).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from typing import Protocol, TypeVar, cast
 
@@ -12,18 +10,21 @@ from nacl.signing import SigningKey, VerifyKey
 
 from sublet.protocol.canonical import JsonValue, canonical_json, narrow
 from sublet.protocol.codec import encode
+from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import Accept, Done, Error, Invite, Signature, Start
 
 AWCP_DOMAIN = b"sublet/awcp/1"
 MAX_CLOCK_SKEW_SECONDS = 300
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
 
 MessageT = TypeVar("MessageT", bound=Invite | Accept | Start | Done | Error)
 
 
-class Verifier(Protocol):
-    """Remembers nonces so that no signed message is accepted twice."""
+class Nonces(Protocol):
+    """Replay memory, so that no signed message is accepted twice; it outlives the process."""
 
     def first_seen(self, nonce: str, at: int) -> bool:
         """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it."""
@@ -40,14 +41,14 @@ def sign_message(message: MessageT, key: SigningKey, *, recipient: str, nonce: s
         at: Unix time in seconds.
     """
     public = bytes(key.verify_key)
-    unsigned = Signature(key=_b64(public), recipient=recipient, nonce=nonce, at=at, value="")
+    unsigned = Signature(key=b64(public), recipient=recipient, nonce=nonce, at=at, value="")
     bare = _with_signature(message, unsigned)
     value = key.sign(_signed_bytes(encode(bare))).signature
-    return _with_signature(message, unsigned.model_copy(update={"value": _b64(value)}))
+    return _with_signature(message, unsigned.model_copy(update={"value": b64(value)}))
 
 
 def verify_message(
-    body: Mapping[str, JsonValue], *, signer: bytes, recipient: str, now: int, verifier: Verifier | None
+    body: Mapping[str, JsonValue], *, signer: bytes, recipient: str, now: int, nonces: Nonces | None
 ) -> None:
     """Check the signature in ``body`` (the object under the ``awcp`` key, as received).
 
@@ -56,7 +57,7 @@ def verify_message(
         signer: the raw public key that must have signed it.
         recipient: our own fingerprint.
         now: Unix time in seconds.
-        verifier: replay memory, or None where a replay is harmless (a re-read answer).
+        nonces: replay memory, or None where a replay is harmless (a re-read answer).
 
     Raises:
         RemoteProtocolError: ``AUTH_FAILED``: unsigned, another signer, another recipient, stale, replayed or forged.
@@ -72,9 +73,11 @@ def verify_message(
         raise _denied("the message is not signed", "Both sides sign their messages: pair the daemons again.")
     try:
         signature = Signature.model_validate(raw)
-        key, value = _unb64(signature.key), _unb64(signature.value)
     except ValueError:
-        raise _denied("the signature is malformed", "Update the peer.") from None
+        raise _malformed() from None
+    key, value = unb64(signature.key, KEY_BYTES), unb64(signature.value, SIGNATURE_BYTES)
+    if key is None or value is None:
+        raise _malformed()
     if key != signer:
         raise _denied(
             f"signed by {fingerprint(key)}, but the pinned key of this peer is {fingerprint(signer)}",
@@ -90,7 +93,7 @@ def verify_message(
         VerifyKey(key).verify(_signed_bytes(stripped), value)
     except (BadSignatureError, ValueError):
         raise _denied("the signature does not fit the message", "It was changed on the way.") from None
-    if verifier is not None and not verifier.first_seen(signature.nonce, signature.at):
+    if nonces is not None and not nonces.first_seen(signature.nonce, signature.at):
         raise _denied("the message was received before", "It may be a replay.")
 
 
@@ -103,15 +106,8 @@ def _signed_bytes(body: Mapping[str, JsonValue]) -> bytes:
     return AWCP_DOMAIN + b"\n" + canonical_json(cast("dict[str, JsonValue]", dict(body)))
 
 
-def _b64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _unb64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
+def _malformed() -> RemoteProtocolError:
+    return _denied("the signature is malformed", "Update the peer.")
 
 
 def _denied(message: str, hint: str) -> RemoteProtocolError:
