@@ -117,7 +117,7 @@ def scan(root: Path, rules: ViewRules, limits: AdmissionLimits) -> Admission:
     if not root.is_absolute():
         raise SubletError(
             ErrorCode.WORKSPACE_INVALID,
-            f"{_path(root)} is not an absolute path, so it does not say which directory is meant.",
+            f"{_path(root)} is not an absolute path, so it does not say which directory is meant",
             "Give the absolute path of a directory on this machine.",
         )
     try:
@@ -126,7 +126,7 @@ def scan(root: Path, rules: ViewRules, limits: AdmissionLimits) -> Admission:
     except FileNotFoundError:
         raise SubletError(
             ErrorCode.WORKSPACE_NOT_FOUND,
-            f"{_path(root)} does not exist on this machine.",
+            f"{_path(root)} does not exist on this machine",
             "Check the path; a directory on another machine is lent by the daemon that runs there.",
         ) from None
     except (OSError, RuntimeError, ValueError) as exc:
@@ -146,7 +146,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
             if isinstance(found, Unread):
                 raise SubletError(
                     ErrorCode.WORKSPACE_INVALID,
-                    f"{_shown(found.parts)} in {_path(real)} can't be read: {found.reason}.",
+                    f"{_shown(found.parts)} in {_path(real)} can't be read: {found.reason}",
                     "Lend a directory all of which you can read, or make this one readable.",
                 )
             tally.add(found)
@@ -159,7 +159,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
         raise SubletError(
             ErrorCode.SENSITIVE_FILES,
             f"{_path(real)} holds {tally.sensitive.count} sensitive names, and the policy refuses to lend such a "
-            f"directory: {', '.join(tally.sensitive.listed[:5])}.",
+            f"directory: {', '.join(tally.sensitive.listed[:5])}",
             "Lend a subdirectory without them, move them elsewhere, or let the policy hide instead of refuse.",
         )
     return Admission(
@@ -200,7 +200,7 @@ def _check_size(real: Path, tally: _Tally, limits: AdmissionLimits, overrun: str
         return
     raise SubletError(
         ErrorCode.WORKSPACE_TOO_LARGE,
-        f"{_path(real)} holds {problem}.",
+        f"{_path(real)} holds {problem}",
         "Lend a smaller subdirectory, or move data and caches out of it."
         + (f" Largest: {largest}." if largest else ""),
     )
@@ -230,7 +230,7 @@ def _invalid(shown: str, exc: Exception) -> SubletError:
     reason = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
     return SubletError(
         ErrorCode.WORKSPACE_INVALID,
-        f"{shown} can't be lent: {reason}.",
+        f"{shown} can't be lent: {reason}",
         "Give a directory that you can read and enter.",
     )
 

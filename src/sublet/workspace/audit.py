@@ -171,7 +171,7 @@ class Auditor:
         except FileNotFoundError:
             raise SubletError(
                 LocalCode.NOT_FOUND,
-                f"There is no snapshot of {clean_name(real)} to compare with.",
+                f"there is no snapshot of {clean_name(real)} to compare with",
                 "It was never audited, or its record was pruned.",
             ) from None
         try:

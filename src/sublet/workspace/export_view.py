@@ -118,7 +118,7 @@ class ExportView:
         if not _META_NAME.match(name) or len(data) > MAX_META_BYTES or full:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"The meta file {name[:40]!r} has a bad name, more than {MAX_META_BYTES} bytes, or is one too many.",
+                f"the meta file {name[:40]!r} has a bad name, more than {MAX_META_BYTES} bytes, or is one too many",
                 "Use a plain name and keep the end of a long log only.",
             )
         self._meta[key] = _MetaFile(bytes(data), int(time.time()))

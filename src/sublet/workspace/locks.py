@@ -67,7 +67,7 @@ class LockTable:
         if len(self._waiting) >= MAX_WAITING:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"{MAX_WAITING} delegations already wait for a directory.",
+                f"{MAX_WAITING} delegations already wait for a directory",
                 "Wait for some of them to end, or cancel them.",
             )
         self._waiting.append(request)
@@ -165,7 +165,7 @@ class DirectoryLocks:
             LocalCode.CONFLICT,
             f"{request.path} is in use by another delegation"
             + (f" ({owners})" if owners else "")
-            + f", and waiting {timeout:g} s did not help.",
+            + f", and waiting {timeout:g} s did not help",
             "Wait for it to end, cancel it, or lend a directory that does not overlap it.",
         )
 

@@ -61,7 +61,7 @@ class Expectation:
         except TimeoutError:
             raise SubletError(
                 ErrorCode.MOUNT_FAILED,
-                f"The delegator did not dial back within {timeout:g} seconds.",
+                f"the delegator did not dial back within {timeout:g} seconds",
                 "Check that the delegator can reach this daemon's SFTP address.",
             ) from None
         self._taken = True
@@ -98,13 +98,13 @@ class ReverseAcceptor:
         if lease_id in self._expected:
             raise SubletError(
                 LocalCode.CONFLICT,
-                "A reverse connection for this lease is being waited for already.",
+                "a reverse connection for this lease is being waited for already",
                 "Wait for the first attempt to end.",
             )
         if len(self._expected) >= MAX_EXPECTED:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"More than {MAX_EXPECTED} reverse connections are being waited for.",
+                f"more than {MAX_EXPECTED} reverse connections are being waited for",
                 "Try again when some of the delegations have started.",
             )
         expectation = self._expected[lease_id] = Expectation()

@@ -167,7 +167,7 @@ class Rules:
         if len(hidden) + len(locked) + len(revealed) > MAX_PATTERNS:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"There are more than {MAX_PATTERNS} patterns of hidden, locked and revealed names.",
+                f"there are more than {MAX_PATTERNS} patterns of hidden, locked and revealed names",
                 "Use fewer patterns; a * covers many names.",
             )
         self._hidden = _PatternSet((p for p in hidden if not p.startswith("!")), fold=True)
@@ -250,7 +250,7 @@ def _split(pattern: str) -> tuple[list[bytes], bool, bool]:
 def _bad_pattern(pattern: str, why: str) -> SubletError:
     return SubletError(
         LocalCode.INVALID_ARGUMENT,
-        f"The name pattern {pattern[:80]!r} {why}.",
+        f"the name pattern {pattern[:80]!r} {why}",
         "Write a name such as *.pem, a path from the workspace root such as conf/secret, or **/ before either.",
     )
 

@@ -53,7 +53,7 @@ class ServedLease:
         except OSError as exc:
             raise SubletError(
                 ErrorCode.WORKSPACE_NOT_FOUND,
-                f"The workspace cannot be opened as a directory: {exc.strerror}.",
+                f"the workspace cannot be opened as a directory: {exc.strerror}",
                 "Check that the directory still exists and that you may read it.",
             ) from None
         self.view: ExportView
@@ -112,6 +112,6 @@ def _public_data(export: Export) -> bytes:
     except (asyncssh.KeyImportError, ValueError):
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
-            "The executor's public key is no OpenSSH public key line.",
+            "the executor's public key is no OpenSSH public key line",
             "The peer has to send its key as in 'ssh-ed25519 AAAA…'.",
         ) from None

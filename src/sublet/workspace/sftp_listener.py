@@ -65,7 +65,7 @@ class DataPlane:
     def address(self) -> tuple[str, int]:
         """Host and port that are listened on, once ``start`` has returned."""
         if self._listener is None:
-            raise SubletError(LocalCode.UNAVAILABLE, "The data plane does not listen.", "Start it first.")
+            raise SubletError(LocalCode.UNAVAILABLE, "the data plane does not listen", "Start it first.")
         host, port = self._listener.getsockname()[:2]
         return str(host), int(port)
 
@@ -82,14 +82,14 @@ class DataPlane:
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"SFTP cannot listen on {host} port {port}: {exc.strerror}.",
+                f"SFTP cannot listen on {host} port {port}: {exc.strerror}",
                 "Choose another address or port, 0 for any free one.",
             ) from None
 
     async def serve(self) -> None:
         """Accept and serve connections until cancelled; then every lease is revoked and every connection cut."""
         if self._listener is None:
-            raise SubletError(LocalCode.UNAVAILABLE, "The data plane does not listen.", "Start it first.")
+            raise SubletError(LocalCode.UNAVAILABLE, "the data plane does not listen", "Start it first.")
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -115,16 +115,16 @@ class DataPlane:
         """
         lease_id = export.lease_id
         if lease_id in self._leases:
-            raise SubletError(LocalCode.CONFLICT, f"The lease {lease_id} is served already.", "Revoke it first.")
+            raise SubletError(LocalCode.CONFLICT, f"the lease {lease_id} is served already", "Revoke it first.")
         if len(self._leases) >= MAX_LEASES:
             raise SubletError(
-                LocalCode.UNAVAILABLE, f"More than {MAX_LEASES} leases are served.", "Wait for some to end."
+                LocalCode.UNAVAILABLE, f"more than {MAX_LEASES} leases are served", "Wait for some to end."
             )
         try:
             pack_preamble(lease_id)
         except ValueError:
             raise SubletError(
-                LocalCode.INVALID_ARGUMENT, "The lease id is no plain name.", "Use a delegation id."
+                LocalCode.INVALID_ARGUMENT, "the lease id is no plain name", "Use a delegation id."
             ) from None
         loop = asyncio.get_running_loop()
         self._leases[lease_id] = ServedLease(export)
@@ -168,7 +168,7 @@ class DataPlane:
         """
         self._live(lease_id, ErrorCode.MOUNT_FAILED)
         if self._group is None:
-            raise SubletError(ErrorCode.MOUNT_FAILED, "The data plane is not running.", "Start the daemon first.")
+            raise SubletError(ErrorCode.MOUNT_FAILED, "the data plane is not running", "Start the daemon first.")
         why = "it did not log in in time"
         connection = LeaseConnection(self._leases.get, only=lease_id)
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -193,14 +193,14 @@ class DataPlane:
         connection.sever()
         raise SubletError(
             ErrorCode.MOUNT_FAILED,
-            f"The executor could not be served by dialling it: {why}.",
+            f"the executor could not be served by dialling it: {why}",
             "Check that its SFTP address is reachable from here and that it still waits for this lease.",
         )
 
     def _live(self, lease_id: str, code: ErrorCode | LocalCode) -> ServedLease:
         lease = self._leases.get(lease_id)
         if lease is None or not lease.is_live():
-            raise SubletError(code, "The lease is not served (any more).", "Delegate again.")
+            raise SubletError(code, "the lease is not served (any more)", "Delegate again.")
         return lease
 
     def _expire(self, lease_id: str) -> None:
@@ -298,9 +298,7 @@ def _fail(authenticated: asyncio.Future[None], exc: Exception) -> None:
         authenticated.exception()  # nobody has to ask
 
 
-def _listen(
-    family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
-) -> socket.socket:
+def _listen(family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

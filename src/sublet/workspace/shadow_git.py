@@ -114,7 +114,11 @@ class ShadowGit:
         """
         output, cut = self.run(["ls-tree", "-r", "-z", "--full-tree", checked_id(commit)], limit=None)
         if cut:
-            raise SubletError(LocalCode.INTERNAL, f"git did not list snapshot {commit} within {GIT_SECONDS:g} s.")
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"git did not list snapshot {commit} within {GIT_SECONDS:g} s",
+                "Try again when the machine is less busy, or lend a smaller directory.",
+            )
         found = []
         for line in output.split(b"\0")[:-1]:
             meta, path = line.split(b"\t", 1)
@@ -150,7 +154,7 @@ class ShadowGit:
         if git is None:
             raise SubletError(
                 ErrorCode.DEP_MISSING,
-                "git is not on PATH; it keeps the record of what a delegation changed.",
+                "git is not on PATH; it keeps the record of what a delegation changed",
                 "Install git 2.29 or later (Debian and Ubuntu: apt install git).",
             )
         environment = {
@@ -286,7 +290,11 @@ def checked_id(object_id: str) -> str:
         SubletError: ``NOT_FOUND`` otherwise.
     """
     if not _OBJECT_ID.fullmatch(object_id):
-        raise SubletError(LocalCode.NOT_FOUND, f"There is no snapshot named {object_id[:80]!r}.")
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            f"there is no snapshot named {object_id[:80]!r}",
+            "The record of its delegation names it.",
+        )
     return object_id
 
 
@@ -314,9 +322,11 @@ def _failure(command: str, errors: IO[bytes]) -> SubletError:
     errors.seek(0)
     said = clean_line(errors.read(_CHUNK).decode("utf-8", "replace"), 300)
     if any(words in said.lower() for words in _UNKNOWN_OBJECT):
-        return SubletError(LocalCode.NOT_FOUND, f"The audit does not hold that snapshot any more: {said}.")
+        return SubletError(
+            LocalCode.NOT_FOUND, f"the audit does not hold that snapshot any more: {said}", "Its record was pruned."
+        )
     return SubletError(
         LocalCode.INTERNAL,
-        f"git {command} failed on the audit's own repository: {said or 'it was ended'}.",
+        f"git {command} failed on the audit's own repository: {said or 'it was ended'}",
         "Look for a full disk; `sublet doctor` checks the version of git (2.29 or later).",
     )

@@ -161,6 +161,6 @@ def _mode(st: os.stat_result) -> int:
 def _unavailable(why: str) -> SubletError:
     return SubletError(
         LocalCode.UNAVAILABLE,
-        f"The workspace {why}, so it can't be audited.",
+        f"the workspace {why}, so it can't be audited",
         "Lend a smaller directory, all of which you can read.",
     )
