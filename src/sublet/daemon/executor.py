@@ -217,9 +217,14 @@ class Executor:
                 f"this delegation is not waiting for START; it is {record.state}",
                 "Start with a new INVITE.",
             )
-        deadline = anyio.current_time() + seconds_left(record, message)
         with ExitStack() as slot:
-            slot.enter_context(self._slots.run(record.id))
+            try:
+                deadline = anyio.current_time() + seconds_left(record, message)
+                slot.enter_context(self._slots.run(record.id))
+            except SubletError as error:
+                # The peer's task ends with this refusal, so no other START can follow that would need what is held.
+                pending.give_up(error)
+                raise
             del self._pending[record.id]
             pending.decided.set()
             # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
