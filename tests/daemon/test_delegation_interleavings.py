@@ -56,7 +56,7 @@ def scripts(draw: st.DrawFn) -> list[Act]:
     return script
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     answer=st.sampled_from(["accept"] * len(ANSWERS) + sorted(ANSWERS)),
     script=scripts(),

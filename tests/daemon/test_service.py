@@ -16,8 +16,7 @@ from sublet.daemon.models import AddPeer, CreateDelegation
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Decision, Resource, Subject
-from sublet.policy.rules import Kind
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 pytestmark = pytest.mark.anyio

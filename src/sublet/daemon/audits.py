@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from pathlib import Path
 
 import anyio
 import structlog
 
+from sublet.daemon.background import in_background
 from sublet.daemon.records import DelegationRecord, error_view
 from sublet.daemon.reports import audit_view
 from sublet.protocol.errors import LocalCode, SubletError
@@ -36,7 +36,7 @@ async def audited(
     assert record.snapshot is not None
     try:
         with anyio.fail_after(AUDIT_SECONDS):
-            result = await asyncio.to_thread(
+            result = await in_background(
                 auditor.result, record.snapshot, Path(record.workspace), rules, touched, overflow
             )
     except SubletError as error:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import anyio
 import structlog
 
+from sublet.daemon.background import in_background
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
@@ -154,7 +155,7 @@ class DelegationRun:
 
     async def _admit(self) -> None:
         root = Path(self.record.workspace)
-        admission = await asyncio.to_thread(scan, root, self._rules, self._tools.limits())
+        admission = await in_background(scan, root, self._rules, self._tools.limits())
         await self._keeper.note(hidden=list(admission.hidden), unmountable=list(admission.unmountable))
 
     async def _hold_directory(self, held: AsyncExitStack) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TypeVarTuple
 import anyio
 from anyio.abc import TaskGroup
 
+from sublet.daemon.background import in_background
 from sublet.daemon.delegation_run import DelegationRun
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
@@ -138,7 +138,7 @@ class Delegator:
             raise _no_audit(record)
         if not patch:
             return record.audit
-        made = await asyncio.to_thread(
+        made = await in_background(
             self._tools.auditor.patch, Path(record.workspace), record.snapshot, record.result_snapshot
         )
         return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})

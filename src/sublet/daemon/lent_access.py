@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
@@ -17,6 +16,7 @@ import anyio
 import asyncssh
 
 from sublet.daemon.audits import audited
+from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
 from sublet.daemon.models import Usage
@@ -70,7 +70,7 @@ class LentAccess:
         Raises:
             SubletError: as ``Auditor.baseline``.
         """
-        return await asyncio.to_thread(self._tools.auditor.baseline, self._root, self._rules)
+        return await in_background(self._tools.auditor.baseline, self._root, self._rules)
 
     async def open(self, accept: Accept, ends: float) -> Start:
         """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
@@ -160,7 +160,7 @@ class LentAccess:
 
     async def _check_unmoved(self) -> None:
         """Refuse a directory in whose place, or above which, a link was put since policy allowed it."""
-        real = await asyncio.to_thread(os.path.realpath, self._root)
+        real = await in_background(os.path.realpath, self._root)
         if real != str(self._root):
             raise SubletError(
                 ErrorCode.WORKSPACE_INVALID,

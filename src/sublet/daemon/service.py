@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
+from sublet.daemon.background import in_background
 from sublet.daemon.delegator import Delegator
 from sublet.daemon.executor import Executor
 from sublet.daemon.journal import Journal
@@ -263,7 +264,7 @@ async def _looked_up(look: Callable[[*Arguments], T], *arguments: *Arguments) ->
     """
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            return await asyncio.to_thread(look, *arguments)
+            return await in_background(look, *arguments)
     except TimeoutError:
         raise SubletError(
             LocalCode.UNAVAILABLE, "the disk does not answer for this directory", "Is it on a mount that is gone?"

@@ -1,0 +1,155 @@
+"""The daemon as a whole, in this process: it starts or says why not, and stops in order whatever runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sublet.daemon.app import run_daemon
+from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control_client import ControlClient
+from sublet.daemon.models import AddPeer, CreateDelegation, StatusView
+from sublet.daemon.paths import Home, resolve_home
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.lifecycle import DelegationState
+from sublet.workspace.mount_table import mounted_below
+
+pytestmark = pytest.mark.anyio
+START_SECONDS = 20
+
+
+class Running:
+    """A daemon of this process; ``stop`` returns when it has ended."""
+
+    def __init__(self, home: Home, status: StatusView, ended: asyncio.Event) -> None:
+        self.home = home
+        self.status = status
+        self.control = ControlClient(home)
+        self._ended = ended
+
+    async def stop(self) -> None:
+        await self.control.shutdown()
+        await self._ended.wait()
+
+
+def config(root: Path, *, a2a: str = "127.0.0.1:0", sftp: str = "127.0.0.1:0") -> DaemonConfig:
+    return DaemonConfig(home=resolve_home({"SUBLET_HOME": str(root)}), a2a=a2a, sftp=sftp)
+
+
+@asynccontextmanager
+async def daemon(root: Path) -> AsyncIterator[Running]:
+    made = config(root)
+    ready, ended = asyncio.Event(), asyncio.Event()
+    statuses: list[StatusView] = []
+
+    def on_ready(status: StatusView) -> None:
+        statuses.append(status)
+        ready.set()
+
+    async def run() -> None:
+        try:
+            await run_daemon(made, on_ready)
+        finally:
+            ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        with anyio.fail_after(START_SECONDS):
+            await ready.wait()
+        running = Running(made.home, statuses[0], ended)
+        yield running
+        if not ended.is_set():
+            await running.stop()
+
+
+@asynccontextmanager
+async def paired(root: Path) -> AsyncIterator[tuple[Running, Running]]:
+    async with daemon(root / "a") as lender, daemon(root / "b") as worker:
+        link = await worker.control.create_pair_link()
+        await lender.control.add_peer(AddPeer(link=link.link, name="bob"))
+        yield lender, worker
+
+
+async def lend(lender: Running, project: Path, prompt: str) -> str:
+    """Delegate ``project`` and return the id once the work runs."""
+    request = CreateDelegation(workspace_dir=str(project), peer="bob", prompt=prompt)
+    found = (await lender.control.create_delegation(request)).delegation_id
+    cursor = 0
+    with anyio.fail_after(START_SECONDS):
+        while not (project / "began").exists():
+            cursor = (await lender.control.events_since(cursor, delegation_id=found, timeout=1)).cursor
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    return project
+
+
+@pytest.mark.parametrize("which", ["a2a", "sftp"])
+async def test_a_port_that_is_taken_is_one_failure_and_not_a_group(tmp_path: Path, which: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        made = config(tmp_path, a2a=address) if which == "a2a" else config(tmp_path, sftp=address)
+        with pytest.raises(SubletError) as no:
+            await run_daemon(made)
+    assert no.value.code is LocalCode.UNAVAILABLE
+    # It can be started as soon as the port is free.
+    async with daemon(tmp_path) as running:
+        assert running.status.peers == 0
+
+
+async def test_both_sides_stop_while_work_runs(tmp_path: Path, project: Path) -> None:
+    async with paired(tmp_path) as (lender, worker):
+        found = await lend(lender, project, "touch began; sleep 600")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lender.stop)
+            group.start_soon(worker.stop)
+    assert mounted_below(tmp_path) == []
+    async with daemon(tmp_path / "a") as again:
+        view = await again.control.get_status(found)
+        assert view.state is DelegationState.CANCELLED
+        assert view.audit is not None
+        assert view.audit.added == ["began"]
+
+
+async def test_the_workers_stop_ends_the_lenders_delegation(tmp_path: Path, project: Path) -> None:
+    async with paired(tmp_path) as (lender, worker):
+        found = await lend(lender, project, "touch began; sleep 600")
+        await worker.stop()
+        view = await lender.control.wait_for_result(found, START_SECONDS)
+        assert view.state is DelegationState.CANCELLED
+        assert view.error is not None
+        assert view.error.message == "bob: the executor's daemon was stopped"
+        assert view.audit is not None
+
+
+async def test_the_lenders_stop_ends_the_workers_assignment(tmp_path: Path, project: Path) -> None:
+    async with paired(tmp_path) as (lender, worker):
+        await lend(lender, project, "touch began; sleep 600")
+        assert (await worker.control.status()).assignments_active == 1
+        await lender.stop()
+        with anyio.fail_after(START_SECONDS):
+            while (await worker.control.status()).assignments_active:
+                await asyncio.sleep(0.02)
+        assert mounted_below(tmp_path) == []
+
+
+async def test_removing_a_peer_ends_what_runs_for_it(tmp_path: Path, project: Path) -> None:
+    async with paired(tmp_path) as (lender, worker):
+        found = await lend(lender, project, "touch began; sleep 600")
+        [alice] = await worker.control.list_peers()
+        await worker.control.remove_peer(alice.name)
+        assert (await worker.control.status()).assignments_active == 0
+        # Whether the lender hears why, or only that it is no longer let in, depends on which comes first.
+        view = await lender.control.wait_for_result(found, START_SECONDS)
+        assert view.state in (DelegationState.CANCELLED, DelegationState.ERROR)
+        assert view.audit is not None
