@@ -14,8 +14,8 @@ from sublet.policy.config import PolicyConfig
 from sublet.policy.defaults import CEILING
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
-from sublet.policy.model import Action, Resource, Subject
-from sublet.policy.rules import KINDS, Condition, Kind, Layer, Rule
+from sublet.policy.model import Action, Kind, Resource, Subject
+from sublet.policy.rules import KINDS, Condition, Layer, Rule
 
 RULES = 1_000
 DECISIONS = 50_000

@@ -13,9 +13,9 @@ from sublet.policy.defaults import CEILING
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.limits import Limits
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.policy.names import canonical
-from sublet.policy.rules import KINDS, Effect, Kind, Layer, Rule
+from sublet.policy.rules import KINDS, Effect, Layer, Rule
 
 HUMAN = Subject("human")
 AGENT = Subject("mcp", "claude")

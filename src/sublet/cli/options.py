@@ -14,7 +14,6 @@ JsonFlag = Annotated[
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9.-]+)):([0-9]{1,5})")
 COMPLETION_SECONDS = 0.5
 """A shell waits no longer for completions."""
 
@@ -29,10 +28,12 @@ def duration(text: str) -> int:
 
 def address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT`` or ``[IPV6]:PORT``; port 0 is any free one."""
-    match = _ADDRESS.fullmatch(text.strip())
-    if match is None or int(match[3]) > 65_535:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT, as in 127.0.0.1:8642 or [::1]:0")
-    return match[1] or match[2], int(match[3])
+    from sublet.daemon.network import parse_host_port
+
+    try:
+        return parse_host_port(text.strip())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT, as in 127.0.0.1:8642 or [::1]:0") from None
 
 
 def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

@@ -17,8 +17,6 @@ from sublet.protocol.text import clean_name
 if TYPE_CHECKING:
     from sublet.daemon.models import PeerView, TokenView
 
-DEFAULT_LINK_SECONDS = 600
-
 PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
 ]
@@ -41,7 +39,7 @@ def pair(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        link = await control.create_pair_link(ttl_seconds=DEFAULT_LINK_SECONDS if ttl is None else ttl)
+        link = await (control.create_pair_link() if ttl is None else control.create_pair_link(ttl_seconds=ttl))
         if as_json:
             screen.emit(link.model_dump(mode="json"))
             return

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sublet.daemon.models import (
+    DEFAULT_LINK_SECONDS,
     AddPeer,
     AuditReport,
     Check,
@@ -60,7 +61,7 @@ class DaemonApi(Protocol):
     async def directory(self, caller: Subject) -> Directory:
         """Return the peers and agents that the caller may use, and why not the others."""
 
-    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
+    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
         """Make a one-time pairing link."""
 
     async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:

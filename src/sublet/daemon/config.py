@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sublet.daemon.network import is_loopback
+from sublet.daemon.network import is_loopback, parse_host_port
 from sublet.daemon.pair_link import check_url
 from sublet.daemon.paths import Home, resolve_home
 from sublet.protocol.errors import LocalCode, SubletError
@@ -24,7 +24,6 @@ DEFAULT_SFTP = "127.0.0.1:8622"
 DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
-_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9.-]{1,253})):(?P<port>[0-9]{1,5})\Z")
 _ENDPOINT = re.compile(r"(?P<protocol>tcp|tls|quic)/(?P<address>[^/?#;]+)\Z")
 
 Short = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -119,7 +118,7 @@ class DaemonConfig:
             Path(agent_file).absolute() if agent_file else _file(config_dir, file.agent_file, "agent.json")
         )
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
-        self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.state_dir) / "mounts"
+        self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"
         if self.log_level not in LOG_LEVELS:
@@ -153,18 +152,6 @@ def read_config(path: Path) -> ConfigFile:
         ) from None
     except (ValueError, RecursionError) as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None
-
-
-def parse_host_port(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``, where an IPv6 host stands in brackets.
-
-    Raises:
-        ValueError: it has another form.
-    """
-    match = _HOST_PORT.match(text)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("it is not HOST:PORT with a port up to 65535")
-    return match["v6"] or match["host"], int(match["port"])
 
 
 def check_endpoint(text: str) -> str:

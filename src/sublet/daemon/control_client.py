@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sublet.daemon.control_http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.models import (
+    DEFAULT_LINK_SECONDS,
     MAX_WAIT_SECONDS,
     AddPeer,
     AuditReport,
@@ -116,7 +117,7 @@ class ControlClient:
         """Return the peers and agents, and why not the others."""
         return await self._one(Directory, "GET", "/v1/directory")
 
-    async def create_pair_link(self, *, ttl_seconds: int = 600) -> PairLink:
+    async def create_pair_link(self, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
         """Make a one-time pairing link."""
         return await self._one(PairLink, "POST", "/v1/pair-links", body={"ttl_seconds": ttl_seconds})
 

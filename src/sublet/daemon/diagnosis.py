@@ -13,8 +13,6 @@ from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.requirements import check_requirements
 
 MIN_FREE_BYTES = 256 << 20
-MOUNTS = "mounts"
-"""Directory below the state directory under which the executor mounts."""
 
 
 async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None) -> list[Check]:
@@ -23,9 +21,9 @@ async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None)
     Args:
         home: whose directories are looked at.
         running: whether the daemon of ``home`` runs; without it, mounts below its root are stale.
-        mount_root: where the executor mounts, below the state directory by default.
+        mount_root: where the executor mounts, if not where it does by default.
     """
-    return await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.state_dir) / MOUNTS)
+    return await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
 
 
 def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:

@@ -69,6 +69,10 @@ class EventLog:
         result, _ = await self._store.write(run, after=lambda done: self._wake(done[1]))
         return result
 
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``work`` reads; it sees every finished transaction."""
+        return await self._store.read(work)
+
     async def append_event(self, kind: EventKind, delegation_id: str | None, data: Mapping[str, JsonValue]) -> Event:
         """Add an event that goes with no change of a record."""
         return await self.transact(lambda _, events: events.add(kind, delegation_id, data))

@@ -110,7 +110,7 @@ class Journal(EventLog):
             rows = connection.execute("SELECT state, count(*) AS n FROM delegations GROUP BY state").fetchall()
             return {row["state"]: row["n"] for row in rows}
 
-        return await self._store.read(work)
+        return await self.read(work)
 
     async def save_assignment(
         self, record: AssignmentRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
@@ -202,7 +202,7 @@ class Journal(EventLog):
                 for row in rows
             ]
 
-        return await self._store.read(work)
+        return await self.read(work)
 
     async def _save(
         self,
@@ -245,4 +245,4 @@ class Journal(EventLog):
             rows = connection.execute(f"SELECT record FROM {table.name} {rest}", values)  # noqa: S608 - constants and marks
             return [row["record"] for row in rows]
 
-        return await self._store.read(work)
+        return await self.read(work)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import anyio
 
-from sublet.daemon.event_log import Recorder
 from sublet.daemon.journal import Journal
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import LocalCode, SubletError
@@ -26,10 +25,10 @@ class LendRoots:
     async def load(cls, journal: Journal) -> LendRoots:
         """Return the roots that the store knows."""
 
-        def work(connection: sqlite3.Connection, _: Recorder) -> list[str]:
+        def work(connection: sqlite3.Connection) -> list[str]:
             return [row["path"] for row in connection.execute("SELECT path FROM lend_roots")]
 
-        return cls(journal, await journal.transact(work))
+        return cls(journal, await journal.read(work))
 
     def paths(self) -> list[str]:
         """Return all roots, sorted."""

@@ -11,6 +11,8 @@ from sublet.protocol.events import Event
 from sublet.protocol.lifecycle import DelegationState
 
 DEFAULT_TTL_SECONDS = 3600
+DEFAULT_LINK_SECONDS = 600
+"""How long a pairing link is valid."""
 MAX_WAIT_SECONDS = 45.0
 """No call waits longer: MCP hosts give up at 60 s."""
 MAX_PAGE = 500

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+import re
 import socket
 import struct
 from contextlib import suppress
 
+_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9.-]{1,253})):(?P<port>[0-9]{1,5})\Z")
 _SIOCGIFADDR = 0x8915
 _NAME_BYTES = 16
 _ADDRESS_AT = 20
 """Where an IPv4 address stands in the ``ifreq`` that the kernel fills in: behind name, family and port."""
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, where an IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    match = _HOST_PORT.match(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("it is not HOST:PORT with a port up to 65535")
+    return match["v6"] or match["host"], int(match["port"])
 
 
 def is_loopback(host: str) -> bool:

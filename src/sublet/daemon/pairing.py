@@ -21,7 +21,7 @@ from sublet.daemon.api import PairReply, PairRequest
 from sublet.daemon.event_log import Recorder
 from sublet.daemon.identity import Identity, tls_fingerprint
 from sublet.daemon.journal import Journal
-from sublet.daemon.models import PairLink, PeerView
+from sublet.daemon.models import DEFAULT_LINK_SECONDS, PairLink, PeerView
 from sublet.daemon.network import is_loopback
 from sublet.daemon.pair_link import PairingLink, check_url, parse_link
 from sublet.daemon.pair_proof import id_hash, mac_key, prove_reply, prove_request, reply_holds, request_holds
@@ -32,7 +32,6 @@ from sublet.protocol import ids
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
 
-DEFAULT_LINK_SECONDS = 600
 MAX_LINK_SECONDS = 24 * 3600
 MAX_LINKS = 16
 """Links that may be open at one time."""

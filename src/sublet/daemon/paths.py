@@ -60,6 +60,11 @@ class Home:
         """Path of the file whose lock makes the daemon the only one."""
         return f"{self.runtime_dir}/{_LOCK}"
 
+    @property
+    def default_mount_root(self) -> str:
+        """Where the executor mounts lent directories, unless configured elsewhere."""
+        return f"{self.state_dir}/mounts"
+
     def make(self) -> None:
         """Create the directories with mode 0700, and verify those that exist.
 

@@ -86,10 +86,10 @@ class PeerStore:
     async def load(cls, journal: Journal) -> PeerStore:
         """Return the peers that the store knows."""
 
-        def work(connection: sqlite3.Connection, _: Recorder) -> list[Peer]:
+        def work(connection: sqlite3.Connection) -> list[Peer]:
             return [_peer(row) for row in connection.execute("SELECT * FROM peers")]
 
-        return cls(journal, await journal.transact(work))
+        return cls(journal, await journal.read(work))
 
     def get(self, name: str) -> Peer | None:
         """Return the peer of that name, or None."""

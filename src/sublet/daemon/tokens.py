@@ -51,11 +51,11 @@ class TokenStore:
     async def load(cls, journal: Journal, now: Callable[[], float] = time.time) -> TokenStore:
         """Return the tokens that the store knows."""
 
-        def work(connection: sqlite3.Connection, _: Recorder) -> list[_Token]:
+        def work(connection: sqlite3.Connection) -> list[_Token]:
             rows = connection.execute("SELECT name, hash, created_at, expires_at FROM tokens")
             return [_Token(*row) for row in rows]
 
-        return cls(journal, await journal.transact(work), now)
+        return cls(journal, await journal.read(work), now)
 
     async def create(self, name: str, ttl_seconds: int | None) -> TokenView:
         """Make a token; only this answer holds its secret. An expired token gives its name away.

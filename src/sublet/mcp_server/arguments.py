@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS
 from sublet.mcp_server.present import Section
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
 from sublet.protocol.text import clean_line
 
 MAX_PATH_CHARS = 4096
@@ -20,7 +20,6 @@ MAX_PEER_CHARS = 200
 MAX_KEY_CHARS = 200
 MAX_FAULTS = 5
 
-DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
 
 

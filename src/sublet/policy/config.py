@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Valida
 from sublet.policy.defaults import CEILING
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
-from sublet.policy.model import Action
+from sublet.policy.model import Action, Kind
 from sublet.policy.names import canonical
-from sublet.policy.rules import KINDS, Condition, Effect, Kind, Layer, Rule, matcher
+from sublet.policy.rules import KINDS, Condition, Effect, Layer, Rule, matcher
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.text import clean_line

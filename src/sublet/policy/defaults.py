@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sublet.policy.model import Action
-from sublet.policy.rules import Kind, Rule
+from sublet.policy.model import Action, Kind
+from sublet.policy.rules import Rule
 
 _DELEGATION: Final = frozenset({Action.DELEGATION_CREATE, Action.DELEGATION_READ, Action.DELEGATION_CANCEL})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from sublet.policy.config import PolicyConfig, load
@@ -57,7 +57,7 @@ class Policy:
         if self._source is not None:
             self._use(load(self._source))
 
-    def decide(self, subject: Subject, action: Action, resource: Resource, request: Iterable[Rule] = ()) -> Decision:
+    def decide(self, subject: Subject, action: Action, resource: Resource, request: Sequence[Rule] = ()) -> Decision:
         """Decide whether ``subject`` may do ``action`` to ``resource``.
 
         Args:
@@ -123,7 +123,7 @@ def _by_rules(cell: Cell, subject: Subject, action: Action, resource: Resource) 
 
 
 def _narrowed(
-    decision: Decision, request: Iterable[Rule], subject: Subject, action: Action, resource: Resource
+    decision: Decision, request: Sequence[Rule], subject: Subject, action: Action, resource: Resource
 ) -> Decision:
     """Return ``decision`` as the request layer leaves it."""
     cell = RuleTable(request).cell(action, subject.kind)

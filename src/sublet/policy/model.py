@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+Kind = Literal["human", "mcp", "peer", "a2a"]
+
 
 class Action(StrEnum):
     """Everything that is asked of ``decide()``; a face or service that acts without asking is a defect."""
@@ -34,7 +36,7 @@ class Subject:
     ``roots`` are directories that the caller is confined to, as its MCP host announced them.
     """
 
-    kind: Literal["human", "mcp", "peer", "a2a"]
+    kind: Kind
     name: str = ""
     roots: tuple[str, ...] = ()
 

@@ -7,17 +7,16 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.policy.names import canonical
 
 Effect = Literal["allow", "deny"]
 Layer = Literal["global", "role", "agent", "request"]
-Kind = Literal["human", "mcp", "peer", "a2a"]
 Value = str | int | bool
 
-KINDS: Final[tuple[Kind, ...]] = ("human", "mcp", "peer", "a2a")
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 MAX_MATCHERS: Final = 16_384
 

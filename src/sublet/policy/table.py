@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from sublet.policy.model import Action, Resource
+from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import canonical
-from sublet.policy.rules import Kind, Layer, Rule, is_literal, matcher
+from sublet.policy.rules import Layer, Rule, is_literal, matcher
 
 LAYERS: Final[tuple[Layer, ...]] = ("global", "role", "agent", "request")
 """From low to high."""
