@@ -24,7 +24,7 @@ hosts:
 lint: setup ## check style and the layers
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check --quiet .
-	@.venv/bin/lint-imports --no-timing >/dev/null || .venv/bin/lint-imports
+	@.venv/bin/lint-imports >/dev/null || .venv/bin/lint-imports
 
 types: setup ## check types
 	@.venv/bin/mypy --no-error-summary

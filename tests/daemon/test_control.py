@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from sublet.daemon.api import DaemonApi
-from sublet.daemon.control_api import MAX_BODY_BYTES, OWNER
+from sublet.daemon.control_api import OWNER
 from sublet.daemon.control_client import ControlClient
+from sublet.daemon.control_requests import MAX_BODY_BYTES
 from sublet.daemon.control_server import ControlServer
 from sublet.daemon.models import (
     AddPeer,

@@ -16,6 +16,7 @@ from sublet.protocol.ids import (
     DELEGATION_ID,
     FINGERPRINT,
     PEER_NAME,
+    WIRE_DELEGATION_ID,
     fingerprint,
     new_delegation_id,
     node_id,
@@ -26,6 +27,7 @@ SHAPES = [
     pytest.param(shape, id=name)
     for name, shape in {
         "delegation": DELEGATION_ID,
+        "wire-delegation": WIRE_DELEGATION_ID,
         "peer": PEER_NAME,
         "agent": AGENT_ID,
         "fingerprint": FINGERPRINT,

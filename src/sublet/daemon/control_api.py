@@ -11,11 +11,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import anyio
 import structlog
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,19 +24,29 @@ from starlette.routing import Route
 
 from sublet.daemon import models
 from sublet.daemon.api import DaemonApi
-from sublet.daemon.models import MAX_PAGE, MAX_WAIT_SECONDS
+from sublet.daemon.control_requests import (
+    Audit,
+    CreatePairLink,
+    CreateToken,
+    Events,
+    EventsPage,
+    LendRoot,
+    ListDelegations,
+    Nothing,
+    Wait,
+    check_headers,
+    read_body,
+    read_query,
+)
+from sublet.daemon.models import MAX_PAGE
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
-HOST = "sublet"
-"""What our own client sends as Host. A browser that was lured to the socket by some proxy would send another."""
-MAX_BODY_BYTES = 2 << 20
 HEARTBEAT_SECONDS = 15.0
 OWNER = Subject(kind="human")
 
 T = TypeVar("T")
-ModelT = TypeVar("ModelT", bound=BaseModel)
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = structlog.get_logger(__name__)
@@ -57,62 +67,6 @@ _STATUS: dict[ErrorCode | LocalCode, int] = {
 }
 _DEFAULT_STATUS = 422
 """For the codes of AWCP 4.5: the request was understood and refused."""
-
-
-class Nothing(models.Request):
-    """No arguments."""
-
-
-class Wait(models.Request):
-    """How long to wait, in seconds."""
-
-    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
-
-
-class ListDelegations(models.Request):
-    """Which delegations to list."""
-
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
-    active: bool = False
-
-
-class Audit(models.Request):
-    """Whether the patch is wanted."""
-
-    patch: bool = False
-
-
-class Events(models.Request):
-    """Which events to stream."""
-
-    cursor: Annotated[int, Field(ge=0)] = 0
-    delegation_id: Annotated[str, Field(max_length=64)] | None = None
-
-
-class EventsPage(Events):
-    """Which page of events to return."""
-
-    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
-
-
-class CreatePairLink(models.Request):
-    """How long the link is valid."""
-
-    ttl_seconds: int = 600
-
-
-class CreateToken(models.Request):
-    """Name of the token, and how long it is valid."""
-
-    name: Annotated[str, Field(max_length=200)]
-    ttl_seconds: int | None = None
-
-
-class LendRoot(models.Request):
-    """A directory."""
-
-    path: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class ControlApi:
@@ -159,42 +113,42 @@ class ControlApi:
     # Delegations
 
     async def _create_delegation(self, request: Request) -> Response:
-        body = await _body(request, models.CreateDelegation)
+        body = await read_body(request, models.CreateDelegation)
         return _answer(await self._api.create_delegation(body, OWNER), status=201)
 
     async def _list_delegations(self, request: Request) -> Response:
-        query = _query(request, ListDelegations)
+        query = read_query(request, ListDelegations)
         return _answers(await self._api.list_delegations(OWNER, limit=query.limit, active=query.active))
 
     async def _get_status(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answer(await self._api.get_status(request.path_params["id"], OWNER))
 
     async def _wait_for_result(self, request: Request) -> Response:
-        wait = _query(request, Wait)
+        wait = read_query(request, Wait)
         one = request.path_params["id"]
         return _answer(await self._unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, OWNER)))
 
     async def _get_audit_report(self, request: Request) -> Response:
-        query = _query(request, Audit)
+        query = read_query(request, Audit)
         return _answer(await self._api.get_audit_report(request.path_params["id"], OWNER, patch=query.patch))
 
     async def _cancel_delegation(self, request: Request) -> Response:
-        await _body(request, Nothing)
+        await read_body(request, Nothing)
         return _answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
 
     async def _prune(self, request: Request) -> Response:
-        await _body(request, Nothing)
+        await read_body(request, Nothing)
         return _answer(await self._api.prune_resources(OWNER))
 
     # Events
 
     async def _events_since(self, request: Request) -> Response:
-        query = _query(request, EventsPage)
+        query = read_query(request, EventsPage)
         return _answer(await self._unless_stopping(lambda: self._page(query, query.timeout, query.limit)))
 
     async def _stream_events(self, request: Request) -> Response:
-        query = _query(request, Events)
+        query = read_query(request, Events)
         last = request.headers.get("last-event-id", "")
         if last.isascii() and last.isdigit() and len(last) < 19:
             query = query.model_copy(update={"cursor": int(last)})
@@ -250,59 +204,59 @@ class ControlApi:
     # Peers, tokens, roots
 
     async def _directory(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answer(await self._api.directory(OWNER))
 
     async def _create_pair_link(self, request: Request) -> Response:
-        body = await _body(request, CreatePairLink)
+        body = await read_body(request, CreatePairLink)
         return _answer(await self._api.create_pair_link(OWNER, ttl_seconds=body.ttl_seconds), status=201)
 
     async def _add_peer(self, request: Request) -> Response:
-        return _answer(await self._api.add_peer(await _body(request, models.AddPeer), OWNER), status=201)
+        return _answer(await self._api.add_peer(await read_body(request, models.AddPeer), OWNER), status=201)
 
     async def _list_peers(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answers(await self._api.list_peers(OWNER))
 
     async def _remove_peer(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answer(await self._api.remove_peer(request.path_params["name"], OWNER))
 
     async def _create_token(self, request: Request) -> Response:
-        body = await _body(request, CreateToken)
+        body = await read_body(request, CreateToken)
         return _answer(await self._api.create_token(body.name, body.ttl_seconds, OWNER), status=201)
 
     async def _list_tokens(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answers(await self._api.list_tokens(OWNER))
 
     async def _revoke_token(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answer(await self._api.revoke_token(request.path_params["name"], OWNER))
 
     async def _list_lend_roots(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return JSONResponse(await self._api.list_lend_roots(OWNER))
 
     async def _add_lend_root(self, request: Request) -> Response:
-        body = await _body(request, LendRoot)
+        body = await read_body(request, LendRoot)
         return JSONResponse(await self._api.add_lend_root(body.path, OWNER), status_code=201)
 
     async def _remove_lend_root(self, request: Request) -> Response:
-        return JSONResponse(await self._api.remove_lend_root(_query(request, LendRoot).path, OWNER))
+        return JSONResponse(await self._api.remove_lend_root(read_query(request, LendRoot).path, OWNER))
 
     # The daemon itself
 
     async def _status(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answer(await self._api.status(OWNER))
 
     async def _doctor(self, request: Request) -> Response:
-        _query(request, Nothing)
+        read_query(request, Nothing)
         return _answers(await self._api.doctor(OWNER))
 
     async def _shutdown(self, request: Request) -> Response:
-        await _body(request, Nothing)
+        await read_body(request, Nothing)
         await self._api.shutdown(OWNER)
         return JSONResponse({}, status_code=202)
 
@@ -315,7 +269,7 @@ def error_body(error: SubletError) -> dict[str, JsonValue]:
 def _guarded(endpoint: Endpoint) -> Endpoint:
     async def guarded(request: Request) -> Response:
         try:
-            _check_headers(request)
+            check_headers(request)
             return await endpoint(request)
         except SubletError as error:
             return _failure(error, _STATUS.get(error.code, _DEFAULT_STATUS))
@@ -327,53 +281,6 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
             return _failure(broken, 500)
 
     return guarded
-
-
-def _check_headers(request: Request) -> None:
-    """Refuse whatever a browser would send: the socket is for programs."""
-    headers = request.headers
-    if headers.getlist("host") != [HOST] or "origin" in headers or "sec-fetch-site" in headers:
-        raise SubletError(LocalCode.POLICY_DENIED, "the control socket answers the command line only", "Use `sublet`.")
-
-
-async def _body(request: Request, model: type[ModelT]) -> ModelT:
-    """Return the validated body; an empty one counts as an empty object.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT``.
-    """
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > MAX_BODY_BYTES:
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"the body is larger than {MAX_BODY_BYTES} bytes", "Send less."
-            )
-    if raw and request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "the body is not JSON", "Send application/json.")
-    _query(request, Nothing)
-    try:
-        return model.model_validate_json(bytes(raw) or b"{}")
-    except ValidationError as error:
-        raise _malformed(error) from None
-
-
-def _query(request: Request, model: type[ModelT]) -> ModelT:
-    """Return the validated query; names that are unknown or come twice are errors."""
-    items = request.query_params.multi_items()
-    values = dict(items)
-    if len(values) != len(items):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "a query parameter comes twice", "Give each one once.")
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise _malformed(error) from None
-
-
-def _malformed(error: ValidationError) -> SubletError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the request"
-    return SubletError(LocalCode.INVALID_ARGUMENT, f"{where}: {first['msg']}", "Correct the argument and try again.")
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:

@@ -21,6 +21,7 @@ READ_SECONDS = 60.0
 MAX_ANSWER_BYTES = 64 << 20
 CHUNK = 65536
 HOST = "sublet"
+"""What we send as Host. A browser that was lured to the socket by some proxy would send another."""
 
 Query = Mapping[str, str | float | bool | None]
 

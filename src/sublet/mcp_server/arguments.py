@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS
-from sublet.mcp_server.present import Section
+from sublet.mcp_server.answers import Section
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
 from sublet.protocol.text import clean_line

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from pydantic import Field
 
 from sublet.daemon.models import AgentView, Directory, PeerView
-from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, Answer
+from sublet.mcp_server.answers import Answer
+from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS
 from sublet.protocol.text import clean_line, clean_name
 
 MAX_AGENTS = 6
@@ -80,16 +80,12 @@ def present_directory(found: Directory, roots: tuple[str, ...], start: int) -> P
     peers: list[Peer] = []
     for peer in found.peers[start:]:
         longer = shown.model_copy(update={"peers": [*peers, _peer(peer)]})
-        if peers and _size(longer) > MAX_ANSWER_CHARS - RESERVED_CHARS:
+        if peers and longer.size() > MAX_ANSWER_CHARS - RESERVED_CHARS:
             break
         peers.append(_peer(peer))
     end = start + len(peers)
     cursor = str(end) if end < len(found.peers) else None
     return shown.model_copy(update={"peers": peers, "next_cursor": cursor})
-
-
-def _size(answer: Answer) -> int:
-    return max(len(answer.as_text()), len(json.dumps(answer.structure(), ensure_ascii=False)))
 
 
 def _peer(peer: PeerView) -> Peer:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import mcp.types as t
 
 from sublet.mcp_server.present import present
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ URI_PREFIX = "sublet://delegations/"
 URI_TEMPLATE = URI_PREFIX + "{id}"
 MAX_LISTED = 50
 MAX_TITLE_CHARS = 100
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 
 def uri_of(delegation_id: str) -> str:
@@ -34,7 +33,7 @@ def delegation_id_of(uri: str) -> str:
         SubletError: ``NOT_FOUND`` for anything but a delegation's resource.
     """
     found = uri.removeprefix(URI_PREFIX)
-    if found == uri or _ID.match(found) is None:
+    if found == uri or WIRE_DELEGATION_ID.match(found) is None:
         raise SubletError(LocalCode.NOT_FOUND, "there is no such resource", f"Resources look like {URI_TEMPLATE}.")
     return found
 

@@ -18,8 +18,8 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
+from sublet.mcp_server.answers import QUOTE
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
-from sublet.mcp_server.present import QUOTE
 from sublet.mcp_server.resources import URI_TEMPLATE, delegation_id_of, read_resource, resource_list
 from sublet.mcp_server.session import MAX_CALLS, HostSession, local_paths
 from sublet.mcp_server.tools import TOOLS, AnyTool

@@ -9,6 +9,7 @@ from typing import Generic, TypeAlias
 import anyio.to_thread
 
 from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.mcp_server.answers import Answer, Delegation
 from sublet.mcp_server.arguments import (
     ArgumentsT,
     Delegate,
@@ -18,15 +19,7 @@ from sublet.mcp_server.arguments import (
     read_arguments,
 )
 from sublet.mcp_server.call import Call, ended
-from sublet.mcp_server.present import (
-    MAX_ANSWER_CHARS,
-    Answer,
-    Delegation,
-    files_text,
-    present,
-    summary_text,
-    with_page,
-)
+from sublet.mcp_server.present import MAX_ANSWER_CHARS, files_text, present, summary_text, with_page
 from sublet.mcp_server.present_directory import PeerDirectory, present_directory
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind

@@ -8,6 +8,8 @@ import re
 import secrets
 
 DELEGATION_ID = re.compile(r"dlg_[0-9a-f]{32}\Z")
+WIRE_DELEGATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+"""A delegation id as any peer may choose it; ours are stricter."""
 PEER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 AGENT_ID = PEER_NAME
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}\Z")

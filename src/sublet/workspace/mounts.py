@@ -20,6 +20,7 @@ import anyio
 import asyncssh
 
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
 from sublet.workspace.child_process import ChildProcess
 from sublet.workspace.mount_channel import MountChannel
@@ -48,7 +49,6 @@ OPTIONS = ",".join(
 )
 
 # What AWCP allows as a delegation id; nothing of this shape is a path, a hidden name or an option.
-_DELEGATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 _REMOTE_PATH = re.compile(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
 
 
@@ -69,7 +69,7 @@ class Mounts:
         Raises:
             SubletError: ``MOUNTPOINT_DENIED`` where the id can't name a directory, or something is there already.
         """
-        if not _DELEGATION_ID.match(delegation_id):
+        if not WIRE_DELEGATION_ID.match(delegation_id):
             raise denied(self.root, "the delegation id is not a plain name")
         path = self.root / delegation_id
         os.close(self._open_root())
