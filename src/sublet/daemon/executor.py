@@ -325,7 +325,9 @@ class Executor:
 
     def _check_serving(self) -> TaskGroup:
         if self._group is None:
-            raise _stopping()
+            raise SubletError(
+                ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
+            )
         return self._group
 
 
