@@ -121,7 +121,7 @@ async def test_a_slow_reader_loses_progress_and_is_told_but_never_loses_done(sid
 
     side.agent.work = chatter
     start = side.start(await side.accepted())
-    async with aclosing(side.executor.run(start, ALICE, source_host=HERE)) as updates:  # type: ignore[type-var]  # a generator
+    async with aclosing(side.executor.run(start, ALICE, source_host=HERE)) as updates:
         assert isinstance(await anext(updates), Progress)
         await side.agent.ended.wait()
         with anyio.fail_after(20):
@@ -412,8 +412,7 @@ async def test_a_cancel_that_comes_right_after_start_is_not_lost(side: Worker) -
 async def test_a_reader_that_goes_away_ends_the_work(side: Worker) -> None:
     side.agent.work = work_for_ever
     updates = side.executor.run(side.start(await side.accepted()), ALICE, source_host=HERE)
-    assert isinstance(updates, AsyncIterator)
-    async with aclosing(updates) as stream:  # type: ignore[type-var]  # a generator
+    async with aclosing(updates) as stream:
         async for update in stream:
             if isinstance(update, Progress) and update.phase == "running":
                 await side.agent.began.wait()

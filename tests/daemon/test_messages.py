@@ -145,7 +145,7 @@ async def test_who_goes_away_takes_the_job_along(side: Side) -> None:
 
     side.agent.work = talk
     answer = side.messages.answer("hello", CLIENT, context_id="c")
-    async with aclosing(answer) as pieces:  # type: ignore[type-var]  # a generator
+    async with aclosing(answer) as pieces:
         assert await anext(pieces) == "one"
     assert side.agent.ended.is_set()
     side.check_nothing_held()

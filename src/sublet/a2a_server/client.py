@@ -7,6 +7,7 @@ import re
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 
 import httpx
@@ -23,7 +24,6 @@ from sublet.a2a_server.peer_http import PeerAuth, fetch_certificate, open_client
 from sublet.a2a_server.session import PeerSession, causes, it_says, told
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
-from sublet.a2a_server.streams import closing
 from sublet.daemon.api import PairReply, PairRequest
 from sublet.daemon.models import AgentView
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
@@ -78,7 +78,7 @@ class A2APeerLink:
             AnswerReader(message.delegation_id, peer.public_key, self._fingerprint),
             partial(refusal, message.delegation_id),
         )
-        async with closing(follower.updates()) as updates:
+        async with aclosing(follower.updates()) as updates:
             async for update in updates:
                 yield update
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TypeVar
 
 import structlog
@@ -15,7 +16,6 @@ from sublet.a2a_server.outbox import Outbox
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.refusal import wire_error
 from sublet.a2a_server.signer import signed
-from sublet.a2a_server.streams import closing
 from sublet.a2a_server.work import AwcpWork
 from sublet.daemon.api import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -106,7 +106,7 @@ class DelegatedWork:
     async def _collect(self, start: Start, work: AwcpWork, outbox: Outbox[Progress]) -> Done:
         updates = self._executor.run(start, work.peer, source_host=work.source_host)
         done: Done | None = None
-        async with closing(updates) as stream:
+        async with aclosing(updates) as stream:
             async for update in stream:
                 if isinstance(update, Done):
                     done = update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import structlog
 from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
@@ -14,7 +15,6 @@ from a2a.utils.errors import TaskNotCancelableError
 from a2a.utils.task import apply_history_length
 
 from sublet.a2a_server.caller import caller_of
-from sublet.a2a_server.streams import closing
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
@@ -70,7 +70,7 @@ class SubletRequestHandler(DefaultRequestHandler):
     ) -> AsyncGenerator[Event, None]:
         """Answer ``message/stream``; what was answered before is answered alike."""
         try:
-            async with closing(super().on_message_send_stream(params, context)) as events:
+            async with aclosing(super().on_message_send_stream(params, context)) as events:
                 async for event in events:
                     yield event
         except AlreadyAnswered as earlier:

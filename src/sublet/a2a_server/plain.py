@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 
 import structlog
 from a2a.helpers import new_text_part
@@ -12,7 +13,6 @@ from a2a.types import TaskState
 
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
-from sublet.a2a_server.streams import closing
 from sublet.a2a_server.work import TextWork
 from sublet.daemon.api import MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -69,7 +69,7 @@ class PlainAnswers:
         left = MAX_ANSWER_CHARS
         try:
             answer = self._messages.answer(work.text, work.subject, context_id=updater.context_id)
-            async with closing(answer) as pieces:
+            async with aclosing(answer) as pieces:
                 async for piece in pieces:
                     take(piece[:left])
                     left -= len(piece)

@@ -7,7 +7,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import httpx
 from a2a.client import A2AClientError, ClientCallContext
@@ -29,7 +29,6 @@ from google.protobuf.json_format import ParseError
 
 from sublet.a2a_server.card import CARD_PATH, verify_card
 from sublet.a2a_server.peer_http import PeerAuth, open_client
-from sublet.a2a_server.streams import closing
 from sublet.daemon.ports import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
@@ -106,7 +105,7 @@ class PeerSession:
                 events = self._rpc.subscribe(request, context=self._context)
             else:
                 events = self._rpc.send_message_streaming(request, context=self._context)
-            async with closing(events) as stream:
+            async with aclosing(events) as stream:
                 async for event in stream:
                     yield event
 

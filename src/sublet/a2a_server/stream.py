@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from enum import Enum, auto
 
 import structlog
@@ -15,7 +16,6 @@ from google.protobuf.struct_pb2 import Struct
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.delegated import DONE_ARTIFACT
 from sublet.a2a_server.session import PeerSession
-from sublet.a2a_server.streams import closing
 from sublet.daemon.ports import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error, Progress
@@ -96,7 +96,7 @@ class Follower:
                     continue
                 step = _Next.READ
                 starts += doing is _Next.START
-                async with closing(session.stream(self._request(doing))) as events:
+                async with aclosing(session.stream(self._request(doing))) as events:
                     async for event in events:
                         if (heard := self._end_silence()) is not None:
                             yield heard

@@ -6,7 +6,7 @@ Every method takes the caller as a ``Subject`` and asks ``policy.decide()`` befo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,10 +122,10 @@ class ExecutorApi(Protocol):
             source_host: IP address from which it came; the only host besides the peer's own that may be dialled.
         """
 
-    def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncIterator[Progress | Done]:
+    def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Mount, work, unmount: yield progress and at last one DONE; raise ``SubletError`` instead where it fails.
 
-        Closing or cancelling the iterator ends the task and unmounts before it returns.
+        Closing or cancelling the generator ends the task and unmounts before it returns.
         """
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
@@ -138,7 +138,7 @@ class ExecutorApi(Protocol):
 class MessageApi(Protocol):
     """Plain A2A messages to the executor's agent, from clients that know nothing of AWCP."""
 
-    def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncIterator[str]:
+    def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncGenerator[str, None]:
         """Run the default agent on ``text`` in an empty private directory and yield what it says, piece by piece."""
 
 

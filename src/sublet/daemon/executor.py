@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -112,7 +112,7 @@ class Executor:
                 record = await self._accept(message, agent, peer, source_host)
             return record.accept
 
-    async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncIterator[Progress | Done]:
+    async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
         run = self._begin(await self._owned(message.delegation_id, peer), message, source_host)
         try:

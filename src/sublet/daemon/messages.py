@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -56,7 +56,7 @@ class Messages:
             finally:
                 self._group = None
 
-    async def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncIterator[str]:
+    async def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncGenerator[str, None]:
         """Run the default agent on ``text``: ``MessageApi.answer``.
 
         Raises:
