@@ -189,7 +189,8 @@ def test_a_home_with_a_long_and_odd_name_works_like_any_other(daemons: Pair, tmp
         assert len(str(runtime / "control.sock")) < 108
         assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
         pair(lender, odd, "odd")
-        assert delegate(lender, workspace, "echo hello > mark", peer="odd")["state"] == "completed"
+        ended = delegate(lender, workspace, "echo hello > mark", peer="odd")
+        assert ended["state"] == "completed", ended["error"]
         lender.run("peers", "remove", "odd")
         assert odd.json("doctor")["daemon"] is True
         assert odd.json("down")["stopped"] is True
