@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncssh
@@ -14,7 +14,6 @@ from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Job, Outcome
 from sublet.workspace.connection import connect, connect_over
 from sublet.workspace.model import AccessMode, Export, MountTarget
-from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sandbox import BubblewrapSandbox
@@ -25,14 +24,6 @@ from support.sftp_lender import public_line
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")
 LEASE = "dlg_" + "a" * 32
-
-
-@pytest.fixture
-def mounts(tmp_path: Path) -> Iterator[Mounts]:
-    mounts = Mounts(tmp_path / "mounts")
-    yield mounts
-    mounts.reap()
-    assert mounted_below(mounts.root) == []
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,14 +26,6 @@ from support.sftp_lender import files_of, lender, lender_process, lender_that_di
 
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")
-
-
-@pytest.fixture
-def mounts(tmp_path: Path) -> Iterator[Mounts]:
-    mounts = Mounts(tmp_path / "mounts")
-    yield mounts
-    mounts.reap()
-    assert mounted_below(mounts.root) == []
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Sequence
 
 import anyio
-import uvicorn
 from a2a.types import AgentCard, Message, Role, Task, TaskState
 
 from sublet.a2a_server.agent_executor import SubletAgentExecutor
@@ -29,7 +28,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
-from sublet.daemon.http_server import QuietServer
+from sublet.daemon.http_server import QuietServer, server_config
 from sublet.daemon.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -64,7 +63,7 @@ class A2AFace:
         self._address = ""
         self._card: tuple[tuple[AgentConfig, ...], AgentCard] | None = None
         self._socket: socket.socket | None = None
-        self._server: uvicorn.Server | None = None
+        self._server: QuietServer | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -136,22 +135,15 @@ class A2AFace:
             self._stopping,
         )
         certificate, key = context.tls or (None, None)
-        config = uvicorn.Config(
+        config = server_config(
             app,
-            http=DeadlineProtocol,
-            ws="none",
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_DRAIN_SECONDS,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
+            DeadlineProtocol,
+            connections=MAX_CONNECTIONS,
+            head_bytes=MAX_HEADER_BYTES,
+            drain_seconds=_DRAIN_SECONDS,
+            keep_alive_seconds=_KEEP_ALIVE_SECONDS,
+            certificate=certificate,
+            key=key,
         )
         config.load()
         self._server = QuietServer(config)

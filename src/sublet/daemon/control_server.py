@@ -8,12 +8,11 @@ import socket
 
 import anyio
 import structlog
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_api import ControlApi
-from sublet.daemon.http_server import QuietServer
+from sublet.daemon.http_server import QuietServer, server_config
 from sublet.daemon.paths import Home
 from sublet.daemon.unix_socket import bind_private, peer_uid, remove
 
@@ -76,20 +75,13 @@ class ControlServer:
     async def serve(self) -> None:
         """Serve until cancelled, then end what waits, let the rest finish and remove the socket."""
         assert self._socket is not None, "start() comes first"
-        config = uvicorn.Config(
+        config = server_config(
             self._control.app(),
-            http=OwnerOnlyProtocol,
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-            timeout_graceful_shutdown=STOP_SECONDS,
+            OwnerOnlyProtocol,
+            connections=MAX_CONNECTIONS,
+            head_bytes=MAX_HEAD_BYTES,
+            drain_seconds=STOP_SECONDS,
+            date=False,
         )
         server = QuietServer(config)
         try:

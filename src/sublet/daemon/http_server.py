@@ -5,11 +5,59 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 DATE_SECONDS = 1.0
 """How often the ``Date`` of answers is set; uvicorn by itself wakes up ten times as often."""
+
+
+def server_config(
+    app: ASGIApp,
+    protocol: type[H11Protocol],
+    *,
+    connections: int,
+    head_bytes: int,
+    drain_seconds: int,
+    keep_alive_seconds: int = 5,
+    date: bool = True,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> uvicorn.Config:
+    """Return the configuration that the daemon's HTTP servers share: no logs of its own, no proxies, no WebSockets.
+
+    Args:
+        app: what answers.
+        protocol: one connection.
+        connections: how many there may be at one time; further ones are answered with 503.
+        head_bytes: of a request line with its headers, at most.
+        drain_seconds: how long requests under way may take to end when the server stops.
+        keep_alive_seconds: how long a connection may be idle between two requests.
+        date: whether answers have a ``Date``, as RFC 9110 section 6.6.1 wants of servers with a clock.
+        certificate: PEM file, for TLS.
+        key: PEM file of its private key.
+    """
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=date,
+        limit_concurrency=connections,
+        h11_max_incomplete_event_size=head_bytes,
+        timeout_graceful_shutdown=drain_seconds,
+        timeout_keep_alive=keep_alive_seconds,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
 
 
 class QuietServer(uvicorn.Server):
