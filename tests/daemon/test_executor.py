@@ -431,6 +431,20 @@ async def test_the_end_of_the_lease_ends_the_agent(side: Worker) -> None:
     assert no.value.code is ErrorCode.EXPIRED
 
 
+async def test_a_cancel_at_the_end_of_the_lease_is_its_end(side: Worker) -> None:
+    """The delegator cancels a lease that is over, and may do so before our own clock says that it is."""
+    side.agent.work = work_for_ever
+    start = side.start(await side.accepted(ttl_seconds=1), seconds=60, remaining_seconds=1)
+    async with anyio.create_task_group() as group:
+        said = await run_in(group, side, start)
+        await side.agent.began.wait()
+        await asyncio.sleep(0.6)
+        await give_up(side)
+    error = said[-1]
+    assert isinstance(error, SubletError)
+    assert error.code is ErrorCode.EXPIRED
+
+
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [

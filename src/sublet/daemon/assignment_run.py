@@ -29,7 +29,7 @@ REVERSE_WAIT_SECONDS = 15.0
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
 LEASE_END_SLACK_SECONDS = 0.5
-"""A provider whose time ran out this close to the end of the lease was ended by the lease."""
+"""What ends this close to the end of the lease, unfinished, was ended by the lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +103,7 @@ class AssignmentRun:
             self._scope.deadline = deadline
             with self._scope:
                 await self._mounted(deadline)
-            self.error = self._stopped or self._failure(deadline)
+            self.error = self._failure(deadline)
         except SubletError as error:
             self.error = self._stopped or error
         except Exception:
@@ -214,7 +214,10 @@ class AssignmentRun:
         outcome = self.outcome
         late = anyio.current_time() >= deadline - LEASE_END_SLACK_SECONDS
         if late and (outcome is None or outcome.reason == "timeout"):
+            # The delegator cancels a lease that ends, perhaps before our own clock says so.
             return expired()
+        if self._stopped is not None:
+            return self._stopped
         if outcome is None or self._lost:
             return SubletError(
                 ErrorCode.MOUNT_FAILED,
