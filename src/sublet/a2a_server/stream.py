@@ -18,7 +18,7 @@ from sublet.a2a_server.delegated import DONE_ARTIFACT
 from sublet.a2a_server.session import PeerSession
 from sublet.daemon.ports import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import Error, Progress
+from sublet.protocol.messages import Done, Error, Progress
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +64,9 @@ class Follower:
         self._start = start
         self._reader = reader
         self._refused = refused
+        self._step = _Next.START
+        self._starts = 0
+        self._give_up_at = 0.0
         self._task = Task(id=task_id)
         self._last: Progress | None = None
         self._heard = False
@@ -77,50 +80,17 @@ class Follower:
             SubletError: ``AUTH_FAILED``, ``KEY_CHANGED``, or ``PEER_UNREACHABLE`` where not even START gets through;
                 all that may pass by itself is tried again.
         """
-        step, wait, starts = _Next.START, FIRST_RETRY_SECONDS, 0
-        give_up = time.monotonic() + START_SECONDS
+        wait = FIRST_RETRY_SECONDS
+        self._give_up_at = time.monotonic() + START_SECONDS
         while True:
-            began, doing = time.monotonic(), step
-            try:
-                session = await self._session()
-                if doing is _Next.READ:
-                    self._task.CopyFrom(await session.get_task(self._task_id))
-                    if (heard := self._end_silence()) is not None:
-                        yield heard
-                    waiting = self._task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
-                    step = _Next.START if waiting else _Next.SUBSCRIBE
-                    for update in self._news(self._task.metadata):
-                        yield update
-                        if not isinstance(update, Progress):
-                            return
-                    continue
-                step = _Next.READ
-                starts += doing is _Next.START
-                async with aclosing(session.stream(self._request(doing))) as events:
-                    async for event in events:
-                        if (heard := self._end_silence()) is not None:
-                            yield heard
-                        for update in self._news(self._apply(event)):
-                            yield update
-                            if not isinstance(update, Progress):
-                                return
-            except TaskNotFoundError:
-                yield self._lost()
-                return
-            except A2AError as error:
-                # A second START may be refused because the first has arrived after all: then the task tells.
-                if doing is _Next.START and starts in (1, MAX_STARTS):
-                    yield self._refused(error)
-                    return
-            except SubletError as error:
-                if error.code is not LocalCode.PEER_UNREACHABLE:
-                    raise
-                log.info("the stream of a task broke", task_id=self._task_id, reason=str(error))
-                if not self._heard and time.monotonic() > give_up:
-                    raise
-                if not self._silent:
-                    self._silent = True
-                    yield Silence(error.message)
+            began, doing = time.monotonic(), self._step
+            async with aclosing(self._attempt(doing)) as updates:
+                async for update in updates:
+                    yield update
+                    if isinstance(update, Done | Error):
+                        return
+            if doing is _Next.READ and self._step is not _Next.READ:
+                continue
             # A stream that ends without a terminal state is never taken for an end: it may have been too slow for
             # the peer, which drops such streams without a word.
             if time.monotonic() - began > _STEADY_SECONDS:
@@ -128,11 +98,44 @@ class Follower:
             await asyncio.sleep(wait)
             wait = min(wait * 2, MAX_RETRY_SECONDS)
 
-    def _end_silence(self) -> Silence | None:
-        """Note that the task has said something, and return that it is heard again if it was not."""
-        self._heard = True
-        was_silent, self._silent = self._silent, False
-        return Silence("") if was_silent else None
+    async def _attempt(self, doing: _Next) -> AsyncGenerator[Update, None]:
+        """Do one thing on the peer and yield what comes of it; what is next is decided on the way."""
+        try:
+            session = await self._session()
+            news = self._read(session) if doing is _Next.READ else self._listen(session, doing)
+            async with aclosing(news) as updates:
+                async for update in updates:
+                    yield update
+        except TaskNotFoundError:
+            yield self._lost()
+        except A2AError as error:
+            # A second START may be refused because the first has arrived after all: then the task tells.
+            if doing is _Next.START and self._starts in (1, MAX_STARTS):
+                yield self._refused(error)
+        except SubletError as error:
+            if error.code is not LocalCode.PEER_UNREACHABLE:
+                raise
+            log.info("the stream of a task broke", task_id=self._task_id, reason=str(error))
+            if not self._heard and time.monotonic() > self._give_up_at:
+                raise
+            if not self._silent:
+                self._silent = True
+                yield Silence(error.message)
+
+    async def _read(self, session: PeerSession) -> AsyncGenerator[Update, None]:
+        self._task.CopyFrom(await session.get_task(self._task_id))
+        waiting = self._task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        self._step = _Next.START if waiting else _Next.SUBSCRIBE
+        for update in self._news(self._task.metadata):
+            yield update
+
+    async def _listen(self, session: PeerSession, doing: _Next) -> AsyncGenerator[Update, None]:
+        self._step = _Next.READ
+        self._starts += doing is _Next.START
+        async with aclosing(session.stream(self._request(doing))) as events:
+            async for event in events:
+                for update in self._news(self._apply(event)):
+                    yield update
 
     def _request(self, step: _Next) -> SendMessageRequest | SubscribeToTaskRequest:
         return self._start() if step is _Next.START else SubscribeToTaskRequest(id=self._task_id)
@@ -153,6 +156,10 @@ class Follower:
 
     def _news(self, metadata: Struct) -> Iterator[Update]:
         """Yield what is new in our picture of the task; what was missed while the stream was broken is new too."""
+        self._heard = True
+        if self._silent:
+            self._silent = False
+            yield Silence("")
         progress = self._reader.progress(metadata)
         if progress is not None and progress != self._last:
             self._last = progress
