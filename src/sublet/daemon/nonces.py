@@ -24,22 +24,22 @@ PRUNE_SECONDS = 60
 class NonceMemory:
     """The nonces of all signed messages that could still be replayed."""
 
-    def __init__(self, store: Store, seen: Mapping[bytes, int], now: Callable[[], float]) -> None:
+    def __init__(self, store: Store, seen: Mapping[bytes, int], clock: Callable[[], float]) -> None:
         self._store = store
         self._seen = dict(seen)
-        self._now = now
-        self._pruned_at = now()
+        self._clock = clock
+        self._pruned_at = clock()
 
     @classmethod
-    async def load(cls, store: Store, now: Callable[[], float] = time.time) -> NonceMemory:
+    async def load(cls, store: Store, clock: Callable[[], float] = time.time) -> NonceMemory:
         """Return what the store remembers."""
-        oldest = int(now()) - MAX_CLOCK_SKEW_SECONDS
+        oldest = int(clock()) - MAX_CLOCK_SKEW_SECONDS
 
         def work(connection: sqlite3.Connection) -> dict[bytes, int]:
             connection.execute("DELETE FROM nonces WHERE at < ?", (oldest,))
             return {row["hash"]: row["at"] for row in connection.execute("SELECT hash, at FROM nonces")}
 
-        return cls(store, await store.write(work), now)
+        return cls(store, await store.write(work), clock)
 
     def first_seen(self, nonce: str, at: int) -> bool:
         """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it.
@@ -49,7 +49,7 @@ class NonceMemory:
         Raises:
             SubletError: ``UNAVAILABLE`` where so many were seen that no more can be remembered.
         """
-        now = self._now()
+        now = self._clock()
         if now - self._pruned_at >= PRUNE_SECONDS:
             self._prune(int(now))
         key = hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()

@@ -61,7 +61,7 @@ class PairingService:
         peers: where keys are pinned.
         peer_link: carries our request to the other side, and checks the certificate that the link names.
         own_address: how we are reached, asked for when it is needed, since ports may be known only then.
-        now: Unix time in seconds.
+        clock: Unix time in seconds.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class PairingService:
         peers: PeerStore,
         peer_link: PeerLink,
         own_address: Callable[[], OwnAddress],
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._identity = identity
         self._journal = journal
         self._peers = peers
         self._peer_link = peer_link
         self._own_address = own_address
-        self._now = now
+        self._clock = clock
 
     async def create_link(self, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
         """Make a one-time link.
@@ -96,7 +96,7 @@ class PairingService:
                 f"Choose between 1 and {MAX_LINK_SECONDS} seconds.",
             )
         own = self._own_address()
-        now = self._now()
+        now = self._clock()
         link = PairingLink(
             a2a_url=check_url(own.a2a_url),
             fingerprint=self._identity.fingerprint,
@@ -184,7 +184,7 @@ class PairingService:
             if row is None:
                 return None
             token: bytes = row["mac_key"]
-            in_time = self._now() < row["expires_at"]
+            in_time = self._clock() < row["expires_at"]
             right = in_time and request_holds(request, token, recipient=self._identity.fingerprint, channel=channel)
             if right or not in_time or row["attempts"] + 1 >= MAX_WRONG_PROOFS:
                 connection.execute("DELETE FROM pair_tokens WHERE id_hash = ?", (key,))
@@ -219,7 +219,7 @@ class PairingService:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT, "this link is this daemon's own", "Use it on the other machine."
             )
-        if link.expires_at <= self._now():
+        if link.expires_at <= self._clock():
             raise SubletError(
                 LocalCode.TOKEN_INVALID,
                 f"the link expired at {rfc3339(link.expires_at)}",

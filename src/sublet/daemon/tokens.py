@@ -42,20 +42,20 @@ class _Token:
 class TokenStore:
     """All tokens. Lookups are answered from memory by hash, so they tell nothing by the time they take."""
 
-    def __init__(self, journal: Journal, tokens: Sequence[_Token], now: Callable[[], float]) -> None:
+    def __init__(self, journal: Journal, tokens: Sequence[_Token], clock: Callable[[], float]) -> None:
         self._journal = journal
-        self._now = now
+        self._clock = clock
         self._by_hash = {token.hash: token for token in tokens}
 
     @classmethod
-    async def load(cls, journal: Journal, now: Callable[[], float] = time.time) -> TokenStore:
+    async def load(cls, journal: Journal, clock: Callable[[], float] = time.time) -> TokenStore:
         """Return the tokens that the store knows."""
 
         def work(connection: sqlite3.Connection) -> list[_Token]:
             rows = connection.execute("SELECT name, hash, created_at, expires_at FROM tokens")
             return [_Token(*row) for row in rows]
 
-        return cls(journal, await journal.read(work), now)
+        return cls(journal, await journal.read(work), clock)
 
     async def create(self, name: str, ttl_seconds: int | None) -> TokenView:
         """Make a token; only this answer holds its secret. An expired token gives its name away.
@@ -79,7 +79,7 @@ class TokenStore:
                 f"a token can't be valid for {ttl_seconds} s",
                 f"Choose between 1 and {MAX_TTL_SECONDS} seconds, or none for until it is revoked.",
             )
-        now = self._now()
+        now = self._clock()
         secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         token = _Token(name, _hash(secret), rfc3339(now), None if ttl_seconds is None else now + ttl_seconds)
 
@@ -135,7 +135,7 @@ class TokenStore:
         return token.name if token is not None and not self._over(token) else None
 
     def _over(self, token: _Token) -> bool:
-        return token.expires_at is not None and token.expires_at <= self._now()
+        return token.expires_at is not None and token.expires_at <= self._clock()
 
 
 def _hash(secret: str) -> bytes:
