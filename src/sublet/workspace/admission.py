@@ -33,7 +33,8 @@ _DOMINANT = 0.8
 class Admission:
     """What the scan found. Names are relative to the root, cleaned for display and bounded; counts are complete.
 
-    ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``.
+    ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``, and names that
+    another file system is mounted on, which a lease leaves out.
     """
 
     real_path: Path
@@ -92,6 +93,8 @@ class _Tally:
                     self.unmountable.add((*directory.parts, name))
             elif not stat.S_ISDIR(st.st_mode):
                 self.special.add((*directory.parts, name))
+        for name in directory.mounts:
+            self.unmountable.add((*directory.parts, name))
         for name in directory.hidden:
             self.hidden.add((*directory.parts, name))
             if name.lower() != _REPOSITORY:

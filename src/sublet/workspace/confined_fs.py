@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from sublet.workspace.model import ViewRules
+from sublet.workspace.nested_mounts import NestedMounts
 from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
@@ -51,10 +52,11 @@ class Parent:
 class Directory:
     """An open directory: its visible entries, each with its own status, links not followed."""
 
-    def __init__(self, fd: int, parts: Parts, rules: ViewRules) -> None:
+    def __init__(self, fd: int, parts: Parts, rules: ViewRules, mounts: NestedMounts) -> None:
         self._fd = fd
         self._parts = tuple(parts)
         self._rules = rules
+        self._mounts = mounts
         self._entries = os.scandir(fd)
 
     def stat(self) -> os.stat_result:
@@ -63,10 +65,11 @@ class Directory:
 
     def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
-        hidden = self._rules.hidden
+        hidden, mounted = self._rules.hidden, self._mounts.covers
         for entry in self._entries:
             name = os.fsencode(entry.name)
-            if hidden((*self._parts, name)):
+            parts = (*self._parts, name)
+            if hidden(parts) or mounted(parts):
                 continue
             try:
                 yield name, entry.stat(follow_symlinks=False)
@@ -121,6 +124,7 @@ class ConfinedFs:
         self._root = root_fd
         self._rules = rules
         self._quota = quota
+        self._mounts = NestedMounts(root_fd)
         self._open_beneath = opener or choose_opener()
         self._track_handles = quota.max_bytes is not None
 
@@ -136,6 +140,7 @@ class ConfinedFs:
     def close(self) -> None:
         """Close the root; every later operation fails."""
         if self._root >= 0:
+            self._mounts.close()
             os.close(self._root)
             self._root = -1
 
@@ -143,7 +148,7 @@ class ConfinedFs:
         """Return the status of a name, a link's own if it is one.
 
         Raises:
-            OSError: ``ENOENT`` also for a hidden name.
+            OSError: ``ENOENT`` also for a hidden name, and for one that another file system is mounted on.
         """
         self._check_visible(parts)
         if not parts:
@@ -227,7 +232,7 @@ class ConfinedFs:
         self._check_visible(parts)
         fd = self._open_beneath(self._root, b"/".join(parts) or b".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            return Directory(fd, parts, self._rules)
+            return Directory(fd, parts, self._rules, self._mounts)
         except OSError:
             os.close(fd)
             raise
@@ -257,7 +262,7 @@ class ConfinedFs:
         os.close(fd)
 
     def _check_visible(self, parts: Parts) -> None:
-        if self._rules.hidden(parts):
+        if self._rules.hidden(parts) or self._mounts.covers(parts):
             raise refused(errno.ENOENT)
 
     def _parent(self, parts: Parts) -> Parent:

@@ -249,13 +249,13 @@ class WritableFs(ConfinedFs):
         """Rename a file, link or directory.
 
         Raises:
-            OSError: ``EACCES`` for hidden and locked names and directories above rules, and for a link that would
-                leave the view from its new place; ``EXDEV`` for a directory that holds such a link or is too large
-                to tell, so that the client copies instead; ``EEXIST`` unless ``replace``.
+            OSError: ``EACCES`` for hidden and locked names and directories above rules or mounts, and for a link that
+                would leave the view from its new place; ``EXDEV`` for a directory that holds such a link or is too
+                large to tell, so that the client copies instead; ``EEXIST`` unless ``replace``.
         """
         for parts in (old, new):
             self._check_mutable(parts)
-            if self._rules.guards_below(parts):
+            if self._rules.guards_below(parts) or self._mounts.lie_below(parts):
                 raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             self._check_links(old_dir, old, len(new) - len(old))
@@ -267,7 +267,7 @@ class WritableFs(ConfinedFs):
         self._tell(new)
 
     def _check_mutable(self, parts: Parts) -> None:
-        if not parts or self._rules.hidden(parts) or self._rules.locked(parts):
+        if not parts or self._rules.hidden(parts) or self._rules.locked(parts) or self._mounts.covers(parts):
             raise refused(errno.EACCES)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:

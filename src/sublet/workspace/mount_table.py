@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_POINT_FIELD = 4
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+class TableEntry(NamedTuple):
+    """One mount (proc(5), ``/proc/pid/mountinfo``): its number, its parent's, and the path it is mounted on."""
+
+    mount_id: int
+    parent_id: int
+    point: bytes
+
+
+def read_table() -> list[TableEntry]:
+    """Return all mounts that this process can name, in the order of their making."""
+    found = []
+    for line in _MOUNTINFO.read_bytes().splitlines():
+        mount_id, parent_id, _, _, point, _ = line.split(b" ", 5)
+        unescaped = _OCTAL.sub(lambda code: bytes([int(code[1], 8)]), point)
+        found.append(TableEntry(int(mount_id), int(parent_id), unescaped))
+    return found
 
 
 def mounted_below(root: Path) -> list[Path]:
     """Return the mount points strictly below ``root``, the last mounted first."""
-    found = []
-    for line in _MOUNTINFO.read_bytes().splitlines():
-        raw = _OCTAL.sub(lambda code: bytes([int(code[1], 8)]), line.split(b" ", _POINT_FIELD + 1)[_POINT_FIELD])
-        point = Path(raw.decode(errors="surrogateescape"))
-        if point != root and point.is_relative_to(root):
-            found.append(point)
-    return found[::-1]
+    points = [Path(os.fsdecode(entry.point)) for entry in read_table()]
+    return [point for point in reversed(points) if point != root and point.is_relative_to(root)]
 
 
 def is_mounted(path: Path) -> bool:

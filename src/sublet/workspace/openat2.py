@@ -1,4 +1,4 @@
-"""Opening directories strictly beneath a descriptor, following no link: ``openat2``, or a walk where it is missing."""
+"""Opening names strictly beneath a descriptor, following no link: ``openat2``, or a walk where it is missing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ Opener = Callable[[int, bytes, int], int]
 DIRECTORY_PATH: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 _SYS_OPENAT2: Final = 437  # the same number on every architecture
+_RESOLVE_NO_XDEV: Final = 0x01
 _RESOLVE_NO_MAGICLINKS: Final = 0x02
 _RESOLVE_NO_SYMLINKS: Final = 0x04
 _RESOLVE_BENEATH: Final = 0x08
@@ -42,13 +43,13 @@ _HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
 @functools.cache
 def _how(flags: int) -> ctypes.Array[ctypes.c_char]:
     """Return the kernel's view of ``flags``, which it only reads; the callers know a handful of them."""
-    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_XDEV
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
     return ctypes.create_string_buffer(bytes(how), _HOW_BYTES)
 
 
 def open_beneath(dir_fd: int, path: bytes, flags: int) -> int:
-    """Open an existing name below ``dir_fd`` by ``openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)``.
+    """Open an existing name below ``dir_fd`` by ``openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV)``.
 
     Args:
         dir_fd: descriptor of the directory that is never left.
@@ -56,7 +57,7 @@ def open_beneath(dir_fd: int, path: bytes, flags: int) -> int:
         flags: ``os.O_*`` without ``O_CREAT``; close-on-exec is added.
 
     Raises:
-        OSError: as ``openat2(2)``; ``ELOOP`` for a link in any component, ``EXDEV`` for a way out.
+        OSError: as ``openat2(2)``; ``ELOOP`` for a link in any component, ``EXDEV`` for a way out or a mount in it.
     """
     how = _how(flags)
     code = errno.EAGAIN
@@ -74,7 +75,8 @@ def walk_beneath(dir_fd: int, path: bytes, flags: int) -> int:
     """Open an existing name below ``dir_fd`` one component at a time, none of which may be a link.
 
     Each step starts at the descriptor of the last, so a swapped component can lead only to another real directory
-    below it. Arguments and errors are those of ``open_beneath``; a link among the directories is ``ENOTDIR``.
+    below it. Arguments and errors are those of ``open_beneath``; a link among the directories is ``ENOTDIR``, and a
+    mount is entered: callers have to know where there is one (``nested_mounts``).
     """
     *directories, last = [part for part in path.split(b"/") if part not in (b"", b".")] or [b"."]
     if last == b".." or b".." in directories:

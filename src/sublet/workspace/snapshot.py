@@ -63,6 +63,7 @@ class _Reader:
         self._store = store
         self._settled_before = time.time_ns() - SETTLED_NS
         self._taken = Taken()
+        self._mounts: set[bytes] = set()
 
     def read(self, root: Path, rules: ViewRules) -> Taken:
         try:
@@ -83,6 +84,7 @@ class _Reader:
         return self._taken
 
     def _directory(self, directory: Directory) -> None:
+        self._mounts.update(b"/".join((*directory.parts, name)) for name in directory.mounts)
         for name, st in directory.entries:
             if stat.S_ISDIR(st.st_mode):
                 continue
@@ -137,13 +139,14 @@ class _Reader:
         return Record(mode, name, stamp)
 
     def _carry_over(self) -> None:
-        """Keep what is known of directories that could not be entered, so that it does not pass for deleted."""
-        closed = {path for path, _ in self._taken.unread}
+        """Keep what is known of what could not be entered or is mounted over: it must not pass for deleted."""
+        closed = {path for path, _ in self._taken.unread} | self._mounts
         if not closed:
             return
         for path, record in self._known.items():
             parts = path.split(b"/")
-            if path not in self._taken.manifest and any(b"/".join(parts[:n]) in closed for n in range(1, len(parts))):
+            above = (b"/".join(parts[:n]) for n in range(1, len(parts)))
+            if path not in self._taken.manifest and (path in self._mounts or any(name in closed for name in above)):
                 self._taken.manifest[path] = record._replace(stamp=None)
 
 

@@ -1,4 +1,7 @@
-"""The one walk over what a lease exports: by descriptors, never following a link, bounded in depth, count and time."""
+"""The one walk over what a lease exports: by descriptors, never following a link, bounded in depth, count and time.
+
+It stays in the file system of its root: what is mounted inside is named, and not so much as looked at.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.workspace.model import ViewRules
+from sublet.workspace.nested_mounts import NestedMounts
 
 MAX_DEPTH: Final = 200
 """Nested directories that are entered; each costs an open descriptor while it is walked."""
@@ -29,13 +33,15 @@ class WalkOverrunError(Exception):
 class Directory:
     """One directory of the walk, open while it is handed out.
 
-    ``entries`` are the visible names with their ``lstat``; ``hidden`` the names that rules hide.
+    ``entries`` are the visible names with their ``lstat``; ``hidden`` the names that rules hide; ``mounts`` the others
+    that something is mounted on.
     """
 
     fd: int
     parts: Parts
     entries: list[tuple[bytes, os.stat_result]] = field(default_factory=list)
     hidden: list[bytes] = field(default_factory=list)
+    mounts: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -93,7 +99,8 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
         WalkOverrunError: when the budget is spent.
         OSError: where the root itself can't be listed.
     """
-    top = _list(os.dup(root_fd), (), rules, budget)
+    nested = NestedMounts(root_fd)
+    top = _list(os.dup(root_fd), (), rules, nested, budget)
     stack = [(top.fd, _subdirectories(top))]
     try:
         yield top
@@ -108,7 +115,7 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
                 yield Unread(parts, f"nested deeper than {MAX_DEPTH} directories")
                 continue
             try:
-                child = _list(os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=fd), parts, rules, budget)
+                child = _list(os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=fd), parts, rules, nested, budget)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # removed or replaced since its parent was listed
             except OSError as exc:
@@ -121,7 +128,7 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
             os.close(fd)
 
 
-def _list(fd: int, parts: Parts, rules: ViewRules, budget: Budget) -> Directory:
+def _list(fd: int, parts: Parts, rules: ViewRules, nested: NestedMounts, budget: Budget) -> Directory:
     """Return the directory behind ``fd``, which is closed where that fails."""
     directory = Directory(fd, parts)
     try:
@@ -132,6 +139,9 @@ def _list(fd: int, parts: Parts, rules: ViewRules, budget: Budget) -> Directory:
                 budget.spend(1)
                 if rules.hidden((*parts, name)):
                     directory.hidden.append(name)
+                    continue
+                if nested.covers((*parts, name)):
+                    directory.mounts.append(name)
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     directory.entries.append((name, entry.stat(follow_symlinks=False)))
