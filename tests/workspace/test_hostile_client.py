@@ -22,7 +22,7 @@ from sublet.workspace.openat2 import Opener, choose_opener, open_beneath, walk_b
 from sublet.workspace.sftp_connection import MAX_BLOCKED_INPUT
 from support.sftp_client import NO_ATTRIBUTES, Lender, eventually, frame, lender, open_channel, string
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
 
 DENIED, NO_SUCH_FILE = 3, 2
 MEBIBYTE = 1 << 20

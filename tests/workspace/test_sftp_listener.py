@@ -8,22 +8,22 @@ import dataclasses
 import os
 import socket
 import struct
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, cast
 
 import asyncssh
 import pytest
-from asyncssh.crypto.cipher import GCMCipher
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace import sftp_listener
 from sublet.workspace.model import ExportLimits
 from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.sftp_connection import CIPHERS, MAX_LOGIN_ATTEMPTS
 from sublet.workspace.sftp_listener import MAX_STRANGERS_PER_SOURCE, DataPlane
-from sublet.workspace.ssh_tuning import KeyedGcmCipher
 from support.sftp_client import Lender, eventually, export, lender, open_channel, string
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
 
 
 @pytest.fixture
@@ -275,37 +275,6 @@ async def test_closing_ends_everything_and_leaves_no_descriptor(workspace: Path)
     await eventually(lambda: descriptors() == before)
 
 
-# what makes asyncssh faster
-
-
-@pytest.mark.parametrize("version", [asyncssh.__version__, "0.0.0"])
-async def test_tuned_or_not_it_serves_across_key_exchanges(
-    workspace: Path, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asyncssh.encryption.GCMCipher", GCMCipher)
-    monkeypatch.setattr("sublet.workspace.ssh_tuning.TUNED_VERSION", version)
-    async with lender(workspace) as lent, lent.connect(rekey_bytes=100_000) as connection:
-        sftp = await connection.start_sftp_client()
-        async with sftp.open("/workspace/new", "wb") as file:
-            for number in range(10):
-                await file.write(bytes((number,)) * 60_000)
-        async with sftp.open("/workspace/new", "rb") as file:
-            read = cast(bytes, await file.read())
-    assert read == b"".join(bytes((number,)) * 60_000 for number in range(10))
-
-
-def test_the_tuned_cipher_does_what_the_stock_one_does() -> None:
-    key, iv = os.urandom(16), b"\xff" * 12
-    stock, tuned = (kind("aes128-gcm", key, iv) for kind in (GCMCipher, KeyedGcmCipher))
-    for number in range(3):
-        ours = tuned.encrypt_and_sign(b"head", b"packet %d" % number)
-        assert ours == stock.encrypt_and_sign(b"head", b"packet %d" % number)
-    stock, tuned = (kind("aes128-gcm", key, b"\0" * 12) for kind in (GCMCipher, KeyedGcmCipher))
-    sealed, tag = stock.encrypt_and_sign(b"head", b"packet")
-    assert KeyedGcmCipher("aes128-gcm", key, b"\0" * 12).verify_and_decrypt(b"head", sealed[4:], b"x" * 16) is None
-    assert tuned.verify_and_decrypt(b"head", sealed[4:], tag) == b"packet"
-
-
 # reverse connections
 
 
@@ -352,6 +321,47 @@ async def test_a_dialled_executor_needs_the_leases_own_key(workspace: Path) -> N
                 await serve_reverse(lent, key, user)
             failures = caught.value.exceptions
             assert any(isinstance(f, asyncssh.PermissionDenied) for f in failures)
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_dialling_while_the_data_plane_stops_is_an_ordinary_failure(
+    workspace: Path, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, connected, go_on = sftp_listener._connect, asyncio.Event(), asyncio.Event()
+
+    async def connect_slowly(host: str, port: int) -> socket.socket:
+        sock = await connect(host, port)
+        connected.set()
+        await go_on.wait()
+        return sock
+
+    monkeypatch.setattr(sftp_listener, "_connect", connect_slowly)
+    before = descriptors()
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
+    await plane.start("127.0.0.1", 0)
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    plane.open(lent := export(workspace, key))
+    with socket.create_server(("127.0.0.1", 0)) as executor:
+        port = executor.getsockname()[1]
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(plane.serve())
+            # a caller whose connection takes some steps to end
+            with socket.create_connection(plane.address):
+                await eventually(lambda: plane._strangers.total() == 1)
+                dialling = group.create_task(_failure_of(plane.dial("127.0.0.1", port, lent.lease_id)))
+                await connected.wait()
+                serving.cancel()
+                for _ in range(ticks):
+                    await asyncio.sleep(0)
+                go_on.set()
+                assert (await dialling).code is ErrorCode.MOUNT_FAILED
+    assert descriptors() == before
+
+
+async def _failure_of(dialling: Coroutine[Any, Any, None]) -> SubletError:
+    with pytest.raises(SubletError) as caught:
+        await dialling
+    return caught.value
 
 
 async def test_dialling_tells_why_it_failed(workspace: Path) -> None:

@@ -14,6 +14,7 @@ import asyncssh
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.model import MountTarget
+from sublet.workspace.ssh_tuning import tune
 
 KEEPALIVE_SECONDS = 4.0
 KEEPALIVE_UNANSWERED = 2
@@ -23,6 +24,11 @@ LINK_LOSS_SECONDS = KEEPALIVE_SECONDS * (KEEPALIVE_UNANSWERED + 1)
 # OpenSSH's clients would choose ChaCha20, which costs more than half the throughput where there is AES in hardware.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 MAX_USER_CHARS = 128
+
+
+class _Client(asyncssh.SSHClient):
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        tune(conn)
 
 
 async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> asyncssh.SSHClientConnection:
@@ -75,6 +81,7 @@ def _options(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> async
         raise SubletError(ErrorCode.AUTH_FAILED, "the lender named an unusable user", "Ask the lender to try again.")
     return asyncssh.SSHClientConnectionOptions(
         config=None,
+        client_factory=_Client,
         username=target.user,
         client_keys=[key],
         agent_path=None,

@@ -130,7 +130,9 @@ class ExportView:
     def lstat(self, path: bytes) -> os.stat_result:
         """Return the status of a name, a link's own if it is one."""
         parts = split(path)
-        return self._fs.lstat(parts[1:]) if parts[:1] == [WORKSPACE] else self._virtual_stat(parts)
+        if parts and parts[0] == WORKSPACE:
+            return self._fs.lstat(parts[1:])
+        return self._virtual_stat(parts)
 
     def stat(self, path: bytes) -> os.stat_result:
         """Return the status of what a name leads to."""

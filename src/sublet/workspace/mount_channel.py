@@ -13,9 +13,13 @@ import asyncssh
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.workspace.ssh_tuning import ChannelPort, port_of
 
 _WINDOW_BYTES = 4 << 20
+_PACKET_BYTES = 128 << 10
+"""What the lender may put in one packet: two of sshfs's reads."""
 _BUFFER_BYTES = 1 << 20
+_READ_BYTES = 256 << 10
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
@@ -23,11 +27,16 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     def __init__(self, closed: Callable[[], None]) -> None:
         self._closed = closed
+        self._arrived: list[bytes] = []
         self.pipe: asyncio.Transport | None = None
+        self.port: ChannelPort | None = None
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        if self.pipe is not None and datatype is None:
-            self.pipe.write(data)
+        if self.port is None or datatype is not None:
+            return
+        self._arrived.append(data)
+        if len(self._arrived) == 1:
+            self.port.at_batch_end(self._forward)
 
     def pause_writing(self) -> None:
         if self.pipe is not None:
@@ -43,17 +52,31 @@ class _Session(asyncssh.SSHClientSession[bytes]):
             self.pipe.abort()
         self._closed()
 
+    def _forward(self) -> None:
+        # In one piece, since sshfs reads each answer in two calls and would wait between pieces.
+        data = b"".join(self._arrived)
+        self._arrived.clear()
+        if self.pipe is not None:
+            self.pipe.write(data)
 
-class _Pipe(asyncio.Protocol):
+
+class _Pipe(asyncio.BufferedProtocol):
     """The socket's end: what sshfs asks goes to the channel."""
 
-    def __init__(self, channel: asyncssh.SSHClientChannel[bytes], closed: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: asyncssh.SSHClientChannel[bytes], port: ChannelPort, closed: Callable[[], None]
+    ) -> None:
         self._channel = channel
+        self._port = port
         self._closed = closed
+        self._buffer = memoryview(bytearray(_READ_BYTES))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if not self._channel.is_closing():
-            self._channel.write(data)
+            self._port.write(self._buffer[:nbytes])
 
     def pause_writing(self) -> None:
         self._channel.pause_reading()
@@ -91,7 +114,13 @@ class MountChannel:
         session = _Session(closed)
         try:
             channel, _ = await connection.create_session(
-                lambda: session, subsystem="sftp", encoding=None, env=None, send_env=None, window=_WINDOW_BYTES
+                lambda: session,
+                subsystem="sftp",
+                encoding=None,
+                env=None,
+                send_env=None,
+                window=_WINDOW_BYTES,
+                max_pktsize=_PACKET_BYTES,
             )
         except (OSError, asyncssh.Error) as error:
             raise SubletError(
@@ -102,9 +131,10 @@ class MountChannel:
         channel.pause_reading()
         channel.set_write_buffer_limits(high=_BUFFER_BYTES)
         sock.setblocking(False)
-        pipe, _ = await loop.create_connection(lambda: _Pipe(channel, closed), sock=sock)
+        port = port_of(channel)
+        pipe, _ = await loop.create_connection(lambda: _Pipe(channel, port, closed), sock=sock)
         pipe.set_write_buffer_limits(high=_BUFFER_BYTES)
-        session.pipe = pipe
+        session.pipe, session.port = pipe, port
         channel.resume_reading()
         return cls(channel, pipe)
 

@@ -103,34 +103,52 @@ class _Name:
     locked_paths: tuple[_PathPattern, ...]
 
 
-class _PatternSet:
-    """Patterns of one purpose: names as one expression, paths one by one."""
+_ORDINARY: Final = _Name(hidden=False, shown=False, locked=False, hidden_paths=(), locked_paths=())
 
-    __slots__ = ("_folded", "_names", "_written", "paths")
+
+class _AnyOf:
+    """Patterns of one component: those that hold whatever the case as one expression, the others as one more."""
+
+    __slots__ = ("_folded", "_written")
+
+    def __init__(self, folded: Iterable[bytes], written: Iterable[bytes]) -> None:
+        self._folded = _alternatives(folded)
+        self._written = _alternatives(written)
+
+    def matches(self, name: bytes) -> bool:
+        """Tell whether one of them matches this component."""
+        return bool(
+            (self._folded is not None and self._folded.match(name.lower()))
+            or (self._written is not None and self._written.match(name))
+        )
+
+
+class _PatternSet:
+    """Patterns of one purpose: names as one, paths one by one.
+
+    ``last_folded`` and ``last_written`` are the last components of all of them.
+    """
+
+    __slots__ = ("last_folded", "last_written", "names", "paths")
 
     def __init__(self, patterns: Iterable[str], *, fold: bool, smart_case: bool = False) -> None:
         folded: list[bytes] = []
         written: list[bytes] = []
+        self.last_folded: list[bytes] = []
+        self.last_written: list[bytes] = []
         paths: list[_PathPattern] = []
         for pattern in patterns:
             components, floating, anchored = _split(pattern)
             as_written = not fold or (smart_case and any(c.lower() != c for c in components))
             sources = [_translate(c if as_written else c.lower()) for c in components]
+            (self.last_written if as_written else self.last_folded).append(sources[-1])
             if len(sources) == 1 and not anchored:
                 (written if as_written else folded).append(sources[0])
             else:
                 flags = 0 if as_written else re.IGNORECASE
                 paths.append(_PathPattern(tuple(re.compile(s, flags) for s in sources), floating))
-        self._folded = _any_of(folded)
-        self._written = _any_of(written)
+        self.names = _AnyOf(folded, written)
         self.paths = tuple(paths)
-
-    def name_matches(self, name: bytes) -> bool:
-        """Tell whether a name pattern matches this component."""
-        return bool(
-            (self._folded is not None and self._folded.match(name.lower()))
-            or (self._written is not None and self._written.match(name))
-        )
 
     def path_matches(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a path pattern names exactly this path."""
@@ -161,7 +179,7 @@ class Rules:
         SubletError: ``INVALID_ARGUMENT`` for a pattern that could never match or is out of bounds.
     """
 
-    __slots__ = ("_cache", "_excepted", "_guards", "_hidden", "_locked", "_revealed")
+    __slots__ = ("_cache", "_excepted", "_guards", "_hidden", "_locked", "_notable", "_revealed")
 
     def __init__(self, hidden: Sequence[str], locked: Sequence[str], revealed: Sequence[str]) -> None:
         if len(hidden) + len(locked) + len(revealed) > MAX_PATTERNS:
@@ -175,6 +193,11 @@ class Rules:
         self._revealed = _PatternSet(revealed, fold=False)
         self._locked = _PatternSet(locked, fold=True, smart_case=True)
         self._guards = self._hidden.paths + self._excepted.paths + self._revealed.paths + self._locked.paths
+        sets = (self._hidden, self._excepted, self._revealed, self._locked)
+        self._notable = _AnyOf(
+            (last for patterns in sets for last in patterns.last_folded),
+            (last for patterns in sets for last in patterns.last_written),
+        )
         self._cache: dict[bytes, _Name] = {}
 
     def hidden(self, parts: Sequence[bytes]) -> bool:
@@ -211,14 +234,19 @@ class Rules:
         if found is None:
             if len(self._cache) >= MAX_CACHED_NAMES:
                 self._cache.clear()
-            found = self._cache[part] = _Name(
-                hidden=self._hidden.name_matches(part),
-                shown=self._excepted.name_matches(part) or self._revealed.name_matches(part),
-                locked=self._locked.name_matches(part),
-                hidden_paths=self._hidden.paths_ending_in(part),
-                locked_paths=self._locked.paths_ending_in(part),
-            )
+            found = self._cache[part] = self._look_at(part)
         return found
+
+    def _look_at(self, part: bytes) -> _Name:
+        if not self._notable.matches(part):
+            return _ORDINARY  # as nearly every name is
+        return _Name(
+            hidden=self._hidden.names.matches(part),
+            shown=self._excepted.names.matches(part) or self._revealed.names.matches(part),
+            locked=self._locked.names.matches(part),
+            hidden_paths=self._hidden.paths_ending_in(part),
+            locked_paths=self._locked.paths_ending_in(part),
+        )
 
 
 def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), locked: Sequence[str] = ()) -> Rules:
@@ -260,5 +288,6 @@ def _translate(component: bytes) -> bytes:
     return fnmatch.translate(component.decode("latin-1")).encode("latin-1")
 
 
-def _any_of(sources: list[bytes]) -> _Component | None:
-    return re.compile(b"|".join(b"(?:" + s + b")" for s in sources)) if sources else None
+def _alternatives(sources: Iterable[bytes]) -> _Component | None:
+    joined = b"|".join(b"(?:" + s + b")" for s in sources)
+    return re.compile(joined) if joined else None

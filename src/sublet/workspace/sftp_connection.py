@@ -70,17 +70,20 @@ class LeaseConnection(asyncssh.SSHServer):
         self._connection = conn
         if self._severed:
             conn.abort()
-        tune(conn)
+            return
         transported = cast(_Transported, conn)
         receive = transported.data_received
+        counted = False
 
         def data_received(data: bytes) -> None:
-            if self._admits_input(len(data)):
+            if counted or self._admits_input(len(data)):
                 receive(data)
+                self._cut_if_excessive()
 
         transported.data_received = data_received
         transported.pause_writing = self._pause
         transported.resume_writing = self._resume
+        counted = tune(conn, self._admits_input)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -167,16 +170,23 @@ class LeaseConnection(asyncssh.SSHServer):
 
     def _admits_input(self, size: int) -> bool:
         """Count what arrives while requests wait, and cut a client that pours on regardless."""
-        sessions = self._sessions
-        if not self._full and not any(session.is_blocked for session in sessions):
+        blocked = self._full
+        for session in self._sessions:
+            blocked = blocked or session.is_blocked
+        if not blocked:
             self._blocked_input = 0
-        else:
-            self._blocked_input += size
-        if self._blocked_input > MAX_BLOCKED_INPUT or any(session.is_excessive for session in sessions):
-            _log.warning("a connection was cut: its client sends without end and does not read")
+            return True
+        self._blocked_input += size
+        if self._blocked_input <= MAX_BLOCKED_INPUT:
+            return True
+        _log.warning("a connection was cut: its client sends without end and does not read")
+        self.sever()
+        return False
+
+    def _cut_if_excessive(self) -> None:
+        if any(session.is_excessive for session in self._sessions):
+            _log.warning("a connection was cut: its client sets variables without end")
             self.sever()
-            return False
-        return True
 
     def _is_stalled(self) -> bool:
         # During a key exchange asyncssh queues packets without bound and tells nobody, so we have to look. Without

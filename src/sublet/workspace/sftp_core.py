@@ -19,6 +19,9 @@ from sublet.workspace.sftp_writes import WRITE_EXTENSIONS, WRITE_OPS, WriteOps
 
 MAX_LISTING_BYTES: Final = 60_000
 """Bytes of entries in one NAME answer; sshfs refuses answers above 128 KiB."""
+_MAX_PIECES: Final = 64
+"""Pieces of input that are kept apart: a client that sends byte by byte must not make us keep an object for each."""
+_SIZE_BYTES: Final = 4
 _HEAD_BYTES: Final = 5
 
 _WRITE_FLAGS: Final = OpenFlag.WRITE | OpenFlag.APPEND | OpenFlag.CREAT | OpenFlag.TRUNC | OpenFlag.EXCL
@@ -44,8 +47,11 @@ class SftpCore:
         self._usage = usage
         self._handles = handles
         self._is_live = is_live
-        self._buffer = bytearray()
+        self._data = b""
         self._start = 0
+        self._later: list[bytes] = []
+        self._received = 0  # bytes from _start on, and all that came later
+        self._needed = _SIZE_BYTES
         self._greeted = False
         self._operations: dict[int, Operation] = {
             Op.OPEN: self._open,
@@ -83,7 +89,10 @@ class SftpCore:
 
     def receive(self, data: bytes) -> None:
         """Take what the client sent; ``next_reply`` then says what to answer."""
-        self._buffer += data
+        self._later.append(data)
+        self._received += len(data)
+        if len(self._later) > _MAX_PIECES:
+            self._later = [b"".join(self._later)]
 
     def next_reply(self) -> Reply | None:
         """Do the next complete request and return its answer, or None where more bytes are needed.
@@ -91,33 +100,38 @@ class SftpCore:
         Raises:
             ProtocolAbort: the stream cannot be followed any further.
         """
-        start = self._start + 4
-        missing = start - len(self._buffer)
-        if missing <= 0:
-            size = wire.packet_size(self._buffer, self._start)
-            if not _HEAD_BYTES <= size <= MAX_PACKET:
-                raise ProtocolAbort(f"a packet of {size} bytes")
-            missing += size
-        if missing > 0:
-            del self._buffer[: self._start]
-            self._start = 0
+        if self._received < self._needed:
             return None
-        self._start = start + size
-        with memoryview(self._buffer) as buffer:
-            packet = bytes(buffer[start : start + size])
-        return self._handle(packet)
+        if self._later:
+            self._data = b"".join((self._data[self._start :], *self._later))
+            self._later.clear()
+            self._start = 0
+        data, start = self._data, self._start + _SIZE_BYTES
+        size = int.from_bytes(data[self._start : start], "big")
+        if not _HEAD_BYTES <= size <= MAX_PACKET:
+            raise ProtocolAbort(f"a packet of {size} bytes")
+        self._needed = _SIZE_BYTES + size
+        if self._received < self._needed:
+            return None
+        self._received -= self._needed
+        self._needed = _SIZE_BYTES
+        self._start = end = start + size
+        if not self._received:
+            self._data, self._start = b"", 0
+        return self._handle(data, start, end)
 
     def close(self) -> None:
         """Close all handles and forget what was received. Idempotent."""
         self._handles.close_all()
-        self._buffer.clear()
-        self._start = 0
+        self._data, self._start = b"", 0
+        self._later.clear()
+        self._received = 0
 
-    def _handle(self, packet: bytes) -> Reply:
-        kind = packet[0]
+    def _handle(self, data: bytes, start: int, end: int) -> Reply:
+        kind = data[start]
+        request = int.from_bytes(data[start + 1 : start + _HEAD_BYTES], "big")
         if not self._greeted:
-            return self._greet(kind, packet)
-        request = int.from_bytes(packet[1:5], "big")
+            return self._greet(kind, request)
         self._usage.operations += 1
         if not self._is_live():
             return wire.pack_status(request, Status.NO_CONNECTION, b"the lease is over")
@@ -125,14 +139,13 @@ class SftpCore:
         if operation is None:
             return self._refuse(request, known=kind in WRITE_OPS)
         try:
-            return operation(request, Reader(packet, _HEAD_BYTES))
+            return operation(request, Reader(data, start + _HEAD_BYTES, end))
         except OSError as exc:
             return wire.pack_error(request, exc)
         except wire.MalformedPacket:
             return wire.pack_status(request, Status.BAD_MESSAGE, b"malformed request")
 
-    def _greet(self, kind: int, packet: bytes) -> bytes:
-        version = int.from_bytes(packet[1:5], "big")
+    def _greet(self, kind: int, version: int) -> bytes:
         if kind != Op.INIT or version < wire.VERSION:
             raise ProtocolAbort("the first packet is no INIT of version 3 or later")
         self._greeted = True

@@ -7,7 +7,8 @@ import contextlib
 import logging
 import socket
 from collections import Counter
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import asyncssh
 
@@ -167,8 +168,6 @@ class DataPlane:
             SubletError: ``MOUNT_FAILED`` where it cannot be reached or does not log in.
         """
         self._live(lease_id, ErrorCode.MOUNT_FAILED)
-        if self._group is None:
-            raise SubletError(ErrorCode.MOUNT_FAILED, "the data plane is not running", "Start the daemon first.")
         why = "it did not log in in time"
         connection = LeaseConnection(self._leases.get, only=lease_id)
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -177,10 +176,18 @@ class DataPlane:
                 sock = await _connect(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
+                    serving = self._begin(self._serve_ssh(sock, connection, authenticated))
                 except BaseException:
                     sock.close()
                     raise
-                self._group.create_task(self._serve_ssh(sock, connection, authenticated))
+
+                def ended(_: asyncio.Task[None]) -> None:
+                    # a task that is cancelled before its first step can't see to this itself
+                    if not connection.was_made:
+                        sock.close()
+                    _fail(authenticated, asyncssh.ConnectionLost("the data plane was stopped"))
+
+                serving.add_done_callback(ended)
                 await authenticated
                 return
         except OSError as exc:  # a TimeoutError is one
@@ -196,6 +203,18 @@ class DataPlane:
             f"the executor could not be served by dialling it: {why}",
             "Check that its SFTP address is reachable from here and that it still waits for this lease.",
         )
+
+    def _begin(self, serving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``serving`` as long as the data plane runs.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where the data plane does not run, or is being stopped.
+        """
+        if self._group is not None:
+            with contextlib.suppress(RuntimeError):  # the group takes no more: it is being cancelled
+                return self._group.create_task(serving)
+        serving.close()
+        raise SubletError(ErrorCode.MOUNT_FAILED, "the data plane is not running", "Start the daemon first.")
 
     def _live(self, lease_id: str, code: ErrorCode | LocalCode) -> ServedLease:
         lease = self._leases.get(lease_id)

@@ -11,6 +11,7 @@ import asyncssh
 
 from sublet.workspace.sftp_core import ProtocolAbort, SftpCore
 from sublet.workspace.sftp_reply import SlowReply
+from sublet.workspace.ssh_tuning import ChannelPort, port_of
 
 MAX_UNSENT_BYTES: Final = 512 * 1024
 """Replies that wait for the client's window before its requests wait, too."""
@@ -44,18 +45,22 @@ class SftpSession(asyncssh.SSHServerSession[bytes]):
         self._is_stalled = is_stalled
         self._on_end = on_end
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
+        self._port: ChannelPort | None = None
         self._loop = asyncio.get_running_loop()
         self._started = False
         self._ended = False
         self._connection_full = held
         self._channel_full = False
         self._waiting = False  # for a slow reply or for a key exchange
+        self.is_blocked = held
+        """Whether requests have to wait, for any of these reasons."""
 
     # asyncssh.SSHServerSession
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         """Take the channel."""
         self._channel = chan
+        self._port = port_of(chan)
         chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
@@ -91,12 +96,12 @@ class SftpSession(asyncssh.SSHServerSession[bytes]):
 
     def pause_writing(self) -> None:
         """Hold: the client's window is full."""
-        self._channel_full = True
+        self._channel_full = self.is_blocked = True
 
     def resume_writing(self) -> None:
         """Go on: the client's window has room."""
         self._channel_full = False
-        self._loop.call_soon(self._resume)
+        self._unblock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Close what the client left open."""
@@ -107,17 +112,12 @@ class SftpSession(asyncssh.SSHServerSession[bytes]):
 
     def hold(self) -> None:
         """Stop answering: the connection's socket is full."""
-        self._connection_full = True
+        self._connection_full = self.is_blocked = True
 
     def go_on(self) -> None:
         """Answer again: the connection's socket has room."""
         self._connection_full = False
-        self._loop.call_soon(self._resume)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether requests have to wait."""
-        return self._connection_full or self._channel_full or self._waiting
+        self._unblock()
 
     @property
     def is_excessive(self) -> bool:
@@ -159,13 +159,13 @@ class SftpSession(asyncssh.SSHServerSession[bytes]):
 
     def _send(self, out: list[bytes]) -> None:
         """Write and empty ``out``; may block the session."""
-        if not out or self._channel is None or self._channel.is_closing():
+        if not out or self._port is None or self._channel is None or self._channel.is_closing():
             out.clear()
             return
-        self._channel.write(b"".join(out))
+        self._port.write(b"".join(out))
         out.clear()
         if self._is_stalled() and not self._waiting:
-            self._waiting = True
+            self._wait()
             self._loop.call_later(_RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
@@ -173,17 +173,25 @@ class SftpSession(asyncssh.SSHServerSession[bytes]):
             self._loop.call_later(_RETRY_SECONDS, self._retry)
             return
         self._waiting = False
-        self._resume()
+        self._unblock()
 
     def _run_slowly(self, reply: SlowReply) -> None:
-        self._waiting = True
+        self._wait()
         self._loop.run_in_executor(None, reply.run).add_done_callback(self._finished)
 
     def _finished(self, done: asyncio.Future[bytes]) -> None:
         self._waiting = False
         if not done.cancelled():
             self._send([done.result()])
-        self._resume()
+        self._unblock()
+
+    def _wait(self) -> None:
+        self._waiting = self.is_blocked = True
+
+    def _unblock(self) -> None:
+        self.is_blocked = self._connection_full or self._channel_full or self._waiting
+        if not self.is_blocked:
+            self._loop.call_soon(self._resume)
 
     def _resume(self) -> None:
         if self._ended or self._channel is None or self.is_blocked:

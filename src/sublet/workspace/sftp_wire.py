@@ -113,7 +113,7 @@ _U64 = struct.Struct(">Q")
 _HEAD = struct.Struct(">IBI")
 _STATUS_HEAD = struct.Struct(">IBIII")
 _DATA_HEAD = struct.Struct(">IBII")
-_ATTRS = struct.Struct(">IQIIIII")
+_ATTRS = struct.Struct(">IBIIQIIIII")
 _ENTRY_TAIL = struct.Struct(">IIQIIIII")  # an empty long name, then the attributes
 _STATVFS = struct.Struct(">11Q")
 _LIMITS = struct.Struct(">4Q")
@@ -138,15 +138,17 @@ class Reader:
     """Fields of one packet, in order.
 
     Args:
-        packet: the packet from its type byte on.
-        offset: where the first field starts.
+        data: holds the packet.
+        offset: where its first field starts.
+        end: where the packet ends.
     """
 
-    __slots__ = ("_offset", "_packet")
+    __slots__ = ("_data", "_end", "_offset")
 
-    def __init__(self, packet: bytes, offset: int) -> None:
-        self._packet = packet
+    def __init__(self, data: bytes, offset: int, end: int) -> None:
+        self._data = data
         self._offset = offset
+        self._end = end
 
     def u32(self) -> int:
         """Return an unsigned 32-bit number.
@@ -154,34 +156,32 @@ class Reader:
         Raises:
             MalformedPacket: the packet is too short; so do all other readers.
         """
-        try:
-            value: int = _U32.unpack_from(self._packet, self._offset)[0]
-        except struct.error:
-            raise MalformedPacket from None
-        self._offset += 4
-        return value
+        start = self._skip(4)
+        return int.from_bytes(self._data[start : start + 4], "big")
 
     def u64(self) -> int:
         """Return an unsigned 64-bit number."""
-        try:
-            value: int = _U64.unpack_from(self._packet, self._offset)[0]
-        except struct.error:
-            raise MalformedPacket from None
-        self._offset += 8
-        return value
+        start = self._skip(8)
+        return int.from_bytes(self._data[start : start + 8], "big")
 
     def string(self) -> bytes:
         """Return a string."""
-        return bytes(self.view())
+        size = self.u32()
+        start = self._skip(size)
+        return self._data[start : start + size]
 
     def view(self) -> memoryview:
         """Return a string without copying it."""
         size = self.u32()
+        start = self._skip(size)
+        return memoryview(self._data)[start : start + size]
+
+    def _skip(self, size: int) -> int:
         start = self._offset
-        if start + size > len(self._packet):
+        if start + size > self._end:
             raise MalformedPacket
         self._offset = start + size
-        return memoryview(self._packet)[start : start + size]
+        return start
 
     def attributes(self) -> Attributes:
         """Return an ATTRS structure; extended attributes are read over."""
@@ -196,12 +196,6 @@ class Reader:
                 self.view()
                 self.view()
         return Attributes(size, owner, permissions, times)
-
-
-def packet_size(stream: bytearray, start: int) -> int:
-    """Return the size of the packet at ``start``, without the four bytes that tell it."""
-    size: int = _U32.unpack_from(stream, start)[0]
-    return size
 
 
 def pack_version(extensions: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -233,7 +227,9 @@ def pack_data(request: int, data: bytes) -> bytes:
 
 def pack_attrs(request: int, status: os.stat_result) -> bytes:
     """Return ATTRS."""
-    return _HEAD.pack(37, Answer.ATTRS, request) + _attrs(status)
+    mode, _, _, _, uid, gid, size, accessed, modified, _ = status
+    times = int(accessed) & _MASK, int(modified) & _MASK
+    return _ATTRS.pack(37, Answer.ATTRS, request, _HAS_ALL, size, uid, gid, mode, *times)
 
 
 def pack_name(request: int, name: bytes) -> bytes:
@@ -268,8 +264,3 @@ def pack_limits(request: int, max_handles: int) -> bytes:
 
 def _string(value: bytes) -> bytes:
     return _U32.pack(len(value)) + value
-
-
-def _attrs(status: os.stat_result) -> bytes:
-    mode, _, _, _, uid, gid, size, accessed, modified, _ = status
-    return _ATTRS.pack(_HAS_ALL, size, uid, gid, mode, int(accessed) & _MASK, int(modified) & _MASK)
