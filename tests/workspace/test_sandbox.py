@@ -195,6 +195,16 @@ def test_it_gains_no_rights_that_root_has(work: Path) -> None:
         assert run(BubblewrapSandbox(), script, work)[0] != 0, script
 
 
+def test_it_changes_no_setting_of_the_kernel_whatever_its_user_owns(work: Path) -> None:
+    script = """
+        for name in kernel/core_pattern kernel/hostname vm/overcommit_memory; do
+            (cat /proc/sys/$name > /tmp/now && cat /tmp/now > /proc/sys/$name) 2>/dev/null && echo WROTE $name
+        done
+        find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print | grep -v '^/proc/self/'; echo end
+    """
+    assert run(BubblewrapSandbox(), script, work) == (0, "end\n")
+
+
 def test_it_works_for_an_ordinary_user() -> None:
     with tempfile.TemporaryDirectory(prefix="sublet-test-") as directory:
         work = Path(directory)

@@ -193,8 +193,12 @@ _NAMESPACES = (
     "--die-with-parent",
     "--new-session",  # no control of the terminal that the daemon was started from (CVE-2017-5226)
 )
+# What belongs to root here is written without any capability, /proc/sys/kernel/core_pattern for one, which the kernel
+# runs on the host. bwrap covers these only where the directory itself looks writable.
+_READ_ONLY_PROC = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
 _PRIVATE = (
     *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - a private one
+    *(word for name in _READ_ONLY_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
     *("--dir", "/run", "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),  # noqa: S108 - a private one
 )
 
