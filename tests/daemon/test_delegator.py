@@ -253,6 +253,17 @@ async def test_cancelling_a_running_delegation_cuts_access_and_tells_the_peer(si
     assert (await side.delegator.cancel(found, "cancelled after the end")).state is DelegationState.CANCELLED
 
 
+async def test_access_is_cut_before_the_link_has_let_go(side: Lender) -> None:
+    found = await side.running()
+    side.link.closes_on = asyncio.Event()
+    view = await side.delegator.cancel(found, "enough")
+    assert view.state is DelegationState.CANCELLED
+    assert side.data_plane.usage(found) is None
+    assert side.link.streams_open == 1
+    side.link.closes_on.set()
+    await side.settled(found)
+
+
 async def test_two_cancels_at_once_are_one(side: Lender) -> None:
     found = await side.running()
     views: list[DelegationView] = []

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import Enum, auto
 from typing import TypeAlias
 
+import anyio
 import asyncssh
 
 from sublet.daemon.api import PairReply, PairRequest
@@ -82,7 +83,10 @@ async def hanging(_: Invite) -> Accept:
 
 
 class ScriptedLink:
-    """See module. ``answer`` is for INVITE; ``say`` queues what the stream of a delegation does after START."""
+    """See module. ``answer`` is for INVITE; ``say`` queues what the stream of a delegation does after START.
+
+    Where ``closes_on`` is set, a stream can't be closed before that.
+    """
 
     def __init__(self) -> None:
         self.answer: Answer = accepting()
@@ -94,6 +98,7 @@ class ScriptedLink:
         self.cancel_hangs = False
         self.cancel_fails: Exception | None = None
         self.streams_open = 0
+        self.closes_on: asyncio.Event | None = None
         self._steps: dict[str, asyncio.Queue[Step]] = {}
 
     def say(self, delegation_id: str, *steps: Step) -> None:
@@ -136,6 +141,9 @@ class ScriptedLink:
                 if not isinstance(step, Progress):
                     return
         finally:
+            if self.closes_on is not None:
+                with anyio.CancelScope(shield=True):
+                    await self.closes_on.wait()
             self.streams_open -= 1
 
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
