@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sublet.workspace import walk
 from sublet.workspace.confined_fs import ConfinedFs
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.model import ViewRules
@@ -538,3 +539,18 @@ def test_neither_opener_climbs(root: Path, opener: Opener, path: bytes) -> None:
             assert code_of(lambda: os.close(opener(fd, path, os.O_PATH))) == errno.EXDEV
     finally:
         os.close(fd)
+
+
+def test_a_root_that_a_link_has_replaced_is_not_opened(tmp_path: Path) -> None:
+    lent, other = tmp_path / "parent" / "lent", tmp_path / "other"
+    lent.mkdir(parents=True)
+    (other / "lent").mkdir(parents=True)
+    os.close(ConfinedFs.open_root(lent))
+
+    (tmp_path / "parent").rename(tmp_path / "moved")
+    (tmp_path / "parent").symlink_to(other)
+
+    with pytest.raises(NotADirectoryError):
+        ConfinedFs.open_root(lent)
+    with pytest.raises(NotADirectoryError):
+        walk.open_root(lent)

@@ -17,7 +17,7 @@ from typing import Final
 
 from sublet.workspace.model import ViewRules
 from sublet.workspace.nested_mounts import NestedMounts
-from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener
+from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener, open_real
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
@@ -130,12 +130,12 @@ class ConfinedFs:
 
     @staticmethod
     def open_root(path: Path) -> int:
-        """Return a descriptor of the directory ``path`` that can be looked up beneath, but not read itself.
+        """Return a descriptor of the directory ``path``, a real path, that can be looked up beneath, but not read.
 
         Raises:
-            OSError: it does not exist or is no directory.
+            OSError: it does not exist, is no directory, or a link has taken the place of a part of it.
         """
-        return os.open(path, DIRECTORY_PATH)
+        return open_real(path, DIRECTORY_PATH)
 
     def close(self) -> None:
         """Close the root; every later operation fails."""

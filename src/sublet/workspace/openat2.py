@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 Opener = Callable[[int, bytes, int], int]
@@ -92,6 +93,19 @@ def walk_beneath(dir_fd: int, path: bytes, flags: int) -> int:
     finally:
         if current != dir_fd:
             os.close(current)
+
+
+def open_real(path: Path, flags: int) -> int:
+    """Open the directory that the real path ``path`` names, and no other that a link has put in its place since.
+
+    Raises:
+        OSError: as ``open(2)``; ``ENOTDIR`` for a link in any component.
+    """
+    top = os.open("/", DIRECTORY_PATH)
+    try:
+        return walk_beneath(top, os.fsencode(path), flags | os.O_DIRECTORY)
+    finally:
+        os.close(top)
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from typing import Final
 
 from sublet.workspace.model import ViewRules
 from sublet.workspace.nested_mounts import NestedMounts
+from sublet.workspace.openat2 import open_real
 
 MAX_DEPTH: Final = 200
 """Nested directories that are entered; each costs an open descriptor while it is walked."""
@@ -81,12 +82,12 @@ class Budget:
 
 
 def open_root(root: Path) -> int:
-    """Return a descriptor of the workspace root.
+    """Return a descriptor of the workspace root, a real path.
 
     Raises:
-        OSError: where it does not exist, is no directory or can't be read.
+        OSError: where it does not exist, is no directory, can't be read, or a link has taken the place of a part of it.
     """
-    return os.open(root, _OPEN_DIRECTORY & ~os.O_NOFOLLOW)
+    return open_real(root, _OPEN_DIRECTORY)
 
 
 def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory | Unread]:
