@@ -103,6 +103,15 @@ def test_a_failure_in_the_peers_words_says_so(capsys: pytest.CaptureFixture[str]
     assert "bob: all slots are taken  [DECLINED]  (the peer's own words, not checked)" in out
 
 
+def test_an_audit_that_failed_is_no_empty_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    lost = ErrorView(code="UNAVAILABLE", message="the disk is full")
+    control = FakeControl(views=views(completed(audit=None, audit_error=lost)))
+
+    _, out, _ = call(control, capsys, "output", ID)
+
+    assert "no audit  what changed is not known: the disk is full" in out
+
+
 def test_words_of_a_peer_are_marked_on_every_line_and_steer_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl(
         views=views(completed(result=ResultView(final_summary=HOSTILE))), events=[printed(1, HOSTILE + "\n")]

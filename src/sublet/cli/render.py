@@ -40,6 +40,9 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [headline(view, symbols)]
     if view.audit is not None:
         parts.append(inset(changes(view.audit, symbols), 2))
+    if view.audit_error is not None:
+        why = clean_line(view.audit_error.message, 200)
+        parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
     if view.hidden:
         parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
     if view.unmountable:
