@@ -8,7 +8,7 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,9 +22,11 @@ MAX_CONFIG_BYTES = 1 << 20
 DEFAULT_A2A = "127.0.0.1:8642"
 DEFAULT_SFTP = "127.0.0.1:8622"
 DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _ENDPOINT = re.compile(r"(?P<protocol>tcp|tls|quic)/(?P<address>[^/?#;]+)\Z")
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
 Short = Annotated[str, Field(min_length=1, max_length=1024)]
 
@@ -42,7 +44,7 @@ class ConfigFile(BaseModel):
     policy_file: Short | None = Field(default=None, description="policy.json, beside this file by default")
     mount_root: Short | None = Field(default=None, description="Where lent directories are mounted")
     unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
-    log_level: Literal["debug", "info", "warning", "error"] | None = None
+    log_level: LogLevel | None = None
 
 
 @dataclass(frozen=True, slots=True)
