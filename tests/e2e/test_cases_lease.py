@@ -1,29 +1,22 @@
-"""Cases C18, C21, C23 and C41, and that time, access, directory and slots of a lease are what was agreed."""
+"""Cases C18, C21 and C23, and that time, access, directory and slots of a lease are what was agreed."""
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import threading
 import time
 from collections.abc import Iterator
-from operator import methodcaller
 from pathlib import Path
 
 import pytest
 
 from sublet.protocol.messages import Error
-from support.daemons import SHELL_AGENT, Daemon, wait_for
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.held_proxy import HeldProxy, free_port, held_proxy
 from support.hostile_lender import HostileLender
 from support.leases import (
-    ask,
     assignment,
     begin,
     delegate,
     finish,
-    lease_pair,
     marker,
     mount_of,
     processes_with,
@@ -54,7 +47,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory, proxy: HeldProxy) -> Itera
     limits = {"version": 1, "limits": {"slots": SLOTS}}
     options = (f"--public-url={proxy.url}",)
     base = tmp_path_factory.mktemp("pair")
-    with lease_pair(base, takes=limits, options=options, a2a=f"127.0.0.1:{proxy.target}") as both:
+    with two_daemons(base, executor_policy=limits, options=options, a2a=f"127.0.0.1:{proxy.target}") as both:
         yield both
 
 
@@ -133,8 +126,7 @@ def test_c18_expiry_is_told_without_anybody_who_reaps(daemons: Pair, tmp_path: P
 async def test_a_start_that_comes_too_late_is_refused(
     daemons: Pair, tmp_path: Path, remaining: int | None, expires_at: str
 ) -> None:
-    lender = HostileLender(*daemons)
-    async with lender.serving(tmp_path) as port:
+    async with HostileLender(*daemons) as lender, lender.serving(tmp_path) as port:
         invite = lender.invitation("touch started")
         task, _ = await lender.invite(invite)
         start = lender.start(invite.delegation_id, port, remaining_seconds=remaining, expires_at=expires_at)
@@ -182,8 +174,7 @@ def test_a_lease_for_reading_changes_nothing(daemons: Pair, tmp_path: Path) -> N
 
 @pytest.mark.anyio
 async def test_start_cannot_widen_what_was_accepted(daemons: Pair, tmp_path: Path) -> None:
-    lender = HostileLender(*daemons)
-    async with lender.serving(tmp_path) as port:
+    async with HostileLender(*daemons) as lender, lender.serving(tmp_path) as port:
         invite = lender.invitation("touch started")
         reading = invite.model_copy(update={"lease": invite.lease.model_copy(update={"access_mode": "ro"})})
         task, accept = await lender.invite(reading)
@@ -313,141 +304,3 @@ def test_c23_death_between_accept_and_start_is_told(
     assert states(delegator, id_) == ["created", "invited", "accepted", "started", "error"]
     assert list(tmp_path.iterdir()) == []
     assert delegate(delegator, tmp_path, "true")["state"] == "completed"
-
-
-# C41: cancelling in every state
-
-
-def cancel_twice(delegator: Daemon, id_: str) -> None:
-    """Cancel, and once more, which is no error and changes nothing."""
-    first = delegator.json("cancel", id_)
-    assert first["state"] == "cancelled"
-    assert first["error"]["code"] == "CANCELLED"
-    assert finish(delegator, id_).state == "cancelled"
-    second = delegator.json("cancel", id_)
-    assert (second["state"], second["error"]) == ("cancelled", first["error"])
-    assert ends(delegator, id_) == ["cancelled"]
-
-
-def test_c41_cancel_while_queued(daemons: Pair, tmp_path: Path) -> None:
-    delegator, _ = daemons
-    mark = marker()
-    first = running(daemons, tmp_path, mark)
-    second = begin(delegator, tmp_path, "touch second")
-    wait_for(lambda: view(delegator, second).condition, 20, "the queue")
-
-    cancel_twice(delegator, second)
-    cancel_twice(delegator, first)
-
-    assert_gone(daemons, mark, first, second)
-    assert delegate(delegator, tmp_path, "ls")["result"]["final_summary"] == "started"
-
-
-def test_c41_cancel_while_invited(daemons: Pair, tmp_path: Path) -> None:
-    delegator, executor = daemons
-    executor.kill(signal.SIGSTOP)
-    try:
-        id_ = begin(delegator, tmp_path, "touch started")
-        wait_state(delegator, id_, "invited")
-        cancel_twice(delegator, id_)
-    finally:
-        executor.kill(signal.SIGCONT)
-
-    assert executor.json("status")["assignments_active"] == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_c41_cancel_while_started(daemons: Pair, proxy: HeldProxy, tmp_path: Path) -> None:
-    """Accepted is left for started without a pause, so START that is on its way is as early as a cancel can come."""
-    delegator, executor = daemons
-    arrived, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        arrived.set()
-        go_on.wait(30)
-
-    proxy.before(START, hold)
-    id_ = begin(delegator, tmp_path, "touch started")
-    assert arrived.wait(30)
-    assert str(view(delegator, id_).state) == "started"
-    try:
-        cancel_twice(delegator, id_)
-    finally:
-        go_on.set()
-
-    wait_for(lambda: assignment(executor, id_)["state"] == "error", 30, "the executor's end")
-    assert_gone(daemons, "no such worker", id_)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_c41_cancel_while_running_and_after_the_end(daemons: Pair, tmp_path: Path) -> None:
-    delegator, executor = daemons
-    mark = marker()
-    id_ = running(daemons, tmp_path, mark)
-
-    cancel_twice(delegator, id_)
-
-    assert_gone(daemons, mark, id_)
-    wait_for(lambda: assignment(executor, id_)["state"] == "error", 20, "the executor's end")
-    assert assignment(executor, id_)["error"]["code"] == "CANCELLED"
-    assert executor.json("status")["assignments_active"] == 0
-    done = delegate(delegator, tmp_path, "echo done")
-    after = delegator.json("cancel", done["delegation_id"])
-    assert (after["state"], after["error"]) == ("completed", None)
-    assert states(delegator, done["delegation_id"])[-1] == "completed"
-
-
-def test_c41_cancel_racing_the_end(daemons: Pair, tmp_path: Path) -> None:
-    delegator, executor = daemons
-    seen = set()
-    for _ in range(6):
-        id_ = begin(delegator, tmp_path, "sleep 0.3; echo done > result")
-        wait_state(delegator, id_, "running")
-        time.sleep(random.uniform(0.1, 0.5))
-        told = ask(delegator, methodcaller("cancel_delegation", id_))
-        end = finish(delegator, id_)
-
-        assert len(ends(delegator, id_)) == 1
-        assert str(end.state) in {"completed", "cancelled"}
-        if str(told.state) in TERMINAL:
-            assert told.state == end.state
-        assert (end.result is None) == (str(end.state) == "cancelled")
-        seen.add(str(end.state))
-    assert_gone(daemons, "no such worker", id_)
-    assert executor.json("status")["assignments_active"] == 0
-
-
-# Revocation
-
-
-def test_after_a_cancel_nothing_lands_any_more(daemons: Pair, tmp_path: Path) -> None:
-    delegator, executor = daemons
-    mark = marker()
-    script = f"""
-        touch started
-        i=0; while :; do i=$((i+1)); echo $i > "file-$i"; done &
-        while :; do date >> log; done & sleep {mark}
-    """
-    id_ = begin(delegator, tmp_path, script)
-    wait_for((tmp_path / "file-3").exists, 40, "the work")
-    mount = mount_of(executor, id_) / "workspace"
-    handle = os.open(mount / "held-open", os.O_CREAT | os.O_WRONLY)
-    os.write(handle, b"before")
-    workers = processes_with(mark)
-
-    executor.kill(signal.SIGSTOP)  # so that it can neither hear of the cancel nor stop the writers
-    try:
-        assert delegator.json("cancel", id_)["state"] == "cancelled"
-        at_the_cancel = tree(tmp_path)
-    finally:
-        executor.kill(signal.SIGCONT)
-    with pytest.raises(OSError, match=r".+"):  # noqa: PT012 - a write may be buffered until the handle is closed
-        os.write(handle, b"after")
-        os.fsync(handle)
-    with pytest.raises(OSError, match=r".+"):
-        (mount / "late").write_text("late")
-    assert_gone(daemons, mark, id_)
-
-    assert workers
-    assert tree(tmp_path) == at_the_cancel
-    assert finish(delegator, id_).state == "cancelled"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.daemons import Daemon, wait_for
-from support.leases import begin, delegate, lease_pair, marker, mount_of, processes_with, tree
+from support.daemons import Daemon, two_daemons, wait_for
+from support.leases import begin, delegate, marker, mount_of, processes_with, tree
 
 SECRET = "hunter2-of-the-host"
 
@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Iterator[Pair]:
     environ = {"HOME": str(home), "API_TOKEN": SECRET}
-    with lease_pair(tmp_path_factory.mktemp("pair"), environ=environ) as both:
+    with two_daemons(tmp_path_factory.mktemp("pair"), environ=environ) as both:
         yield both
 
 

@@ -137,7 +137,14 @@ def wait_for(condition: Any, seconds: float = 20, what: str = "a condition") -> 
 
 @contextmanager
 def two_daemons(
-    base: Path, *, agent: Mapping[str, Any] | None = SHELL_AGENT, policy: Mapping[str, object] | None = None
+    base: Path,
+    *,
+    agent: Mapping[str, Any] | None = SHELL_AGENT,
+    policy: Mapping[str, object] | None = None,
+    executor_policy: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+    a2a: str = "127.0.0.1:0",
 ) -> Iterator[tuple[Daemon, Daemon]]:
     """Run a delegator and an executor, paired; nothing of them is left afterwards.
 
@@ -145,15 +152,20 @@ def two_daemons(
         base: where their homes are.
         agent: what the executor offers.
         policy: the delegator's ``policy.json``.
+        executor_policy: the executor's.
+        environ: what both have in their environment besides.
+        options: of the executor's ``sublet up``.
+        a2a: where the executor listens.
     """
-    delegator, executor = Daemon(base / "a"), Daemon(base / "b")
-    if policy is not None:
-        config = delegator.home / "config"
-        config.mkdir(mode=0o700, parents=True)
-        (config / "policy.json").write_text(json.dumps(policy))
+    delegator, executor = (Daemon(base / name, environ=environ or {}) for name in "ab")
+    for daemon, document in ((delegator, policy), (executor, executor_policy)):
+        if document is not None:
+            config = daemon.home / "config"
+            config.mkdir(mode=0o700, parents=True)
+            (config / "policy.json").write_text(json.dumps(document))
     try:
         delegator.up()
-        executor.up(agent=agent)
+        executor.up(*options, agent=agent, a2a=a2a)
         pair(delegator, executor)
         yield delegator, executor
     finally:

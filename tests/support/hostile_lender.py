@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+import httpx
+from a2a.client.transports.jsonrpc import JsonRpcTransport
+from a2a.types import AgentCard
+from a2a.utils.errors import A2AError
 
 from sublet.a2a_server.client import A2APeerLink
+from sublet.a2a_server.peer_http import PeerAuth
+from sublet.a2a_server.signer import signed
 from sublet.daemon.identity import load_identity
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
-from sublet.protocol.errors import SubletError
-from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.ids import fingerprint, new_delegation_id
 from sublet.protocol.messages import (
     Accept,
     ActiveLease,
     Endpoint,
-    Error,
     Invite,
     Mount,
     ProposedLease,
@@ -27,6 +31,7 @@ from sublet.protocol.messages import (
     Task,
     Workspace,
 )
+from support.a2a_world import envelope
 from support.daemons import Daemon
 
 
@@ -57,14 +62,20 @@ class _RogueServer(asyncssh.SSHServer):
 
 
 class HostileLender:
-    """Speaks to ``executor`` with the identity of ``delegator``, which is paired with it."""
+    """Speaks to ``executor`` with the identity of ``delegator``, which is paired with it; for ``async with``."""
 
     def __init__(self, delegator: Daemon, executor: Daemon) -> None:
-        mine = load_identity(delegator.home / "state" / "keys")
+        mine = self._mine = load_identity(delegator.home / "state" / "keys")
         theirs = load_identity(executor.home / "state" / "keys")
         self.link = A2APeerLink(mine.key, mine.node_id, mine.fingerprint)
         self.peer = PeerAddress("bob", str(executor.info["a2a_url"]), theirs.public_key, None)
         self._host_key = asyncssh.generate_private_key("ssh-ed25519")
+
+    async def __aenter__(self) -> HostileLender:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.link.aclose()
 
     def invitation(self, prompt: str, delegation_id: str | None = None, ttl_seconds: int = 60) -> Invite:
         """Return an INVITE; an id is taken as it is, valid or not."""
@@ -113,14 +124,17 @@ class HostileLender:
         """Send START and return all that comes of it, the end last."""
         return [update async for update in self.link.run(self.peer, task, start)]
 
-    async def refused(self, message: Invite) -> Error | SubletError:
-        """Send an INVITE that must not be accepted, and return why."""
-        try:
-            _, answer = await self.link.invite(self.peer, message)
-        except SubletError as error:
-            return error
-        assert isinstance(answer, Error), answer
-        return answer
+    async def refused(self, message: Invite) -> A2AError:
+        """Send an INVITE that must be refused, past all that our own side would object to, and return why."""
+        audience = fingerprint(self.peer.public_key)
+        auth = PeerAuth(self._mine.key, self._mine.node_id, self._mine.fingerprint, audience)
+        async with httpx.AsyncClient(auth=auth, headers={"A2A-Version": "1.0"}, timeout=20, trust_env=False) as http:
+            rpc = JsonRpcTransport(http, AgentCard(), self.peer.a2a_url, is_shared_httpx=True)
+            try:
+                answer = await rpc.send_message(envelope(signed(message, self._mine.key, audience)))
+            except A2AError as error:
+                return error
+        raise AssertionError(f"it was accepted: {answer}")
 
     @asynccontextmanager
     async def serving(self, root: Path) -> AsyncIterator[int]:
@@ -137,4 +151,3 @@ class HostileLender:
         finally:
             server.close()
             await server.wait_closed()
-            await self.link.aclose()

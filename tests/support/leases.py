@@ -7,7 +7,7 @@ import contextlib
 import json
 import secrets
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from sublet.daemon.models import DelegationView
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
-from support.daemons import COMMAND_SECONDS, SHELL_AGENT, Daemon, pair, wait_for
+from support.daemons import COMMAND_SECONDS, SHELL_AGENT, Daemon, wait_for
 
 T = TypeVar("T")
 ANY_STATUS = None
@@ -93,11 +93,6 @@ def mount_of(executor: Daemon, delegation_id: str) -> Path:
     return executor.home / "state" / "mounts" / delegation_id
 
 
-def scratch_of(executor: Daemon, delegation_id: str) -> Path:
-    """Return the worker's private directory of a delegation; its TMPDIR is ``tmp`` below it."""
-    return executor.home / "state" / "scratch" / delegation_id
-
-
 def tree(root: Path) -> dict[str, bytes]:
     """Return every file below ``root`` with its content, links as what they say."""
     return {
@@ -129,55 +124,6 @@ def process_state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return ""
-
-
-def uninterruptible() -> list[int]:
-    """Return the processes that wait in the kernel and can't be killed."""
-    return [int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit() and process_state(int(e.name)) == "D"]
-
-
-def write_policy(daemon: Daemon, document: Mapping[str, object]) -> None:
-    """Write the policy of a daemon that is about to be started."""
-    directory = daemon.home / "config"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (directory / "policy.json").write_text(json.dumps(document))
-
-
-@contextlib.contextmanager
-def lease_pair(
-    base: Path,
-    *,
-    lends: Mapping[str, object] | None = None,
-    takes: Mapping[str, object] | None = None,
-    agent: Mapping[str, Any] = SHELL_AGENT,
-    environ: Mapping[str, str] | None = None,
-    options: Sequence[str] = (),
-    a2a: str = "127.0.0.1:0",
-) -> Iterator[tuple[Daemon, Daemon]]:
-    """Run a paired delegator and executor, as ``two_daemons`` does, with policies of their own.
-
-    Args:
-        base: where their homes are.
-        lends: the delegator's policy.
-        takes: the executor's policy.
-        agent: the executor's agent.
-        environ: what both have in their environment besides.
-        options: of the executor's ``sublet up``.
-        a2a: where the executor listens.
-    """
-    delegator, executor = Daemon(base / "a", environ=environ or {}), Daemon(base / "b", environ=environ or {})
-    for daemon, document in ((delegator, lends), (executor, takes)):
-        if document is not None:
-            write_policy(daemon, document)
-    try:
-        delegator.up()
-        executor.up(*options, agent=agent, a2a=a2a)
-        pair(delegator, executor)
-        yield delegator, executor
-    finally:
-        for daemon in (delegator, executor):
-            daemon.down()
-        assert executor.mounts == []
 
 
 def restart(daemon: Daemon, agent: Mapping[str, Any] | None = SHELL_AGENT) -> None:

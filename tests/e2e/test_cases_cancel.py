@@ -1,0 +1,219 @@
+"""Case C41, a cancel in every state, and that after it nothing reaches the lender any more."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from operator import methodcaller
+from pathlib import Path
+
+import pytest
+
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
+from support.held_proxy import HeldProxy, free_port, held_proxy
+from support.leases import (
+    ask,
+    assignment,
+    begin,
+    delegate,
+    finish,
+    marker,
+    mount_of,
+    processes_with,
+    states,
+    tree,
+    view,
+    wait_state,
+)
+
+SLOTS = 2
+START = b'"START"'
+TERMINAL = {"completed", "error", "cancelled", "expired"}
+WORK = "touch started; sleep {}"
+
+Pair = tuple[Daemon, Daemon]
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[HeldProxy]:
+    """Stands before the executor, so that a test can act between two messages."""
+    with held_proxy(free_port()) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory, proxy: HeldProxy) -> Iterator[Pair]:
+    limits = {"version": 1, "limits": {"slots": SLOTS}}
+    options = (f"--public-url={proxy.url}",)
+    base = tmp_path_factory.mktemp("pair")
+    with two_daemons(base, executor_policy=limits, options=options, a2a=f"127.0.0.1:{proxy.target}") as both:
+        yield both
+
+
+def come_back(executor: Daemon, proxy: HeldProxy) -> None:
+    """Start the killed executor again, where it was."""
+    executor.up(f"--public-url={proxy.url}", agent=SHELL_AGENT, a2a=f"127.0.0.1:{proxy.target}")
+
+
+def running(daemons: Pair, directory: Path, mark: str, *options: str) -> str:
+    """Begin a delegation and return its id once its worker works."""
+    directory.mkdir(exist_ok=True)
+    (directory / "started").unlink(missing_ok=True)
+    id_ = begin(daemons[0], directory, WORK.format(mark), *options)
+    wait_for((directory / "started").exists, 40, "the work")
+    return id_
+
+
+def assert_gone(daemons: Pair, mark: str, *ids: str) -> None:
+    """Assert that the worker has ended and nothing of its leases is left on the executor."""
+    _, executor = daemons
+    wait_for(lambda: not processes_with(mark), 20, "the end of the worker")
+    wait_for(lambda: executor.mounts == [], 20, "the unmounting")
+    wait_for(lambda: not any(mount_of(executor, id_).exists() for id_ in ids), 20, "the end of the mount points")
+
+
+def ends(daemon: Daemon, id_: str) -> list[str]:
+    """Return the terminal states that a delegation went through: there must be one."""
+    return [state for state in states(daemon, id_) if state in TERMINAL]
+
+
+# C41: cancelling in every state
+
+
+def cancel_twice(delegator: Daemon, id_: str) -> None:
+    """Cancel, and once more, which is no error and changes nothing."""
+    first = delegator.json("cancel", id_)
+    assert first["state"] == "cancelled"
+    assert first["error"]["code"] == "CANCELLED"
+    assert finish(delegator, id_).state == "cancelled"
+    second = delegator.json("cancel", id_)
+    assert (second["state"], second["error"]) == ("cancelled", first["error"])
+    assert ends(delegator, id_) == ["cancelled"]
+
+
+def test_c41_cancel_while_queued(daemons: Pair, tmp_path: Path) -> None:
+    delegator, _ = daemons
+    mark = marker()
+    first = running(daemons, tmp_path, mark)
+    second = begin(delegator, tmp_path, "touch second")
+    wait_for(lambda: view(delegator, second).condition, 20, "the queue")
+
+    cancel_twice(delegator, second)
+    cancel_twice(delegator, first)
+
+    assert_gone(daemons, mark, first, second)
+    assert delegate(delegator, tmp_path, "ls")["result"]["final_summary"] == "started"
+
+
+def test_c41_cancel_while_invited(daemons: Pair, tmp_path: Path) -> None:
+    delegator, executor = daemons
+    executor.kill(signal.SIGSTOP)
+    try:
+        id_ = begin(delegator, tmp_path, "touch started")
+        wait_state(delegator, id_, "invited")
+        cancel_twice(delegator, id_)
+    finally:
+        executor.kill(signal.SIGCONT)
+
+    assert executor.json("status")["assignments_active"] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_c41_cancel_while_started(daemons: Pair, proxy: HeldProxy, tmp_path: Path) -> None:
+    """Accepted is left for started without a pause, so START that is on its way is as early as a cancel can come."""
+    delegator, executor = daemons
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        arrived.set()
+        go_on.wait(30)
+
+    proxy.before(START, hold)
+    id_ = begin(delegator, tmp_path, "touch started")
+    assert arrived.wait(30)
+    assert str(view(delegator, id_).state) == "started"
+    try:
+        cancel_twice(delegator, id_)
+    finally:
+        go_on.set()
+
+    wait_for(lambda: assignment(executor, id_)["state"] == "error", 30, "the executor's end")
+    assert_gone(daemons, "no such worker", id_)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_c41_cancel_while_running_and_after_the_end(daemons: Pair, tmp_path: Path) -> None:
+    delegator, executor = daemons
+    mark = marker()
+    id_ = running(daemons, tmp_path, mark)
+
+    cancel_twice(delegator, id_)
+
+    assert_gone(daemons, mark, id_)
+    wait_for(lambda: assignment(executor, id_)["state"] == "error", 20, "the executor's end")
+    assert assignment(executor, id_)["error"]["code"] == "CANCELLED"
+    assert executor.json("status")["assignments_active"] == 0
+    done = delegate(delegator, tmp_path, "echo done")
+    after = delegator.json("cancel", done["delegation_id"])
+    assert (after["state"], after["error"]) == ("completed", None)
+    assert states(delegator, done["delegation_id"])[-1] == "completed"
+
+
+def test_c41_cancel_racing_the_end(daemons: Pair, tmp_path: Path) -> None:
+    delegator, executor = daemons
+    seen = set()
+    for _ in range(6):
+        id_ = begin(delegator, tmp_path, "sleep 0.3; echo done > result")
+        wait_state(delegator, id_, "running")
+        time.sleep(random.uniform(0.1, 0.5))
+        told = ask(delegator, methodcaller("cancel_delegation", id_))
+        end = finish(delegator, id_)
+
+        assert len(ends(delegator, id_)) == 1
+        assert str(end.state) in {"completed", "cancelled"}
+        if str(told.state) in TERMINAL:
+            assert told.state == end.state
+        assert (end.result is None) == (str(end.state) == "cancelled")
+        seen.add(str(end.state))
+    assert_gone(daemons, "no such worker", id_)
+    assert executor.json("status")["assignments_active"] == 0
+
+
+# Revocation
+
+
+def test_after_a_cancel_nothing_lands_any_more(daemons: Pair, tmp_path: Path) -> None:
+    delegator, executor = daemons
+    mark = marker()
+    script = f"""
+        touch started
+        i=0; while :; do i=$((i+1)); echo $i > "file-$i"; done &
+        while :; do date >> log; done & sleep {mark}
+    """
+    id_ = begin(delegator, tmp_path, script)
+    wait_for((tmp_path / "file-3").exists, 40, "the work")
+    mount = mount_of(executor, id_) / "workspace"
+    handle = os.open(mount / "held-open", os.O_CREAT | os.O_WRONLY)
+    os.write(handle, b"before")
+    workers = processes_with(mark)
+
+    executor.kill(signal.SIGSTOP)  # so that it can neither hear of the cancel nor stop the writers
+    try:
+        assert delegator.json("cancel", id_)["state"] == "cancelled"
+        at_the_cancel = tree(tmp_path)
+    finally:
+        executor.kill(signal.SIGCONT)
+    with pytest.raises(OSError, match=r".+"):  # noqa: PT012 - a write may be buffered until the handle is closed
+        os.write(handle, b"after")
+        os.fsync(handle)
+    with pytest.raises(OSError, match=r".+"):
+        (mount / "late").write_text("late")
+    assert_gone(daemons, mark, id_)
+
+    assert workers
+    assert tree(tmp_path) == at_the_cancel
+    assert finish(delegator, id_).state == "cancelled"
