@@ -178,6 +178,31 @@ def test_large_files_are_compared_but_not_stored(bench: Bench, monkeypatch: pyte
     assert "aaaa" not in bench.patch(report).text
 
 
+def test_a_sparse_file_of_terabytes_is_not_read(bench: Bench) -> None:
+    bench.begin()
+    target = bench.write("sparse")
+    os.truncate(target, 1 << 42)
+    report = bench.end()
+    assert changes(report) == {"sparse": "added"}
+    assert [path for path, _ in report.unaudited] == [b"sparse"]
+    bench.begin()
+    assert bench.end().files == ()
+    with target.open("r+b") as file:
+        file.write(b"x")
+    assert changes(bench.end()) == {"sparse": "changed"}
+
+
+def test_contents_are_read_for_a_limited_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write("a", "a")
+    bench.write("b", "b")
+    bench.begin()
+    bench.write("a", "changed")
+    monkeypatch.setattr(snapshot_module, "MAX_READ_SECONDS", -1.0)
+    report = bench.end()
+    assert changes(report)["a"] == "changed"
+    assert (b"a", "no time was left to read it, so only size and times are compared") in report.unaudited
+
+
 def test_a_file_cannot_pose_as_the_stand_in_of_a_large_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the secret of the workspace, an executor can't write what the audit keeps in place of the file."""
     monkeypatch.setattr(snapshot_module, "MAX_STORED_BYTES", 1000)

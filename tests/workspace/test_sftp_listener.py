@@ -244,7 +244,7 @@ async def test_what_cannot_be_served_is_refused_at_once(workspace: Path) -> None
             ({"lease_id": "../x"}, LocalCode.INVALID_ARGUMENT),
             ({"lease_id": "l", "meta": {"a/b": b""}}, LocalCode.INVALID_ARGUMENT),
             ({"lease_id": "l", "workspace": workspace / "missing"}, ErrorCode.WORKSPACE_NOT_FOUND),
-            ({"lease_id": "l", "workspace": workspace / "file"}, ErrorCode.WORKSPACE_NOT_FOUND),
+            ({"lease_id": "l", "workspace": workspace / "file"}, ErrorCode.WORKSPACE_INVALID),
             ({"lease_id": "l", "public_key": "no key"}, LocalCode.INVALID_ARGUMENT),
         )
         for changes, code in refusals:

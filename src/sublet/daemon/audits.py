@@ -22,7 +22,13 @@ log = structlog.get_logger(__name__)
 
 
 async def audited(
-    auditor: Auditor, record: DelegationRecord, rules: ViewRules, touched: Collection[bytes], *, overflow: bool
+    auditor: Auditor,
+    record: DelegationRecord,
+    rules: ViewRules,
+    touched: Collection[bytes],
+    *,
+    overflow: bool,
+    served: tuple[int, int] | None = None,
 ) -> dict[str, object]:
     """Return what the record gains by the audit: a report with its snapshot, or an error. Nothing is raised.
 
@@ -32,13 +38,15 @@ async def audited(
         rules: those of the lease.
         touched: raw paths that the lease changed.
         overflow: whether ``touched`` is incomplete.
+        served: device and inode of the directory that was lent, where that is known.
     """
     assert record.snapshot is not None
+    root = Path(record.workspace)
     try:
         with anyio.fail_after(AUDIT_SECONDS):
-            result = await in_background(
-                auditor.result, record.snapshot, Path(record.workspace), rules, touched, overflow
-            )
+            if served is not None:
+                await in_background(_check_same, root, served)
+            result = await in_background(auditor.result, record.snapshot, root, rules, touched, overflow)
     except SubletError as error:
         failure = error
     except TimeoutError:
@@ -52,3 +60,21 @@ async def audited(
         return {"audit": audit_view(result), "result_snapshot": result.result}
     log.warning("no audit could be made", delegation_id=record.id, reason=str(failure))
     return {"audit_error": error_view(failure)}
+
+
+def _check_same(root: Path, served: tuple[int, int]) -> None:
+    """Refuse to report on another directory than the one that was lent: it would clear the executor of all it did.
+
+    Raises:
+        SubletError: ``UNAVAILABLE`` where the directory was moved, removed or replaced.
+    """
+    try:
+        status = root.lstat()
+    except OSError:
+        status = None
+    if status is None or (status.st_dev, status.st_ino) != served:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            "the directory was moved, removed or replaced during the lease, so its audit can't be made",
+            "What the executor wrote went with the directory that was lent; compare that one yourself.",
+        )

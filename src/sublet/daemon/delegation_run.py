@@ -258,6 +258,7 @@ class DelegationRun:
 
     async def _take(self, end: Done | Error) -> None:
         """Journal DONE, or raise what ERROR says."""
+        self._access.check_quota()
         if isinstance(end, Error):
             raise refusal(end, self._peer.name)
         await self._running()

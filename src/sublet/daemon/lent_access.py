@@ -30,7 +30,7 @@ from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, Mo
 from sublet.workspace.admission import AdmissionLimits
 from sublet.workspace.audit import Auditor
 from sublet.workspace.locks import DirectoryLocks
-from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.model import Export, ExportLimits, LeaseUsage
 from sublet.workspace.rules import Rules
 from sublet.workspace.sftp_listener import DataPlane
 
@@ -105,6 +105,7 @@ class LentAccess:
                 public_key=public,
                 seconds=left,
                 meta=_meta(self._keeper, expires_at),
+                limits=self._export_limits(),
             )
         )
         await self._check_unmoved()
@@ -139,6 +140,22 @@ class LentAccess:
         with suppress(SubletError):
             self._tools.data_plane.set_meta(self._keeper.record.id, "log.txt", tail)
 
+    def check_quota(self) -> None:
+        """Refuse to take work for done whose writes were refused.
+
+        Raises:
+            SubletError: ``TASK_FAILED`` where the lease's limits of bytes or files were met (DESIGN 4.6).
+        """
+        usage = self._tools.data_plane.usage(self._keeper.record.id) or self._usage
+        if usage.quota_exceeded:
+            limits = self._export_limits()
+            raise SubletError(
+                ErrorCode.TASK_FAILED,
+                f"the agent met the lease's limits, and writes were refused: it may add {limits.max_total_bytes:,} "
+                f"bytes and {limits.max_files:,} files",
+                "Look at the audit; raise the limits in policy.json if that much is meant to be written.",
+            )
+
     def usage(self) -> Usage:
         """Return what went over the data plane so far."""
         live = self._tools.data_plane.usage(self._keeper.record.id)
@@ -155,8 +172,15 @@ class LentAccess:
         news: dict[str, object] = {"usage": self.usage()}
         if record.snapshot is not None and record.expires_at is not None and record.audit is None:
             touched, overflow = self._usage.touched, self._usage.touched_overflow
-            news |= await audited(self._tools.auditor, record, self._rules, touched, overflow=overflow)
+            news |= await audited(
+                self._tools.auditor, record, self._rules, touched, overflow=overflow, served=self._usage.root
+            )
         await self._keeper.note(**news)
+
+    def _export_limits(self) -> ExportLimits:
+        """Return what a lease may add: as much again as may be lent at all."""
+        limits = self._tools.limits()
+        return ExportLimits(max_total_bytes=limits.max_total_bytes, max_files=limits.max_files)
 
     async def _check_unmoved(self) -> None:
         """Refuse a directory in whose place, or above which, a link was put since policy allowed it."""

@@ -61,7 +61,8 @@ class LeaseUsage:
 
     ``touched`` are the raw workspace-relative paths that were written, created, removed, renamed or otherwise
     changed, bounded; a directory that was renamed is there by its old and its new path only. ``quota_exceeded`` tells
-    whether a change was refused for the lease's limits of bytes or files.
+    whether a change was refused for the lease's limits of bytes or files. ``root`` is the device and inode of the
+    directory that was served, whatever its path leads to meanwhile.
     """
 
     bytes_read: int = 0
@@ -71,6 +72,7 @@ class LeaseUsage:
     touched: set[bytes] = field(default_factory=set)
     touched_overflow: bool = False
     quota_exceeded: bool = False
+    root: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Final, Protocol
 
@@ -34,8 +35,8 @@ class ServedLease:
         export: what is served, to whom, how and for how long.
 
     Raises:
-        SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is no directory, ``INVALID_ARGUMENT`` for a bad key,
-            lease id or meta file.
+        SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
+            directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
     def __init__(self, export: Export) -> None:
@@ -51,11 +52,14 @@ class ServedLease:
         try:
             root = ConfinedFs.open_root(export.workspace)
         except OSError as exc:
+            gone = isinstance(exc, FileNotFoundError)
             raise SubletError(
-                ErrorCode.WORKSPACE_NOT_FOUND,
+                ErrorCode.WORKSPACE_NOT_FOUND if gone else ErrorCode.WORKSPACE_INVALID,
                 f"the workspace cannot be opened as a directory: {exc.strerror}",
                 "Check that the directory still exists and that you may read it.",
             ) from None
+        status = os.fstat(root)
+        self.usage.root = (status.st_dev, status.st_ino)
         self.view: ExportView
         fs: ConfinedFs
         try:

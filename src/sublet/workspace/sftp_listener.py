@@ -111,7 +111,7 @@ class DataPlane:
         """Serve ``export`` from now on, for its time.
 
         Raises:
-            SubletError: ``WORKSPACE_NOT_FOUND``; ``CONFLICT`` for an id that is served already; ``INVALID_ARGUMENT``
+            SubletError: as ``ServedLease``; ``CONFLICT`` for an id that is served already; ``INVALID_ARGUMENT``
                 for a bad key, id or meta file; ``UNAVAILABLE`` beyond 1,024 leases.
         """
         lease_id = export.lease_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -21,6 +22,11 @@ MAX_ENTRIES: Final = 300_000
 MAX_SECONDS: Final = 300.0
 MAX_STORED_BYTES: Final = 4 * 1024 * 1024
 """Larger files are kept as size and digest only: a change shows, but has no patch."""
+MAX_READ_BYTES: Final = 1024 * 1024 * 1024
+"""Still larger files are not even read, only their size and times are compared: a sparse file of terabytes costs an
+executor nothing, and would keep us reading for hours."""
+MAX_READ_SECONDS: Final = 240.0
+"""Time for reading contents; what is left then is compared by size and times only."""
 SETTLED_NS: Final = 2_000_000_000
 """A file whose times are younger may change again within the same tick, so it is read anew next time."""
 
@@ -62,6 +68,7 @@ class _Reader:
         self._salt = salt
         self._store = store
         self._settled_before = time.time_ns() - SETTLED_NS
+        self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
         self._mounts: set[bytes] = set()
 
@@ -94,8 +101,7 @@ class _Reader:
             except FileNotFoundError:
                 continue  # removed since its directory was listed
             except OSError as exc:
-                reason = os.strerror(exc.errno or 0)
-                self._taken.unread.append((path, reason))
+                self._taken.unread.append((path, exc.strerror or os.strerror(exc.errno or 0)))
                 # Its times stand in for its content: they tell at least that it was changed.
                 self._taken.manifest[path] = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
 
@@ -114,18 +120,39 @@ class _Reader:
             os.close(fd)
 
     def _content(self, fd: int, path: bytes) -> Record:
-        """Read at most what the file holds now: one that grows for ever is cut, and read again next time."""
+        """Read at most what the file holds now: one that grows for ever is cut, and read again next time.
+
+        Raises:
+            OSError: it can't be read, or not within the bounds.
+        """
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode):
             return self._stand_in(path, PLAIN, f"special {stat.S_IFMT(st.st_mode):o}")
+        if st.st_size > MAX_READ_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MAX_READ_BYTES >> 20} MiB, so only size and times are compared")
         young = max(st.st_mtime_ns, st.st_ctime_ns) >= self._settled_before
         stamp = None if young else Stamp.of(st)
         if st.st_size <= MAX_STORED_BYTES:
-            return self._blob(path, _mode(st), b"".join(_pieces(fd, st.st_size)), stamp)
+            return self._blob(path, _mode(st), b"".join(self._pieces(fd, st.st_size)), stamp)
         digest = hashlib.sha256()
-        for piece in _pieces(fd, st.st_size):
+        for piece in self._pieces(fd, st.st_size):
             digest.update(piece)
         return self._stand_in(path, _mode(st), f"large {st.st_size} {digest.hexdigest()}", stamp)
+
+    def _pieces(self, fd: int, size: int) -> Iterator[bytes]:
+        """Yield the first ``size`` bytes of the file, or what there is.
+
+        Raises:
+            OSError: as ``read(2)``; ``ETIME`` where the time for all contents is over.
+        """
+        while size > 0:
+            if time.monotonic() > self._deadline:
+                raise OSError(errno.ETIME, "no time was left to read it, so only size and times are compared")
+            piece = os.read(fd, min(size, _CHUNK))
+            if not piece:
+                return
+            yield piece
+            size -= len(piece)
 
     def _stand_in(self, path: bytes, mode: int, text: str, stamp: Stamp | None = None) -> Record:
         # The NUL makes it binary for git, the salt keeps an executor from writing the same into a real file.
@@ -148,13 +175,6 @@ class _Reader:
             above = (b"/".join(parts[:n]) for n in range(1, len(parts)))
             if path not in self._taken.manifest and (path in self._mounts or any(name in closed for name in above)):
                 self._taken.manifest[path] = record._replace(stamp=None)
-
-
-def _pieces(fd: int, size: int) -> Iterator[bytes]:
-    """Yield the first ``size`` bytes of the file, or what there is."""
-    while size > 0 and (piece := os.read(fd, min(size, _CHUNK))):
-        yield piece
-        size -= len(piece)
 
 
 def _mode(st: os.stat_result) -> int:
