@@ -98,6 +98,11 @@ def test_an_error_is_one_object_too(capsys: pytest.CaptureFixture[str], tmp_path
         ["delegate", ".", "x", "--to", "bob", "--ttl", "soon"],
         ["delegate", ".", "x", "--to", "bob", "--ttl", "999999d"],
         ["delegate", ".", "", "--to", "bob"],
+        ["delegate", "", "x", "--to", "bob"],
+        ["delegate", "bad\udcff", "x", "--to", "bob"],
+        ["allow", ""],
+        ["allow", "bad\udcff", "--remove"],
+        ["cancel", ""],
         ["peers", "add", "link", "--name", "Bob!"],
         ["allow", "--remove"],
         ["up", "--a2a", "nowhere"],
@@ -147,6 +152,7 @@ def test_audit_and_cancel(capsys: pytest.CaptureFixture[str]) -> None:
     body = call(control, capsys, "audit", ID)[1]
     assert (body["delegation_id"], body["added"], body["deleted"], body["patch"]) == (ID, ["a"], [], None)
     assert call(control, capsys, "audit", ID, "--patch")[1]["patch"] == "diff"
+    assert call(control, capsys, "diff", ID)[1]["patch"] == "diff"
     assert call(control, capsys, "cancel", ID)[1]["state"] == "cancelled"
 
 

@@ -152,6 +152,12 @@ def test_diff_goes_unchanged_into_a_pipe(capfdbinary: pytest.CaptureFixture[byte
     assert capfdbinary.readouterr().out == patch.encode("utf-8", "surrogateescape")
 
 
+def test_diff_says_where_the_patch_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    report = AuditReport(patch="+a\n", patch_truncated=True)
+    assert "was cut" in call(FakeControl(audit=report), capsys, "diff", ID)[2]
+    assert "was cut" not in call(FakeControl(audit=AuditReport(patch="+a\n")), capsys, "diff", ID)[2]
+
+
 def test_diff_on_a_terminal_writes_out_what_is_invisible() -> None:
     shown = diff_text("+a\tb\x1b[31m\u202e" + "c" * 2000 + "\n-x\n").plain
 

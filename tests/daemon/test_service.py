@@ -219,6 +219,11 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
         ("/x\0y", ErrorCode.WORKSPACE_INVALID),
         ("{tmp}/absent", ErrorCode.WORKSPACE_NOT_FOUND),
         ("{tmp}/file", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/" + "x" * 300, ErrorCode.WORKSPACE_INVALID),
+        ("/x" * 2_000, ErrorCode.WORKSPACE_NOT_FOUND),
+        ("/x" * 4_000, ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/loop", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/\x1b[31m", ErrorCode.WORKSPACE_NOT_FOUND),
         ("{tmp}/home", LocalCode.POLICY_DENIED),
         ("{tmp}/state", LocalCode.POLICY_DENIED),
     ],
@@ -226,6 +231,7 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
 async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCode, tmp_path: Path) -> None:
     """Case C01: a path that is not there is an error, never another directory."""
     (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     for name in ("home", "state"):
         (tmp_path / name).mkdir()
     recorder = Recorder()
@@ -233,7 +239,15 @@ async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCo
     with pytest.raises(SubletError) as no:
         await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
     assert no.value.code is code
+    assert "\x1b" not in no.value.message
     assert recorder.workspaces == []
+
+
+async def test_an_agent_has_a_plain_name(tmp_path: Path) -> None:
+    request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob/../x", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
 
 
 async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from sublet.cli.errors import Exit, exit_for
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import DELEGATION_ID
+from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.models import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 LIST_LIMIT = 500
 """How many delegations are looked through for an abbreviated id."""
+MAX_SHOWN_CHARS = 80
 NEWEST = "last"
 """What stands for the newest delegation on the command line."""
 
@@ -201,6 +203,10 @@ async def resolve(control: Control, given: str) -> str:
     """
     if DELEGATION_ID.match(given):
         return given
+    if not given:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, "the id is an empty name", "Give an id, the beginning of one, or `last`."
+        )
     known = await control.list_delegations(limit=LIST_LIMIT)
     if given == NEWEST:
         fitting = [view.delegation_id for view in known[:1]]
@@ -212,11 +218,13 @@ async def resolve(control: Control, given: str) -> str:
             return one
         case []:
             raise SubletError(
-                LocalCode.NOT_FOUND, f"there is no delegation {given!r}", "Run `sublet ls --all` to see them all."
+                LocalCode.NOT_FOUND,
+                f"there is no delegation {clean_line(given, MAX_SHOWN_CHARS)!r}",
+                "Run `sublet ls --all` to see them all.",
             )
         case _:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"{given!r} fits {len(fitting)} delegations",
+                f"{clean_line(given, MAX_SHOWN_CHARS)!r} fits {len(fitting)} delegations",
                 "Give more characters of the id; `sublet ls --all` shows them.",
             )

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,7 @@ import typer
 from sublet.cli.connection import Control, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
-from sublet.cli.options import JsonFlag, complete_peer, duration
+from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -41,7 +40,7 @@ A delegation that was left goes on: `sublet output ID --follow` finds it again."
 
 def delegate(
     ctx: typer.Context,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to lend.", show_default=False)],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Directory to lend.", show_default=False)],
     prompt: Annotated[
         str, typer.Argument(metavar="PROMPT", help="What to do there; - reads it from stdin.", show_default=False)
     ],
@@ -70,10 +69,11 @@ def delegate(
     Exit status 0 means that the work is completed; with --background, that it was handed over.
     """
     screen = Screen(as_json=as_json)
+    workspace_dir = directory_path(directory)
 
     async def body(control: Control) -> Exit:
         request = _request(
-            directory, prompt, to, ro=ro, ttl=ttl, wait=wait, reveal=reveal or [], description=description
+            workspace_dir, prompt, to, ro=ro, ttl=ttl, wait=wait, reveal=reveal or [], description=description
         )
         view = await control.create_delegation(request)
         if background:
@@ -141,7 +141,7 @@ def _follower(view: DelegationView, screen: Screen) -> Iterator[Follower]:
 
 
 def _request(
-    directory: Path,
+    workspace_dir: str,
     prompt: str,
     to: str,
     *,
@@ -151,7 +151,7 @@ def _request(
     reveal: list[str],
     description: str | None,
 ) -> CreateDelegation:
-    """Build the request; a relative directory means one of this machine, below the working directory.
+    """Build the request.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
@@ -162,7 +162,7 @@ def _request(
 
     try:
         return CreateDelegation(
-            workspace_dir=str(directory.expanduser().absolute()),
+            workspace_dir=workspace_dir,
             peer=to,
             prompt=_prompt(prompt),
             description=description,

@@ -112,16 +112,20 @@ def cancel(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fa
     run(ctx, screen, body)
 
 
-def diff(ctx: typer.Context, delegation_id: IdArgument) -> None:
+def diff(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Print the patch of what a delegation changed.
 
-    Coloured on a terminal, plain in a pipe. Characters that could steer a terminal are written out as escapes.
+    Coloured on a terminal, plain in a pipe. Characters that could steer a terminal are written out as escapes. With
+    --json it is the report of `audit --patch`.
     """
-    screen = Screen()
+    screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
         found = await resolve(control, delegation_id)
         report = await control.get_audit_report(found, patch=True)
+        if as_json:
+            screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
+            return
         patch = report.patch or ""
         if not patch:
             screen.note("No lines were changed.")
@@ -133,7 +137,7 @@ def diff(ctx: typer.Context, delegation_id: IdArgument) -> None:
             sys.stdout.flush()
             sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
             sys.stdout.buffer.flush()
-        if report.truncated:
+        if report.patch_truncated:
             screen.note("The patch was cut: there are more changes than it can hold.")
 
     run(ctx, screen, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,23 @@ def duration(text: str) -> int:
     if match is None or int(match[1]) == 0:
         raise typer.BadParameter(f"{text!r} is no length of time: give seconds, or 90s, 15m, 2h, 1d")
     return int(match[1]) * _SECONDS[match[2]]
+
+
+def directory_path(given: str) -> str:
+    """Return the absolute path of a directory that was named, as the daemon, which works elsewhere, needs it.
+
+    Raises:
+        typer.BadParameter: an empty name, as an unset variable leaves it, would mean the working directory; and one
+            that is not UTF-8 can't be told to the daemon.
+    """
+    if not given:
+        raise typer.BadParameter("the directory is an empty name; for this one, write .")
+    path = str(Path(given).expanduser().absolute())
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter("the path is not UTF-8; rename the directory, or lend the one above it") from None
+    return path
 
 
 def address(text: str) -> tuple[str, int]:

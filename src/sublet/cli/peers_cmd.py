@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sublet.cli.connection import Control, run
 from sublet.cli.help import group
-from sublet.cli.options import JsonFlag, complete_peer, duration
+from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
@@ -204,7 +203,7 @@ def token_revoke(
 def allow(
     ctx: typer.Context,
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Directory; without one, list.", show_default=False)
+        str | None, typer.Argument(metavar="[DIR]", help="Directory; without one, list.", show_default=False)
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the allowed directories.", show_default=False)] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take DIR off the list.", show_default=False)] = False,
@@ -217,12 +216,12 @@ def allow(
     if remove and directory is None:
         raise typer.BadParameter("--remove needs the directory to take off the list")
     screen = Screen(as_json=as_json)
+    path = None if directory is None else directory_path(directory)
 
     async def body(control: Control) -> None:
-        if directory is None or list_:
+        if path is None or list_:
             roots = await control.list_lend_roots()
         else:
-            path = str(directory.expanduser().absolute())
             roots = await (control.remove_lend_root(path) if remove else control.add_lend_root(path))
         if as_json:
             screen.emit({"lend_roots": roots})

@@ -192,8 +192,7 @@ class ControlClient:
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> bytes:
         self._check_home()
-        raw = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body or {})
-        content = None if method != "POST" else raw.encode()
+        content = _encoded(body or {}) if method == "POST" else None
         try:
             async with exchange(self._home.control_socket, method, path, query, content) as answer:
                 received = await answer.body()
@@ -228,6 +227,21 @@ def _part(name: str) -> str:
     if not _SEGMENT.match(name):
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id and no name", "See `sublet ls`.")
     return name
+
+
+def _encoded(body: BaseModel | Mapping[str, object]) -> bytes:
+    """Return ``body`` as JSON.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for text that is not UTF-8, as arguments of a command line may be.
+    """
+    try:
+        raw = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, ensure_ascii=False)
+        return raw.encode()
+    except ValueError:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, "an argument is not UTF-8", "Write it in UTF-8, or rename the directory."
+        ) from None
 
 
 def _bounded(timeout: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,8 @@ from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.text import clean_line
+from sublet.protocol.ids import AGENT_ID
+from sublet.protocol.text import clean_line, clean_name
 
 LOOK_SECONDS = 10.0
 """How long a question to the disk may take."""
@@ -84,6 +86,12 @@ class DaemonService:
             "ttl_seconds": request.ttl_seconds,
         }
         await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
+        if agent and not AGENT_ID.match(agent):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{clean_line(agent, 80)!r} can't be the name of an agent",
+                "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
+            )
         workspace = await _looked_up(_real_directory, request.workspace_dir)
         await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode=request.access_mode)
         for pattern in request.reveal:
@@ -283,13 +291,20 @@ def _real_directory(path: str) -> str:
             "the workspace must be an absolute path on the daemon's machine",
             "Give the full path; the daemon never guesses what a relative one is relative to.",
         )
-    real = Path(os.path.realpath(path))
-    if not real.exists():
+    real, shown = Path(os.path.realpath(path)), clean_name(path)
+    try:
+        is_directory = stat.S_ISDIR(real.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
         raise SubletError(
             ErrorCode.WORKSPACE_NOT_FOUND,
-            f"{path} does not exist on this machine",
+            f"{shown} does not exist on this machine",
             "Lend from the machine that has the directory: its own daemon must do it.",
-        )
-    if not real.is_dir():
-        raise SubletError(ErrorCode.WORKSPACE_INVALID, f"{path} is no directory", "Lend the directory that holds it.")
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SubletError(
+            ErrorCode.WORKSPACE_INVALID, f"{shown} can't be lent: {reason}", "Lend a directory that you can enter."
+        ) from None
+    if not is_directory:
+        raise SubletError(ErrorCode.WORKSPACE_INVALID, f"{shown} is no directory", "Lend the directory that holds it.")
     return str(real)
