@@ -124,3 +124,29 @@ def test_c01_a_path_that_only_the_caller_sees_is_not_found(bare: tuple[Daemon, P
         ask(daemon, lambda client: client.create_delegation(request))
 
     assert refused.value.code is ErrorCode.WORKSPACE_NOT_FOUND
+
+
+def test_a_machine_without_bubblewrap_lends_but_takes_no_work(
+    daemons: Pair, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    base = tmp_path_factory.mktemp("unconfined")
+    programs = base / "bin"
+    programs.mkdir()
+    for name in ("sshfs", "fusermount3", "git", "sh"):
+        (programs / name).symlink_to(next(p for p in (Path("/usr/bin") / name, Path("/bin") / name) if p.exists()))
+    lender = Daemon(base / "d", environ={"PATH": f"{programs}"})
+    try:
+        lender.up(agent=SHELL_AGENT)
+        pair(lender, daemons[1])
+        pair(daemons[0], lender, "lender")
+        (tmp_path / "file").write_text("x\n")
+
+        lent = delegate(lender, tmp_path, "cat file")
+        declined = delegate(daemons[0], tmp_path, "cat file", peer="lender")
+    finally:
+        lender.down()
+
+    assert lent["state"] == "completed"
+    assert declined["error"]["code"] == "DEP_MISSING"
+    assert "bubblewrap" in declined["error"]["message"]
+    assert "Install bubblewrap" in declined["error"]["hint"]

@@ -27,6 +27,7 @@ from sublet.supervisor.slots import Slots
 from sublet.workspace.model import Export
 from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.mounts import Mounts
+from sublet.workspace.requirements import require_mount
 from sublet.workspace.reverse import ReverseAcceptor
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from sublet.workspace.sftp_listener import DataPlane
@@ -93,6 +94,7 @@ class Worker:
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,
             enforced=frozenset({"cwd_only"}),
+            require=require_mount,
         )
 
     @property

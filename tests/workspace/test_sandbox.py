@@ -226,8 +226,9 @@ def test_its_processes_end_with_it(work: Path) -> None:
 
 def test_without_bubblewrap_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    sandbox = BubblewrapSandbox()
     with pytest.raises(SubletError, match="bwrap") as caught:
-        BubblewrapSandbox()
+        sandbox.wrap(PlainLaunch(argv=("true",), cwd=tmp_path, writable=(tmp_path,)))
     assert caught.value.code == ErrorCode.DEP_MISSING
 
 

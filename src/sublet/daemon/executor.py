@@ -27,7 +27,6 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import RESERVED_SECONDS, Slots
 from sublet.workspace.mount_table import is_mounted
-from sublet.workspace.requirements import require_mount
 
 PENDING_SECONDS = RESERVED_SECONDS
 """How long an accepted INVITE waits for its START before its slot is given to others."""
@@ -70,8 +69,10 @@ class Executor:
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
         enforced: frozenset[str],
+        require: Callable[[], None],
     ) -> None:
         self._journal = journal
+        self._require = require
         self._slots = slots
         self._tools = tools
         self._acceptance = Acceptance(
@@ -106,7 +107,7 @@ class Executor:
             if known is not None:
                 return self._again(known, message, peer)
             agent = self._acceptance.check(message, peer)
-            await asyncio.to_thread(require_mount)
+            await asyncio.to_thread(self._require)
             # Shielded, so that a caller who gives up leaves no half of it behind.
             with anyio.CancelScope(shield=True):
                 record = await self._accept(message, agent, peer, source_host)

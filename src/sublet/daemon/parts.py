@@ -33,6 +33,7 @@ from sublet.supervisor.slots import Slots
 from sublet.workspace.audit import Auditor
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.mounts import Mounts
+from sublet.workspace.requirements import require_mount, require_sandbox
 from sublet.workspace.reverse import ReverseAcceptor
 from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.sftp_listener import DataPlane
@@ -76,7 +77,7 @@ async def make_parts(
         own_address: how this daemon is reached, which is known once its faces have started.
 
     Raises:
-        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded, ``DEP_MISSING`` without a sandbox.
+        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
     """
     state_dir = Path(config.home.state_dir)
     journal = Journal(store)
@@ -102,6 +103,12 @@ async def make_parts(
         """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""
         host, port = data_plane.address
         return port if is_loopback(source_host) or not is_loopback(host) else None
+
+    def require() -> None:
+        """Raise ``DEP_MISSING`` where this machine can't do an executor's work."""
+        require_mount()
+        if sandbox.enforced:
+            require_sandbox()
 
     return Parts(
         identity=identity,
@@ -130,6 +137,7 @@ async def make_parts(
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
             enforced=sandbox.enforced,
+            require=require,
         ),
         messages=Messages(
             policy=policy,

@@ -69,11 +69,19 @@ def require_mount(dev_fuse: Path = DEV_FUSE) -> None:
 
 
 def require_sandbox() -> None:
-    """Return if this machine can confine a provider.
+    """Return if this machine can confine a provider; what has worked once is not tried again.
 
     Raises:
         SubletError: ``DEP_MISSING``, with the reason bubblewrap gave.
     """
+    program = BubblewrapSandbox().program
+    seen = Path(program).stat()
+    _prove_sandbox(program, seen.st_ino, seen.st_mtime_ns, seen.st_size)
+
+
+@functools.lru_cache(maxsize=1)
+def _prove_sandbox(_program: str, *_identity: int) -> None:
+    """Try bubblewrap. A failure raises and so is not remembered: it may be mended without a new program."""
     check = check_sandbox()
     _require([] if check.ok else [check], "confine an agent")
 
@@ -167,15 +175,16 @@ def _device(dev_fuse: Path) -> Requirement:
 
 def check_sandbox() -> Requirement:
     """Return whether bubblewrap can build the sandbox that providers get, tried for real as this user."""
+    sandbox = BubblewrapSandbox()
     try:
-        sandbox = BubblewrapSandbox()
+        program = sandbox.program
     except SubletError as error:
         return Requirement("bubblewrap", False, error.message, error.hint, "sandbox")
     with tempfile.TemporaryDirectory(prefix="sublet-probe-") as scratch:
         launch = PlainLaunch(argv=("true",), cwd=Path(scratch), writable=(Path(scratch),))
         status, output = _output(list(sandbox.wrap(launch)))
     if status == 0:
-        return Requirement("bubblewrap", True, f"{sandbox.program} works for this user", "", "sandbox")
+        return Requirement("bubblewrap", True, f"{program} works for this user", "", "sandbox")
     fix = (
         "Allow unprivileged user namespaces (kernel.unprivileged_userns_clone=1; Ubuntu 24.04: "
         "kernel.apparmor_restrict_unprivileged_userns=0), or start with --unsandboxed knowingly."

@@ -99,23 +99,30 @@ class BubblewrapSandbox:
         masked: directories and files that stay invisible even where a readable directory covers them:
             ``SUBLET_HOME``, the mount root, key directories. Only what a launch may write, and the directory it works
             in, shows through at its own absolute path.
-        program: the bwrap executable; by default the one on PATH.
-
-    Raises:
-        SubletError: ``DEP_MISSING`` where there is no bwrap.
+        program: the bwrap executable; by default the one on PATH when something is started, so that a machine without
+            bubblewrap can still lend.
     """
 
     def __init__(self, masked: Iterable[Path] = (), program: str | None = None) -> None:
-        found = program or shutil.which("bwrap")
+        self._program = program
+        self.enforced: frozenset[str] = frozenset({"cwd_only", "allow_network"})
+        self._masked = tuple(Path(os.path.realpath(path)) for path in masked)
+
+    @property
+    def program(self) -> str:
+        """Path of the bwrap executable.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` where there is none.
+        """
+        found = self._program or shutil.which("bwrap")
         if found is None:
             raise SubletError(
                 ErrorCode.DEP_MISSING,
                 "bubblewrap (bwrap) is not on PATH, so an agent can't be confined",
                 "Install bubblewrap (apt install bubblewrap), or start with --unsandboxed knowingly.",
             )
-        self.program = found
-        self.enforced: frozenset[str] = frozenset({"cwd_only", "allow_network"})
-        self._masked = tuple(Path(os.path.realpath(path)) for path in masked)
+        return found
 
     def wrap(self, launch: ConfinedLaunch) -> Sequence[str]:
         """Return the argv that confines ``launch``.
@@ -125,7 +132,7 @@ class BubblewrapSandbox:
 
         Raises:
             SubletError: ``POLICY_DENIED`` for a readable path that a mask hides; ``INVALID_ARGUMENT`` for a relative
-                path.
+                path; ``DEP_MISSING`` without bubblewrap.
         """
         layers = sorted(self._layers(launch), key=lambda layer: (len(layer.path.parts), layer.rank))
         argv = [self.program, *_NAMESPACES, *([] if launch.allow_network else ["--unshare-net"])]
