@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from operator import methodcaller
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -34,6 +36,17 @@ SLOTS = 2
 START = b'"START"'
 TERMINAL = {"completed", "error", "cancelled", "expired"}
 WORK = "touch started; sleep {}"
+
+HOLD = """
+import os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
+os.write(file, b"before")
+os.fsync(file)
+print("open", flush=True)
+sys.stdin.readline()
+os.write(file, b"after")
+os.fsync(file)
+"""
 
 Pair = tuple[Daemon, Daemon]
 
@@ -197,23 +210,26 @@ def test_after_a_cancel_nothing_lands_any_more(daemons: Pair, tmp_path: Path) ->
     id_ = begin(delegator, tmp_path, script)
     wait_for((tmp_path / "file-3").exists, 40, "the work")
     mount = mount_of(executor, id_) / "workspace"
-    handle = os.open(mount / "held-open", os.O_CREAT | os.O_WRONLY)
-    os.write(handle, b"before")
     workers = processes_with(mark)
-
-    executor.kill(signal.SIGSTOP)  # so that it can neither hear of the cancel nor stop the writers
-    try:
-        assert delegator.json("cancel", id_)["state"] == "cancelled"
-        at_the_cancel = tree(tmp_path)
-    finally:
-        executor.kill(signal.SIGCONT)
-    with pytest.raises(OSError, match=r".+"):  # noqa: PT012 - a write may be buffered until the handle is closed
-        os.write(handle, b"after")
-        os.fsync(handle)
+    # In a process of its own, since whoever holds a file of a frozen mount may wait for it.
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(mount / "held-open")], stdin=PIPE, stdout=PIPE, cwd="/"
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        executor.kill(signal.SIGSTOP)  # so that it can neither hear of the cancel nor stop the writers
+        try:
+            assert delegator.json("cancel", id_)["state"] == "cancelled"
+            at_the_cancel = tree(tmp_path)
+        finally:
+            executor.kill(signal.SIGCONT)
+        holder.communicate(b"write\n", timeout=30)
     with pytest.raises(OSError, match=r".+"):
         (mount / "late").write_text("late")
     assert_gone(daemons, mark, id_)
 
+    assert holder.returncode != 0
     assert workers
     assert tree(tmp_path) == at_the_cancel
     assert finish(delegator, id_).state == "cancelled"
