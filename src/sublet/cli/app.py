@@ -24,7 +24,7 @@ app = group(
         (
             "First steps",
             """sublet up --detach
-sublet peers add LINK --name bob      LINK is what `sublet pair` prints on bob's machine
+sublet peers add LINK --name bob     LINK: what `sublet pair` says there
 sublet delegate . --to bob "Make the tests pass.\"""",
         ),
         ("Exit statuses", "\n".join(f"{status.value:>3}  {meaning}" for status, meaning in MEANING.items())),

@@ -43,12 +43,14 @@ UP_EPILOG = verbatim(
         "Examples",
         """sublet up --detach
 sublet up --agent agent.json --a2a 0.0.0.0:8642
-SUBLET_HOME=/tmp/second sublet up --detach --a2a 127.0.0.1:0 --sftp 127.0.0.1:0""",
+SUBLET_HOME=/tmp/second sublet up --detach --a2a 127.0.0.1:8643""",
     ),
     (
         "Ports",
-        """0 is any free one; `sublet status` tells the real ones. Listening beyond this machine is explicit,
-and then encrypted and authenticated.""",
+        """0 is any free one, and so is a default that is taken; `sublet status`
+tells the real ones. Peers remember the address: choose a fixed one where
+others lend to you. Listening beyond this machine is explicit, and then
+encrypted and authenticated.""",
     ),
 )
 
@@ -77,7 +79,7 @@ def up(
         bool,
         typer.Option("--unsandboxed", help="Run agents without bubblewrap: with all your rights.", show_default=False),
     ] = False,
-    log_level: Annotated[LogLevel | None, typer.Option(help="How much to log, on stderr. [default: info]")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="How much to log. [default: info]")] = None,
     report_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -27,13 +27,14 @@ EPILOG = verbatim(
     (
         "Examples",
         """sublet delegate . --to bob "Make the tests pass."
-sublet delegate ~/src/api --to bob/reviewer "Review the last commit." --ro --ttl 15m
+sublet delegate ~/api --to bob/reviewer "Review it." --ro --ttl 15m
 id=$(sublet delegate . --to bob - --background < task.md)""",
     ),
     (
         "Ctrl-C",
-        """asks whether to detach, to cancel or to keep watching; without a terminal it detaches.
-A delegation that was left goes on: `sublet output ID --follow` finds it again.""",
+        """asks whether to detach, to cancel or to keep watching; without a
+terminal it detaches. What was left goes on: `sublet output ID --follow`
+finds it again.""",
     ),
 )
 
@@ -201,15 +202,16 @@ def _show_handle(view: DelegationView, screen: Screen) -> None:
         return
     # the id alone on stdout, so that `id=$(sublet delegate … --background)` works
     screen.show(view.delegation_id)
-    screen.note(f"{view.state.value}; follow it with: sublet output {view.delegation_id} --follow")
+    screen.note(f"Follow it:  sublet output {view.delegation_id} --follow")
 
 
 def _show_detached(view: DelegationView, screen: Screen) -> None:
     if screen.as_json:
         screen.emit(view.model_dump(mode="json"))
         return
-    screen.note(f"Detached; the work goes on. Follow it with: sublet output {view.delegation_id} --follow")
-    screen.note(f"Stop it with: sublet cancel {view.delegation_id}")
+    screen.note("Detached; the work goes on.")
+    screen.note(f"Follow it:  sublet output {view.delegation_id} --follow")
+    screen.note(f"Stop it:    sublet cancel {view.delegation_id}")
 
 
 def _show_end(view: DelegationView, screen: Screen) -> None:

@@ -111,17 +111,17 @@ async def ask_choice(pressed: asyncio.Event) -> Choice:
     """Ask at the terminal what Ctrl-C meant; without one, or on a second Ctrl-C, detach: nothing is lost by it."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return "detach"
-    sys.stderr.write("\nThe work goes on. [d]etach, [c]ancel it, or Enter to keep watching? ")
+    sys.stderr.write("\nThe work goes on. Enter d to detach, c to cancel it, nothing to keep watching: ")
     sys.stderr.flush()
     pressed.clear()
     answer = await _line_or(pressed)
     if answer is None:
         sys.stderr.write("\n")
         return "detach"
-    match answer.strip().lower()[:1]:
-        case "d":
+    match answer.strip().lower():
+        case "d" | "detach":
             return "detach"
-        case "c":
+        case "c" | "cancel":
             return "cancel"
         case _:
             return "continue"

@@ -166,7 +166,10 @@ def audit(
 
 
 def prune(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Remove what delegations that are over have left behind."""
+    """Forget the delegations that are over, with their output and audits.
+
+    `diff` knows them no more. Your own files stay as they are.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

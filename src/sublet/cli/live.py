@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -14,7 +15,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from sublet.cli.columns import Quoted
-from sublet.cli.render import STATE_STYLE, count, size, span, who
+from sublet.cli.render import STATE_STYLE, count, parse_time, size, span, who
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean, clean_line
 
@@ -67,7 +68,9 @@ class LiveView:
         self._spinner = Spinner(self._symbols.spinner, style="cyan")
         self._lines = OutputLines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._begun = self._read_at = time.monotonic()
+        self._read_at = time.monotonic()
+        made = (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()
+        self._begun = self._read_at - max(0.0, made)  # who comes back to a delegation sees its age, not the watch's
 
     def event(self, event: Event) -> None:
         """Take the next event."""

@@ -44,8 +44,9 @@ def pair(
             return
         # the link alone on stdout, whole, so that it can be copied and piped
         screen.out.print(link.link, soft_wrap=True)
-        screen.note(f"Works once, until {link.expires_at}. On the other machine: sublet peers add LINK --name NAME")
-        screen.note(f"This daemon's key: {link.fingerprint}")
+        screen.note(f"Works once, until {link.expires_at}.")
+        screen.note("On the other machine:  sublet peers add LINK --name NAME")
+        screen.note(f"This daemon's key:  {link.fingerprint}")
 
     run(ctx, screen, body)
 
