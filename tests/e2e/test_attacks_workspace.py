@@ -87,3 +87,15 @@ def test_a_sparse_file_of_terabytes_does_not_keep_the_audit_busy(daemons: Pair, 
     assert ended.audit is not None
     assert ended.audit.added == ["begun", "go", "sparse"]
     assert [entry for entry in ended.audit.unaudited if entry.startswith("sparse")] != []
+
+
+def test_a_lease_can_not_use_up_the_files_that_the_daemon_may_open(tmp_path: Path) -> None:
+    """A thousand handles are a lease's right, and the usual soft limit of a process is 1,024."""
+    daemon = Daemon(tmp_path / "home", prefix=("sh", "-c", 'ulimit -Sn 256; exec "$@"', "sh"))
+    try:
+        daemon.up()
+        limits = Path(f"/proc/{daemon.pid}/limits").read_text().splitlines()
+        soft, hard = next(line for line in limits if line.startswith("Max open files")).split()[3:5]
+        assert hard == "unlimited" or int(soft) == min(int(hard), 65_536)
+    finally:
+        daemon.down()

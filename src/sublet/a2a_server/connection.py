@@ -8,6 +8,9 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0
+MAX_WAITING = 128
+"""Connections that may be open and ask nothing. Beyond it the one that has been silent for longest makes room: a
+request takes milliseconds, so whoever opens many and stays silent keeps nobody out."""
 STUCK_READER_SECONDS = 20.0
 """How long a full send buffer may stay full. Each waiting event of a task holds a copy of that task."""
 
@@ -20,6 +23,7 @@ class DeadlineProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Start to wait for the first request."""
+        self._make_room()
         super().connection_made(transport)
         self._watch_headers()
 
@@ -45,6 +49,11 @@ class DeadlineProtocol(H11Protocol):
         self._end_reader_deadline()
         super().resume_writing()
 
+    def _make_room(self) -> None:
+        silent = [(since, other) for other in self.connections if (since := _silent_since(other)) is not None]
+        if len(silent) >= MAX_WAITING:
+            min(silent, key=lambda entry: entry[0])[1].transport.abort()
+
     def _watch_headers(self) -> None:
         answering = self.conn.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)
         if answering or self.timeout_keep_alive_task is not None:
@@ -63,3 +72,13 @@ class DeadlineProtocol(H11Protocol):
         if self._reader_deadline is not None:
             self._reader_deadline.cancel()
             self._reader_deadline = None
+
+
+def _silent_since(connection: object) -> float | None:
+    """Return when ``connection`` began to wait for a request, on the loop's clock; None where it is answering one."""
+    assert isinstance(connection, DeadlineProtocol)
+    if connection._header_deadline is not None:
+        return connection._header_deadline.when() - HEADER_SECONDS
+    if connection.timeout_keep_alive_task is not None:
+        return connection.timeout_keep_alive_task.when() - connection.timeout_keep_alive
+    return None

@@ -16,6 +16,7 @@ from sublet.a2a_server.card import make_card
 from sublet.a2a_server.connection import DeadlineProtocol
 from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
+from sublet.a2a_server.door import Door
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.handler import SubletRequestHandler
 from sublet.a2a_server.hosts import AllowedHosts
@@ -64,6 +65,7 @@ class A2AFace:
         self._card: tuple[tuple[AgentConfig, ...], AgentCard] | None = None
         self._socket: socket.socket | None = None
         self._server: QuietServer | None = None
+        self._door: Door | None = None
         self._handler: SubletRequestHandler | None = None
 
     @property
@@ -72,7 +74,7 @@ class A2AFace:
         return self._address
 
     async def start(self) -> None:
-        """Bind, open the task store, close what a former process left open, and serve.
+        """Bind, open the task store and close what a former process left open; callers wait until ``serve`` runs.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where the socket can't be bound; ``INVALID_ARGUMENT`` where it would listen
@@ -90,7 +92,10 @@ class A2AFace:
         """Serve until cancelled; then end streams and running work within ``STOP_SECONDS``."""
         try:
             assert self._server is not None
-            await self._server.main_loop()
+            assert self._door is not None
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._door.serve)
+                await self._server.main_loop()
         finally:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
@@ -146,9 +151,14 @@ class A2AFace:
             key=key,
         )
         config.load()
-        self._server = QuietServer(config)
-        self._server.lifespan = config.lifespan_class(config)
-        await self._server.startup(sockets=[bound])
+        server = self._server = QuietServer(config)
+        server.lifespan = config.lifespan_class(config)
+        await server.startup(sockets=[])
+
+        def connection() -> DeadlineProtocol:
+            return DeadlineProtocol(config, server.server_state, server.lifespan.state)
+
+        self._door = Door(bound, connection, config.ssl)
 
     def _make_card(self, agents: Sequence[AgentConfig]) -> AgentCard:
         context = self._context
@@ -232,6 +242,7 @@ def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setblocking(False)
         listener.bind((host, port))
         listener.listen(MAX_CONNECTIONS)
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import time
@@ -38,6 +39,8 @@ from sublet.daemon.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
 
+MAX_OPEN_FILES = 65_536
+"""Descriptors we allow ourselves, where the system lets us: one lease alone may hold a thousand files open."""
 MAX_KEY_REPORTS = 64
 """Reports of a peer's changed key that may wait for the journal at once; more are only logged."""
 
@@ -51,6 +54,7 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
         SubletError: ``ALREADY_RUNNING``, ``UNAVAILABLE``, ``INVALID_ARGUMENT`` or ``DEP_MISSING`` where it can't start.
     """
     config.home.make()
+    _raise_file_limit()
     with InstanceLock.acquire(config.home):
         try:
             identity = load_identity(Path(config.home.state_dir) / "keys")
@@ -177,6 +181,13 @@ class _Daemon:
             agents=[agent.id for agent in parts.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
         )
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _key_reporter(peers: PeerStore, group: TaskGroup) -> Callable[[str, str], None]:
