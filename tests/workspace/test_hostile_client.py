@@ -288,5 +288,5 @@ async def test_garbage_instead_of_ssh_harms_nobody(workspace: Path) -> None:
             _, writer = await asyncio.open_connection(*lent.plane.address)
             writer.write(garbage)
             writer.close()
-        await eventually(lambda: lent.plane._strangers.total() == 0)
+        await eventually(lambda: len(lent.plane._strangers) == 0)
         await still_serves(lent)

@@ -207,20 +207,33 @@ async def test_handles_are_capped_for_the_lease_as_a_whole(workspace: Path) -> N
         assert (await two.open(b"/workspace/file", 1)).kind == 102
 
 
-async def test_strangers_are_bounded_and_forgotten(workspace: Path) -> None:
+@pytest.mark.parametrize("words", [b"", b"SUBLET-", b"SSH-2.0-x\r\n"])
+async def test_strangers_are_bounded_and_keep_nobody_out(workspace: Path, words: bytes) -> None:
     async with lender(workspace) as lent:
         callers = [socket.create_connection(lent.plane.address) for _ in range(MAX_STRANGERS_PER_SOURCE)]
         try:
-            await eventually(lambda: lent.plane._strangers.total() == MAX_STRANGERS_PER_SOURCE)
-            with pytest.raises((asyncssh.Error, ConnectionError)):
-                async with lent.connect():
-                    pass
+            await eventually(lambda: len(lent.plane._strangers) == MAX_STRANGERS_PER_SOURCE)
+            for caller in callers:
+                caller.sendall(words)
+                caller.settimeout(20)
+            async with lent.connect():
+                assert len(lent.plane._strangers) == MAX_STRANGERS_PER_SOURCE - 1
+                await asyncio.to_thread(_read_to_the_end, callers[0])
+                for caller in callers[1:20]:
+                    caller.close()
+                callers += [socket.create_connection(lent.plane.address) for _ in range(100)]
+                await eventually(lambda: len(lent.plane._strangers) == MAX_STRANGERS_PER_SOURCE)
+                assert lent.plane._leases[lent.lease_id].connections, "who has logged in is no stranger"
         finally:
             for caller in callers:
                 caller.close()
-        await eventually(lambda: lent.plane._strangers.total() == 0)
-        async with lent.connect():
-            assert lent.plane._strangers.total() == 0
+        await eventually(lambda: not lent.plane._strangers)
+
+
+def _read_to_the_end(caller: socket.socket) -> None:
+    with contextlib.suppress(ConnectionError):
+        while caller.recv(4096):
+            pass
 
 
 async def test_meta_can_be_updated_while_it_is_read(workspace: Path) -> None:
@@ -269,7 +282,7 @@ async def test_closing_ends_everything_and_leaves_no_descriptor(workspace: Path)
         channel = await open_channel(connection)
         await channel.open(b"/workspace/file", 1)
         with socket.create_connection(lent.plane.address):
-            await eventually(lambda: lent.plane._strangers.total() == 1)
+            await eventually(lambda: len(lent.plane._strangers) == 1)
             lent.plane.close()
             await channel.session.closed.wait()
     await eventually(lambda: descriptors() == before)
@@ -347,7 +360,7 @@ async def test_dialling_while_the_data_plane_stops_is_an_ordinary_failure(
             serving = group.create_task(plane.serve())
             # a caller whose connection takes some steps to end
             with socket.create_connection(plane.address):
-                await eventually(lambda: plane._strangers.total() == 1)
+                await eventually(lambda: len(plane._strangers) == 1)
                 dialling = group.create_task(_failure_of(plane.dial("127.0.0.1", port, lent.lease_id)))
                 await connected.wait()
                 serving.cancel()
@@ -444,7 +457,7 @@ async def test_preambles_that_nobody_expects_are_closed_at_once(workspace: Path,
         with contextlib.suppress(ConnectionError):
             assert await reader.read(1) == b""
         writer.close()
-        await eventually(lambda: lent.plane._strangers.total() == 0)
+        await eventually(lambda: len(lent.plane._strangers) == 0)
 
 
 def test_a_preamble_carries_a_plain_name_only() -> None:

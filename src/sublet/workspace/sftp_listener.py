@@ -20,7 +20,8 @@ from sublet.workspace.served_lease import ServedLease
 from sublet.workspace.sftp_connection import CIPHERS, LOGIN_SECONDS, LeaseConnection
 
 MAX_STRANGERS: Final = 256
-"""Connections that have not logged in yet."""
+"""Connections that have not logged in yet. Beyond it the oldest makes room for the newest, since an honest login takes
+milliseconds: whoever opens many and stays silent keeps nobody out."""
 MAX_STRANGERS_PER_SOURCE: Final = 64
 MAX_LEASES: Final = 1024
 MAX_ENDED: Final = 1024
@@ -54,7 +55,7 @@ class DataPlane:
         self._ended: dict[str, LeaseUsage] = {}
         self._listener: socket.socket | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._strangers: Counter[str] = Counter()
+        self._strangers: dict[asyncio.Task[None], str] = {}
 
     @property
     def host_key_line(self) -> str:
@@ -236,17 +237,38 @@ class DataPlane:
                 _log.warning("a connection could not be accepted: %s", exc.strerror)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            source = str(peer[0])
-            if self._strangers.total() >= MAX_STRANGERS or self._strangers[source] >= MAX_STRANGERS_PER_SOURCE:
-                sock.close()
-                continue
-            self._strangers[source] += 1
-            group.create_task(self._serve_caller(sock, source))
+            self._make_room(str(peer[0]))
+            self._begin_with(sock, str(peer[0]), group)
+            # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
+            await asyncio.sleep(0)
 
-    async def _serve_caller(self, sock: socket.socket, source: str) -> None:
-        """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
+    def _make_room(self, source: str) -> None:
+        """Cut the connection that has not logged in for longest, of ``source`` or of whoever has most of them."""
+        by_source = Counter(self._strangers.values())
+        if by_source[source] < MAX_STRANGERS_PER_SOURCE:
+            if len(self._strangers) < MAX_STRANGERS:
+                return
+            source = by_source.most_common(1)[0][0]
+        oldest = next(task for task, its_source in self._strangers.items() if its_source == source)
+        del self._strangers[oldest]
+        oldest.cancel()
+
+    def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        authenticated.add_done_callback(lambda _: self._forget_stranger(source))
+        serving = group.create_task(self._serve_caller(sock, authenticated))
+        self._strangers[serving] = source
+        authenticated.add_done_callback(lambda _: self._strangers.pop(serving, None))
+
+        def ended(_: asyncio.Task[None]) -> None:
+            # a task that is cancelled before its first step can't see to this itself
+            if not authenticated.done():
+                authenticated.cancel()
+                sock.close()
+
+        serving.add_done_callback(ended)
+
+    async def _serve_caller(self, sock: socket.socket, authenticated: asyncio.Future[None]) -> None:
+        """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
         try:
             async with asyncio.timeout(_PREAMBLE_SECONDS):
                 line = await read_preamble(sock)
@@ -265,11 +287,6 @@ class DataPlane:
             sock.close()
         else:
             self.reverse.deliver(lease_id, sock)
-
-    def _forget_stranger(self, source: str) -> None:
-        self._strangers[source] -= 1
-        if not self._strangers[source]:
-            del self._strangers[source]
 
     async def _serve_ssh(
         self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
