@@ -113,17 +113,15 @@ async def _until(
 ) -> DelegationView | None:
     """Follow the delegation; None where Ctrl-C came first."""
     from sublet.cli.follow import follow
+    from sublet.daemon.failures import sole_failure
 
-    with _follower(view, screen) as follower:
-        try:
-            async with asyncio.TaskGroup() as group:
-                following = group.create_task(follow(control, view.delegation_id, follower))
-                interrupted = group.create_task(pressed.wait())
-                await asyncio.wait((following, interrupted), return_when=asyncio.FIRST_COMPLETED)
-                following.cancel()
-                interrupted.cancel()
-        except* SubletError as failures:
-            raise failures.exceptions[0] from None
+    with _follower(view, screen) as follower, sole_failure(SubletError):
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(follow(control, view.delegation_id, follower))
+            interrupted = group.create_task(pressed.wait())
+            await asyncio.wait((following, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            following.cancel()
+            interrupted.cancel()
     return None if following.cancelled() else following.result()
 
 

@@ -12,10 +12,14 @@ def sole_failure(*kinds: type[Exception]) -> Iterator[None]:
 
     Task groups raise groups, while one failure is what ends a delegation or a start, and what a user wants to read.
     """
+    failure: Exception | None = None
     try:
         yield
     except* kinds as failures:
-        raise _first(failures) from None
+        failure = _first(failures)
+    # Not inside the handler: Python before 3.11.4 wraps what is raised there in a group again.
+    if failure is not None:
+        raise failure from None
 
 
 def _first(failures: BaseExceptionGroup[Exception]) -> Exception:
