@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import time
 from pathlib import Path
@@ -168,6 +169,16 @@ async def test_requests_per_caller_are_bounded(bob: World) -> None:
 def connected(bob: World) -> socket.socket:
     host, port = bob.url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("escaped", "status"), [("\\ud83d", 400), ("\\ude00\\ud83d", 400), ("\\ud83d\\ude00", 200), ("\\\\ud83d", 200)]
+)
+async def test_half_of_a_character_is_refused(bob: World, escaped: str, status: int) -> None:
+    body = json.dumps({**LIST, "method": "GetTask", "params": {"id": "@"}}).replace("@", escaped)
+    headers = {"Authorization": f"Bearer {TOKEN}", "A2A-Version": "1.0", "Content-Type": "application/json"}
+    async with httpx.AsyncClient(base_url=bob.url, trust_env=False) as http:
+        assert (await http.post("/", content=body, headers=headers)).status_code == status
 
 
 async def test_a_slow_body_times_out(bob: World, monkeypatch: pytest.MonkeyPatch) -> None:

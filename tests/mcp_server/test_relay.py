@@ -86,6 +86,7 @@ async def test_malformed_lines_are_answered_and_the_session_goes_on(api: FakeDae
             (b"\xff\xfe\n", None, -32700),
             (b"[" * 50_000 + b"\n", None, -32700),
             (b"[]\n", None, -32600),
+            (b'{"jsonrpc": "2.0", "id": "\\ud83d", "method": "ping"}\n', None, -32600),
             (b'"text"\n', None, -32600),
             (b'{"id": 5, "method": "tools/list"}\n', 5, -32600),
             (b'{"jsonrpc": "2.0", "id": 6.5, "method": "ping"}\n', None, -32600),

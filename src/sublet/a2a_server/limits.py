@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ MAX_DEPTH = 48
 """JSON nesting of a whole request; an AWCP message may use 32 of it."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
@@ -92,7 +94,22 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
         ) from None
     if too_deep(bytes(body)):
         raise _BodyRefused(400, "the request is nested too deeply", f"At most {MAX_DEPTH} levels are accepted.")
+    if _half_characters(bytes(body)):
+        raise _BodyRefused(400, "the request holds half of a surrogate pair", "Send whole characters.")
     return bytes(body)
+
+
+def _half_characters(body: bytes) -> bool:
+    """Tell whether the JSON text ``body`` escapes half of a surrogate pair: writing it out again would fail."""
+    if not _SURROGATE.search(body):
+        return False
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except ValueError:
+        return False  # no JSON, as the application will say
+    return False
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -113,4 +113,6 @@ def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError
 
 def _complaint(request_id: object, code: int, text: str) -> JSONRPCError:
     shown = request_id if isinstance(request_id, (str, int)) and is_id(request_id) else None
+    if isinstance(shown, str) and any("\ud800" <= char <= "\udfff" for char in shown):
+        shown = None  # half of a character, which can't be written out again
     return JSONRPCError(jsonrpc="2.0", id=shown, error=ErrorData(code=code, message=text))
