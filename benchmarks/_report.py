@@ -77,7 +77,7 @@ def show(name: str, rows: Sequence[Row], options: argparse.Namespace) -> None:
 
 
 def machine() -> str:
-    """Return what the figures depend on, and when they were taken."""
+    """Return what the figures depend on, and when they were taken; the load is that of the benchmark and all else."""
     model = "unknown processor"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -86,7 +86,7 @@ def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return (
         f"{os.cpu_count()} cores of {model}, {memory:.0f} GiB, Linux {platform.release().partition('-')[0]}, "
-        f"Python {platform.python_version()}; {time.strftime('%Y-%m-%d', time.gmtime())}"
+        f"Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}; {time.strftime('%Y-%m-%d', time.gmtime())}"
     )
 
 
