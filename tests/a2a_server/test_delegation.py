@@ -9,8 +9,8 @@ from a2a.types import GetTaskRequest, TaskState
 
 from sublet.a2a_server.client import A2APeerLink
 from sublet.daemon.ports import RemoteTask, Update
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import Accept, Done, Error, Progress
+from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
+from sublet.protocol.messages import MAX_ERROR_CHARS, Accept, Done, Error, Progress
 from support.a2a_world import SECRET, World, a_progress, a_start, an_invite
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +67,16 @@ async def test_a_failure_is_a_failed_task_and_local_reasons_stay_local(
     assert isinstance(end, Error)
     assert end.code == code
     assert "/" not in end.message
+
+
+async def test_what_a_failed_agent_printed_travels_beside_the_reason(bob: World, link: A2APeerLink) -> None:
+    printed = "x" * 20_000 + "\nline one\nline two"
+    bob.executor.failure = SubletError(ErrorCode.TASK_FAILED, "exit code 1", agent_end=AgentEnd("failed", 1, printed))
+    task, _ = await accepted(bob, link)
+    (end,) = await followed(bob, link, task)
+    assert isinstance(end, Error)
+    assert (end.message, end.sublet.exit_code, end.sublet.reason) == ("exit code 1", 1, "failed")
+    assert end.sublet.output_tail == printed[-MAX_ERROR_CHARS:]
 
 
 async def test_cancel_stops_the_work(bob: World, link: A2APeerLink) -> None:

@@ -107,10 +107,12 @@ def test_read_only_is_read_only(alice: Daemon, workspace: Path) -> None:
 
 
 def test_a_task_that_fails_is_an_error_with_a_way_on(alice: Daemon, workspace: Path) -> None:
-    body = alice.call("delegate", str(workspace), "echo broken; exit 3", "--to", "bob", status=1)
+    body = alice.call("delegate", str(workspace), "echo tried; echo why >&2; exit 3", "--to", "bob", status=1)
 
-    assert body["error"]["code"] == "TASK_FAILED"
-    assert body["error"]["message"]
+    error = body["error"]
+    assert (error["code"], error["message"]) == ("TASK_FAILED", "bob: the agent ended with exit code 3")
+    assert f"sublet output {body['delegation_id']}" in error["hint"]
+    assert (body["result"]["final_summary"], body["result"]["exit_code"]) == ("tried\n\nwhy", 3)
 
 
 def test_a_lease_that_runs_out_exits_with_7(alice: Daemon, workspace: Path) -> None:

@@ -19,7 +19,7 @@ from sublet.policy.config import PolicyConfig
 from sublet.policy.model import Action
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, Progress, Start
@@ -448,9 +448,9 @@ async def test_a_cancel_at_the_end_of_the_lease_is_its_end(side: Worker) -> None
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [
-        (Outcome("failed", "no such test", 3, "exit status 3"), "exit code 3: no such test"),
-        (Outcome("crashed", "", None, "ended by SIGSEGV"), "the agent ended with crashed"),
-        (Outcome("timeout", "half way", None, "ended after 5 s"), "the agent ended with timeout: half way"),
+        (Outcome("failed", "no\nsuch test", 3, "exit status 3"), "the agent ended with exit code 3"),
+        (Outcome("crashed", "", None, "ended by SIGSEGV"), "the agent crashed: ended by SIGSEGV"),
+        (Outcome("timeout", "half way", None, "ended after 5 s"), "the agent ran out of time: ended after 5 s"),
     ],
 )
 async def test_work_that_fails_says_how(side: Worker, outcome: Outcome, says: str) -> None:
@@ -458,10 +458,14 @@ async def test_work_that_fails_says_how(side: Worker, outcome: Outcome, says: st
         return outcome
 
     side.agent.work = fail
-    with pytest.raises(SubletError, match=says) as no:
-        await side.updates(side.start(await side.accepted()))
+    accept = await side.accepted()
+    with pytest.raises(SubletError) as no:
+        await side.updates(side.start(accept))
     # An agent that exceeds its own limit has not let the lease run out.
-    assert (no.value.code, no.value.hint) == (ErrorCode.TASK_FAILED, outcome.detail)
+    assert (no.value.code, no.value.message) == (ErrorCode.TASK_FAILED, says)
+    assert no.value.hint == f"`sublet output {accept.delegation_id}` has all it printed."
+    # What it printed is no part of the sentence; it travels beside it, with its line breaks.
+    assert no.value.agent_end == AgentEnd(outcome.reason, outcome.exit_code, outcome.summary)
     assert (await side.record()).outcome == outcome.reason
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sublet.daemon import output_log
 from sublet.daemon.journal import Journal
 from sublet.daemon.output_log import MAX_TAIL_BYTES, OutputLog
-from sublet.daemon.reports import MAX_LISTED_FILES, audit_view, refusal, result_view
+from sublet.daemon.reports import MAX_LISTED_FILES, audit_view, failed_result, refusal, result_view
 from sublet.daemon.store import Store
 from sublet.protocol.errors import ErrorCode
-from sublet.protocol.messages import Done, DoneExtension, Error
+from sublet.protocol.messages import Done, DoneExtension, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS
 from sublet.workspace.audit import AuditResult, ChangedFile
 
@@ -26,6 +26,15 @@ def test_a_refusal_keeps_its_code_and_is_marked_as_the_peers() -> None:
     )
     told = refusal(error, "bob")
     assert (told.code, told.message, told.hint) == (ErrorCode.MOUNT_FAILED, "bob: no link", "try again")
+
+
+def test_what_a_failed_agent_printed_keeps_its_lines_and_loses_what_steers_a_terminal() -> None:
+    said = ErrorExtension(exit_code=1, reason="failed", output_tail="Traceback\n  \x1b[31mline 3\u202e")
+    error = Error(delegation_id="dlg_1", code=ErrorCode.TASK_FAILED, message="exit code 1", sublet=said)
+    end = refusal(error, "bob").agent_end
+    assert end is not None
+    shown = failed_result(end)
+    assert (shown.final_summary, shown.exit_code) == ("Traceback\n  line 3", 1)
 
 
 @given(st.text(max_size=200), st.lists(st.text(min_size=1, max_size=50), max_size=5), st.text(max_size=200))

@@ -325,3 +325,13 @@ def inside(mount: Mount, root: Path, prompt: str) -> Job:
     task = job(root, prompt)
     workspace, meta = mount.path / "workspace", mount.path / "meta"
     return dataclasses.replace(task, mount_point=mount.path, workspace=workspace, meta=meta)
+
+
+async def test_a_failure_tells_the_end_of_both_streams_and_the_reason_last(tmp_path: Path) -> None:
+    script = "echo collecting; echo 'line one' >&2; echo 'line two' >&2; exit 1"
+    outcome = await CommandProvider(command(), Unsandboxed()).run(job(tmp_path, script), Log())
+    assert outcome.summary == "collecting\n\nline one\nline two"
+    long = "seq 1 5000; seq 1 5000 >&2; exit 1"
+    outcome = await CommandProvider(command(), Unsandboxed()).run(job(tmp_path / "long", long), Log())
+    assert len(outcome.summary) <= 8_000
+    assert outcome.summary.count("4999\n5000") == 2

@@ -26,13 +26,25 @@ def wire_error(delegation_id: str, error: SubletError, fallback: ErrorCode) -> E
             code=error.code,
             message=error.message[:MAX_ERROR_CHARS],
             hint=error.hint[:MAX_ERROR_CHARS],
-            sublet=ErrorExtension(retry_after_seconds=error.retry_after_seconds),
+            sublet=_extension(error),
         )
     return Error(
         delegation_id=delegation_id,
         code=fallback,
         message="the executor refused or failed for a reason of its own",
         hint="Its owner finds the reason in the executor's log.",
+    )
+
+
+def _extension(error: SubletError) -> ErrorExtension:
+    end = error.agent_end
+    if end is None:
+        return ErrorExtension(retry_after_seconds=error.retry_after_seconds)
+    return ErrorExtension(
+        retry_after_seconds=error.retry_after_seconds,
+        exit_code=end.exit_code,
+        reason=end.reason,
+        output_tail=end.output_tail[-MAX_ERROR_CHARS:],
     )
 
 

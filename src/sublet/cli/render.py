@@ -49,7 +49,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         parts.append(Text.assemble("  ", ("links a mount can't follow  ", "dim"), _names(view.unmountable)))
     if view.result is not None:
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
-        parts.append(quoted(view.peer, words or "(nothing)", symbols))
+        if words or view.error is None:
+            parts.append(quoted(view.peer, words or "(nothing)", symbols))
     if view.error is not None:
         parts.append(_failure(view))
     return Group(*parts)

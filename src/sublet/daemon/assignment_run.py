@@ -14,7 +14,7 @@ import asyncssh
 import structlog
 
 from sublet.daemon.records import AssignmentRecord
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Provider, Stream
 from sublet.workspace.connection import connect, connect_over
@@ -225,11 +225,11 @@ class AssignmentRun:
                 "Look at the audit for what arrived, then delegate again.",
             )
         if outcome.reason != "done":
-            how = f"exit code {outcome.exit_code}" if outcome.reason == "failed" else outcome.reason
             return SubletError(
                 ErrorCode.TASK_FAILED,
-                f"the agent ended with {how}: {outcome.summary[-2_000:]}".rstrip(": "),
-                outcome.detail or "See the output (sublet output) for what it printed.",
+                outcome.why(),
+                f"`sublet output {self.id}` has all it printed.",
+                agent_end=AgentEnd(outcome.reason, outcome.exit_code, outcome.summary),
             )
         if not self._flushed and self._start.lease.access_mode == "rw":
             return SubletError(

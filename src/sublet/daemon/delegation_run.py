@@ -17,7 +17,7 @@ from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
 from sublet.daemon.records import DelegationRecord, error_view, lease_over
-from sublet.daemon.reports import refusal, result_view
+from sublet.daemon.reports import failed_result, refusal, result_view
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
@@ -280,7 +280,10 @@ class DelegationRun:
         """Journal the end and cut access, then tell the peer and make the audit, and only after that be settled."""
         try:
             if failure is not None:
-                await self._keeper.end(_event_of(failure), error=error_view(failure))
+                news: dict[str, object] = {"error": error_view(failure)}
+                if failure.agent_end is not None:
+                    news["result"] = failed_result(failure.agent_end)
+                await self._keeper.end(_event_of(failure), **news)
         finally:
             self._access.revoke("over")
             self.over.set()

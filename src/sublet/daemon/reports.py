@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sublet.daemon.models import AuditReport, FileChange, ResultView
-from sublet.protocol.errors import SubletError
-from sublet.protocol.messages import Done, Error
+from sublet.protocol.errors import AgentEnd, SubletError
+from sublet.protocol.messages import Done, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
 from sublet.workspace.audit import AuditResult
 
@@ -20,7 +20,13 @@ def refusal(error: Error, peer: str) -> SubletError:
         clean_line(error.hint),
         from_peer=True,
         retry_after_seconds=error.sublet.retry_after_seconds,
+        agent_end=_agent_end(error.sublet),
     )
+
+
+def failed_result(end: AgentEnd) -> ResultView:
+    """Return what an agent of a peer said that did not do its task, as it is shown."""
+    return ResultView(final_summary=clean(end.output_tail, MAX_SUMMARY_CHARS), exit_code=end.exit_code)
 
 
 def result_view(done: Done) -> ResultView:
@@ -31,6 +37,12 @@ def result_view(done: Done) -> ResultView:
         notes=clean(done.notes),
         exit_code=done.sublet.exit_code,
     )
+
+
+def _agent_end(said: ErrorExtension) -> AgentEnd | None:
+    if said.reason is None and said.exit_code is None and said.output_tail is None:
+        return None
+    return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "")
 
 
 def audit_view(result: AuditResult) -> AuditReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sublet.protocol.canonical import JsonValue
@@ -50,6 +51,15 @@ def error_code(text: str) -> ErrorCode | LocalCode | None:
     return LocalCode(text) if text in LocalCode.__members__ else None
 
 
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """How an agent ended that did not do its task: why, with which status, and the end of what it printed."""
+
+    reason: str
+    exit_code: int | None = None
+    output_tail: str = ""
+
+
 class SubletError(Exception):
     """A failure that a user or a peer is told about: what happened, why, and what to do next.
 
@@ -59,6 +69,7 @@ class SubletError(Exception):
         hint: what to do next.
         from_peer: whether a peer has worded it, so that it is shown as the peer's and never believed (DESIGN 9).
         retry_after_seconds: when trying again may succeed; None where nobody knows.
+        agent_end: how the agent ended; None where the failure is not an agent's.
     """
 
     def __init__(
@@ -69,6 +80,7 @@ class SubletError(Exception):
         *,
         from_peer: bool = False,
         retry_after_seconds: int | None = None,
+        agent_end: AgentEnd | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -76,6 +88,7 @@ class SubletError(Exception):
         self.hint = hint
         self.from_peer = from_peer
         self.retry_after_seconds = retry_after_seconds
+        self.agent_end = agent_end
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}" + (f" ({self.hint})" if self.hint else "")

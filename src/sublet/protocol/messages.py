@@ -245,6 +245,9 @@ class ErrorExtension(SubletExtension):
     exit_code: int | None = None
     reason: Short | None = Field(default=None, description="failed, timeout, cancelled or crashed")
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
+    output_tail: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)] | None = Field(
+        default=None, description="End of what the agent printed, with its line breaks"
+    )
 
 
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")

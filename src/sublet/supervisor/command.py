@@ -190,6 +190,10 @@ class CommandProvider:
     def _outcome(self, ended: Ended | None, captures: Sequence[Capture], seconds: float) -> Outcome:
         stdout, stderr = (clean(capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip() for capture in captures)
         summary = stdout or stderr
+        if stdout and stderr and not (ended is not None and ended.how == "exit" and ended.number == 0):
+            # The reason of a failure is usually on stderr, so it gets the end, and at least half of the room.
+            errors = stderr[-(MAX_SUMMARY_CHARS // 2) :]
+            summary = f"{stdout[-(MAX_SUMMARY_CHARS - len(errors) - 2) :]}\n\n{errors}"
         if ended is None:
             return Outcome("timeout", summary, detail=f"ended after {seconds:.0f} s, when its time was over")
         if ended.how == "start":

@@ -42,12 +42,22 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended. ``summary`` is the bounded, cleaned end of what the provider said."""
+    """How a job ended. ``summary`` is the bounded, cleaned end of what the provider said.
+
+    Of work that was not done it has what was said on both streams, as the reason is usually on the second.
+    """
 
     reason: EndReason
     summary: str
     exit_code: int | None = None
     detail: str = ""
+
+    def why(self) -> str:
+        """Return in one line how it ended, for work that was not done."""
+        if self.reason == "failed" and self.exit_code is not None:
+            return f"the agent ended with exit code {self.exit_code}"
+        words = {"timeout": "ran out of time", "crashed": "crashed"}.get(self.reason, self.reason)
+        return f"the agent {words}: {self.detail}" if self.detail else f"the agent {words}"
 
 
 Report = Callable[[Output], None]
