@@ -85,8 +85,7 @@ def test_c02_a_frozen_lender_hangs_nothing(daemons: Pair, tmp_path: Path) -> Non
     wait_for((tmp_path / "started").exists, 30, "the work")
     workspace = mount_of(executor, id_) / "workspace"
     assert (workspace / "started").exists()
-    workers = processes_with(mark)
-    assert workers
+    workers = wait_for(lambda: processes_with(mark), 20, "the worker")
 
     delegator.kill(signal.SIGSTOP)
     try:

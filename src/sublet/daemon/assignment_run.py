@@ -26,6 +26,8 @@ DIRECT_CONNECT_SECONDS = 2.0
 """How long the direct way is tried before the delegator is asked to dial us."""
 REVERSE_WAIT_SECONDS = 15.0
 """How long we wait for the delegator to dial."""
+LAST_WORD_SECONDS = 1.0
+"""How long a lost link waits for the delegator to say why, once the agent has ended and nothing is mounted."""
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
 LEASE_END_SLACK_SECONDS = 0.5
@@ -140,6 +142,9 @@ class AssignmentRun:
                     self._flushed = await mount.detach()
         finally:
             connection.abort()
+        if self._lost:
+            # A delegator that cancels cuts the link first and says so next: its word is the better reason.
+            await anyio.sleep(LAST_WORD_SECONDS)
 
     async def _while_mounted(self, mount: Mount, deadline: float) -> None:
         """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""

@@ -125,9 +125,10 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        self._writes.put(None)
-        self._reads.put(None)
-        for thread in self._threads:
+        writer, reader = self._threads
+        # The writer goes last, since only its connection may fold the log into the database and remove it.
+        for jobs, thread in ((self._reads, reader), (self._writes, writer)):
+            jobs.put(None)
             await asyncio.to_thread(thread.join)
         os.close(self._lock)
 
