@@ -12,7 +12,7 @@ from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
 from sublet.cli.render import diff_text, size, span
 from sublet.cli.screen import Screen
-from sublet.daemon.models import AuditReport, Check, ConditionView, ErrorView, FileChange, ResultView, Usage
+from sublet.daemon.models import AgentView, AuditReport, Check, ConditionView, ErrorView, FileChange, ResultView, Usage
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     ID,
@@ -221,7 +221,28 @@ def test_status_and_doctor(capsys: pytest.CaptureFixture[str]) -> None:
         "apt install sshfs",
     ]
     assert "http://127.0.0.1:9642" in call(control, capsys, "peers", "show", "bob")[1]
-    assert "[PEER_UNKNOWN]" in call(control, capsys, "peers", "show", "eve")[2]
+    assert "no peer named 'eve' is paired (paired: bob)" in call(control, capsys, "peers", "show", "eve")[2]
+
+
+def test_peers_are_shown_with_their_agents_and_whether_they_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    bob = peer().model_copy(update={"agents": [AgentView(id="reviewer", description="Reviews.")]})
+    eve = peer("eve").model_copy(update={"usable": False, "why_not": "eve did not answer within 3 s"})
+    control = FakeControl(peers=[bob, eve])
+
+    listed = lines(call(control, capsys, "peers", "list")[1])
+    assert any("bob" in line and "reviewer" in line and "yes" in line for line in listed)
+    assert any("eve" in line and "no: eve did not answer" in line for line in listed)
+    assert "reviewer" in call(control, capsys, "peers", "show", "bob")[1]
+    assert "no: eve did not answer" in call(control, capsys, "peers", "show", "eve")[1]
+
+
+def test_pairing_again_under_another_name_says_the_old_one(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(was="bob")
+
+    assert (
+        "Paired with robert, which was bob until now."
+        in call(control, capsys, "peers", "add", "link", "--name", "robert")[1]
+    )
 
 
 def test_the_live_view_shows_state_use_and_the_last_lines() -> None:

@@ -246,7 +246,8 @@ async def test_a_name_with_another_pinned_key_is_refused_loudly(ann: Side, bob: 
 async def test_the_same_key_again_updates_name_and_address(ann: Side, bob: Side) -> None:
     await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
     bob.address = OwnAddress("http://127.0.0.1:9001/", None)
-    await ann.pairing.add((await bob.pairing.create_link()).link, "robert")
+    assert (await ann.pairing.add((await bob.pairing.create_link()).link, "robert")).was == "bob"
+    assert (await ann.pairing.add((await bob.pairing.create_link()).link, "robert")).was is None
     assert [(peer.name, peer.a2a_url) for peer in ann.peers.list()] == [("robert", "http://127.0.0.1:9001/")]
     assert len(bob.peers.list()) == 1
 

@@ -90,6 +90,7 @@ class FakeControl:
     audit: AuditReport = field(default_factory=AuditReport)
     checks: list[Check] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
+    was: str | None = None
     failure: SubletError | None = None
     requests: list[object] = field(default_factory=list)
 
@@ -149,10 +150,11 @@ class FakeControl:
 
     async def add_peer(self, request: AddPeer) -> PeerView:
         self.requests.append(request)
-        return peer(request.name)
+        return peer(request.name).model_copy(update={"was": self.was})
 
     async def list_peers(self) -> list[PeerView]:
-        return self.peers
+        # The daemon's own list knows no agents; who shows agents asks the directory.
+        return [peer.model_copy(update={"agents": []}) for peer in self.peers]
 
     async def remove_peer(self, name: str) -> PeerView:
         return peer(name)

@@ -175,14 +175,18 @@ def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
         return SubletError(
             LocalCode.PEER_UNREACHABLE,
             f"{peer.name} at {peer.a2a_url} can't be reached: {said}",
-            "Is its daemon running, and is the address right?",
+            f"Is its daemon running? {_if_moved(peer)}",
         )
     return SubletError(
         LocalCode.PEER_UNREACHABLE,
         f"{peer.name} at {peer.a2a_url} can't be reached",
-        f"Is its daemon running, and is the address right? What came of the call: {said}",
+        f"Is its daemon running? {_if_moved(peer)} What came of the call: {said}",
         from_peer=True,
     )
+
+
+def _if_moved(peer: PeerAddress) -> str:
+    return f"If its address changed, run `sublet pair` there and `sublet peers add LINK --name {peer.name}` here."
 
 
 def _http_obstacle(peer: PeerAddress, response: httpx.Response) -> SubletError:

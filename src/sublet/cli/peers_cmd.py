@@ -82,7 +82,8 @@ def peers_add(
             return
         from sublet.cli.render_peers import peer_details
 
-        screen.show(f"Paired with {peer.name}.", peer_details(peer))
+        renamed = f", which was {peer.was} until now" if peer.was else ""
+        screen.show(f"Paired with {peer.name}{renamed}.", peer_details(peer))
         screen.note(f'Lend it a directory: sublet delegate DIR --to {peer.name} "PROMPT"')
 
     run(ctx, screen, body)
@@ -90,11 +91,11 @@ def peers_add(
 
 @peers.command("list")
 def peers_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """List all paired daemons."""
+    """List all paired daemons. Each is asked for its agents now, and has 3 s to answer."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        known = await control.list_peers()
+        known = (await control.directory()).peers
         if as_json:
             screen.emit({"peers": [peer.model_dump(mode="json") for peer in known]})
         elif known:
@@ -236,12 +237,13 @@ def allow(
 
 
 async def _find(control: Control, name: str) -> PeerView:
-    known = await control.list_peers()
+    known = (await control.directory()).peers
     for peer in known:
         if peer.name == name:
             return peer
-    names = ", ".join(peer.name for peer in known) or "none yet"
-    raise SubletError(LocalCode.PEER_UNKNOWN, f"there is no peer {name!r}", f"Paired are: {names}.")
+    from sublet.daemon.peers import unknown_peer
+
+    raise unknown_peer(name, [peer.name for peer in known])
 
 
 def _without_secret(entry: TokenView) -> dict[str, object]:

@@ -161,6 +161,7 @@ class PeerView(View):
     agents: list[AgentView] = []
     usable: bool = True
     why_not: str = ""
+    was: str | None = Field(default=None, description="Its name here until now, where pairing again gave it another")
 
 
 class Directory(View):

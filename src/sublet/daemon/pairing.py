@@ -164,8 +164,10 @@ class PairingService:
                 LocalCode.KEY_CHANGED, "the answer shows another certificate than the link names", "Ask for a new link."
             )
         # The address of the link, not the one in the answer: it is what the person saw and what has worked.
+        before = self._peers.by_node_id(reply.node_id)
         peer = await self._peers.add(Peer(name, public, parsed.a2a_url, reply.tls_certificate))
-        return peer.view()
+        was = before.name if before is not None and before.name != peer.name else None
+        return peer.view().model_copy(update={"was": was})
 
     async def complete(self, request: PairRequest) -> PairReply:
         """Use up the token and pin the caller's key; the answering half, called for anybody who knocks.

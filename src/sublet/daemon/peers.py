@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -18,8 +18,11 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
 
 MAX_PEERS = 1_000
+MAX_NAMED = 10
+"""Peers that the error about an unknown one names."""
 _MAX_HINT = 48
 
 
@@ -103,12 +106,7 @@ class PeerStore:
         """
         peer = self._by_name.get(name)
         if peer is None:
-            known = ", ".join(sorted(self._by_name)[:10]) or "none yet"
-            raise SubletError(
-                LocalCode.PEER_UNKNOWN,
-                f"no peer of that name is paired (known: {known})",
-                "Pair with `sublet pair` on its machine and `sublet peers add LINK --name NAME` here.",
-            )
+            raise unknown_peer(name, self._by_name)
         return peer
 
     def by_node_id(self, node_id: str) -> Peer | None:
@@ -181,6 +179,16 @@ class PeerStore:
             None,
             {"name": name, "pinned": pinned.fingerprint if pinned else None, "shown": fingerprint},
         )
+
+
+def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
+    """Return the error for a ``name`` that is none of the ``known`` peers."""
+    paired = ", ".join(sorted(known)[:MAX_NAMED]) or "none yet"
+    return SubletError(
+        LocalCode.PEER_UNKNOWN,
+        f"no peer named {clean_line(name, 80)!r} is paired (paired: {paired})",
+        "Pair with `sublet pair` on its machine and `sublet peers add LINK --name NAME` here.",
+    )
 
 
 def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, chosen: bool = True) -> Peer:
