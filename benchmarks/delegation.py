@@ -1,4 +1,4 @@
-"""What a delegation costs on real parts: two daemons, the relay, the mount, the sandbox (DESIGN 12).
+"""What a delegation costs on real parts: two daemons, the relay, the mount, the sandbox.
 
     python benchmarks/delegation.py [--quick] [--json] [--markdown]
 

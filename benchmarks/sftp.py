@@ -1,4 +1,4 @@
-"""The data plane beside OpenSSH's ``internal-sftp``, through the same sshfs, in rounds that alternate (DESIGN 12).
+"""The data plane beside OpenSSH's ``internal-sftp``, through the same sshfs, in rounds that alternate.
 
 Three mounts of one directory are compared:
 

@@ -26,6 +26,10 @@ def test_the_published_file_is_current() -> None:
     assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == awcp_schema(), "run scripts/write-schemas"
 
 
+def test_it_cites_nothing_that_its_reader_does_not_have() -> None:
+    assert "DESIGN" not in json.dumps(awcp_schema())
+
+
 def test_it_is_a_valid_schema() -> None:
     Draft202012Validator.check_schema(awcp_schema())
 

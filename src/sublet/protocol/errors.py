@@ -10,7 +10,7 @@ from sublet.protocol.canonical import JsonValue
 
 
 class ErrorCode(StrEnum):
-    """Codes that travel in an AWCP ERROR message (AWCP 4.5 and DESIGN 4.4)."""
+    """Codes that travel in an AWCP ERROR message (AWCP 4.5)."""
 
     DECLINED = "DECLINED"
     DEP_MISSING = "DEP_MISSING"

@@ -68,7 +68,7 @@ class Wire(BaseModel):
 
 
 class Signature(Wire):
-    """Ed25519 signature over the message, bound to sender, recipient, nonce and time (DESIGN 9, replay)."""
+    """Ed25519 signature over the message, bound to sender, recipient, nonce and time, against replay."""
 
     key: Token = Field(description="Signer's raw public key, base64")
     recipient: Token = Field(description="Recipient's key fingerprint")
@@ -155,7 +155,7 @@ class RemoteConstraints(Wire):
 
 
 class ReverseEndpoint(Wire):
-    """Where the executor accepts a connection over which the delegator serves SFTP (DESIGN 4.6)."""
+    """Where the executor accepts a connection over which the delegator serves SFTP."""
 
     port: Port
 
@@ -278,7 +278,7 @@ class Error(Wire):
 
 
 class Progress(Wire):
-    """What travels in a status update's metadata under the extension URI while the task works (DESIGN 4.2)."""
+    """What travels in a status update's metadata under the extension URI while the task works."""
 
     type: Literal["PROGRESS"] = "PROGRESS"
     delegation_id: DelegationId
