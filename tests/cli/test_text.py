@@ -281,3 +281,14 @@ def test_words_that_the_width_wraps_are_marked_on_every_line() -> None:
     shown = text.getvalue().splitlines()
     assert len(shown) > 6
     assert all(line.startswith("  | ") and len(line) <= 30 for line in shown)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [((".", ""), "the prompt must have 1 to"), ((".", "x", "--ttl", "900d"), "--ttl must be between 1 s and")],
+)
+def test_a_wrong_argument_is_named_as_the_person_knows_it(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], says: str
+) -> None:
+    status, _, err = call(FakeControl(), capsys, "delegate", *argv, "--to", "bob")
+    assert (status, says in err, "should" in err) == (2, True, False)

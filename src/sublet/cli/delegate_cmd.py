@@ -15,6 +15,7 @@ from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ terminal it detaches. What was left goes on: `sublet output ID --follow`
 finds it again.""",
     ),
 )
+
+
+_BOUNDS = {
+    "prompt": f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters",
+    "description": f"--description may have at most {MAX_DESCRIPTION_CHARS:,} characters",
+    "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
+}
+"""What is wrong with an argument that the request does not take, in the words of the command line."""
 
 
 def delegate(
@@ -172,17 +181,15 @@ def _request(
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name = str(first["loc"][0])
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"{name}: {first['msg']}", "See `sublet delegate --help`."
+            LocalCode.INVALID_ARGUMENT, _BOUNDS.get(name, f"{name}: {first['msg']}"), "See `sublet delegate --help`."
         ) from None
 
 
 def _prompt(given: str) -> str:
     if given != "-":
         return given
-    from sublet.protocol.bounds import MAX_PROMPT_CHARS
-
     # one character more than is allowed tells a prompt that is too long from one that just fits
     text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
     if not text.strip():

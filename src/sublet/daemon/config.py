@@ -149,8 +149,9 @@ def read_config(path: Path) -> ConfigFile:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
+        why = first["msg"].removeprefix("Value error, ")
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {first['msg']}", "Mend the file or move it away."
+            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {why}", "Mend the file or move it away."
         ) from None
     except (ValueError, RecursionError) as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None

@@ -127,7 +127,8 @@ def parse(document: object) -> PolicyConfig:
     try:
         file = _File.model_validate(document)
     except ValidationError as exc:
-        raise _BadPolicy([f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors(include_url=False)]) from None
+        found = exc.errors(include_url=False)
+        raise _BadPolicy([f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
     for place, model, layer, kind, name in _placed(file):

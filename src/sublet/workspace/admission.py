@@ -159,9 +159,10 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
         raise _invalid(_path(real), exc) from None
     _check_size(real, tally, limits, overrun)
     if tally.sensitive.count and limits.on_sensitive == "refuse":
+        held = "1 sensitive name" if tally.sensitive.count == 1 else f"{tally.sensitive.count} sensitive names"
         raise SubletError(
             ErrorCode.SENSITIVE_FILES,
-            f"{_path(real)} holds {tally.sensitive.count} sensitive names, and the policy refuses to lend such a "
+            f"{_path(real)} holds {held}, and the policy refuses to lend such a "
             f"directory: {', '.join(tally.sensitive.listed[:5])}",
             "Lend a subdirectory without them, move them elsewhere, or let the policy hide instead of refuse.",
         )
