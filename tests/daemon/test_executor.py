@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import asyncssh
 import pytest
+from structlog.testing import capture_logs
 
 from sublet.daemon import executor as executor_module
 from sublet.daemon.api import KnownPeer
@@ -92,6 +93,21 @@ async def test_an_assignment_goes_all_the_way(side: Worker) -> None:
         "active",
         "completed",
     ]
+
+
+async def test_the_log_tells_the_owner_whose_work_was_done_here(side: Worker) -> None:
+    async def work(job: Job, report: Report) -> Outcome:
+        return Outcome("failed", "no", 3)
+
+    side.agent.work = work
+    start = side.start(await side.accepted())
+    with capture_logs() as lines, pytest.raises(SubletError):
+        await side.updates(start)
+
+    told = [line for line in lines if line["event"] in {"work begins", "work ends"}]
+    assert [line["event"] for line in told] == ["work begins", "work ends"]
+    assert all((line["peer"], line["delegation_id"]) == (ALICE.name, "dlg_1") for line in told)
+    assert (told[1]["ended"], told[1]["exit_code"]) == ("TASK_FAILED", 3)
 
 
 async def test_an_executor_that_is_dialled_works_the_same(side: Worker) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.daemon.network import is_loopback, parse_host_port
@@ -22,6 +23,8 @@ MAX_CONFIG_BYTES = 1 << 20
 DEFAULT_A2A = "127.0.0.1:8642"
 DEFAULT_SFTP = "127.0.0.1:8622"
 DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
+
+log = structlog.get_logger(__name__)
 
 _ENDPOINT = re.compile(r"(?P<protocol>tcp|tls|quic)/(?P<address>[^/?#;]+)\Z")
 
@@ -70,6 +73,7 @@ class Listen:
                 probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and not self.chosen:
+                log.warning("the default port is taken, so any free one is used; peers must learn it", port=self.port)
                 return 0
             raise SubletError(
                 LocalCode.UNAVAILABLE,

@@ -250,6 +250,9 @@ class Executor:
             await self._save(self._records[run.id], AssignmentEvent.START, expires_at=expires_at)
         except SubletError as error:
             run.stop(error)
+            return
+        record = self._records[run.id]
+        log.info("work begins", **_names(record), access_mode=record.invite.lease.access_mode, expires_at=expires_at)
 
     # The end
 
@@ -258,6 +261,8 @@ class Executor:
     ) -> SubletError | None:
         """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
         record = self._records[delegation_id]
+        ended = str(error.code) if error is not None else "done"
+        log.info("work ends", **_names(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
         failure = None
         try:
             await self._save(
@@ -338,3 +343,8 @@ def _cancelled(why: str) -> SubletError:
 
 def _stopping() -> SubletError:
     return _cancelled("the executor's daemon was stopped")
+
+
+def _names(record: AssignmentRecord) -> dict[str, str]:
+    """Return what the log calls a piece of work by, for the owner of this machine to see whose it was."""
+    return {"delegation_id": record.id, "peer": record.peer, "agent": record.agent}
