@@ -142,7 +142,7 @@ async def test_both_ends_are_tuned(workspace: Path) -> None:
     [
         (ssh_lane.Connection, "_recv_handler"),
         (ssh_lane.Encryption, "_cipher"),
-        (ssh_lane.Cipher, "_update_iv"),
+        (ssh_lane.Cipher, "_iv"),
         (ssh_lane.Channel, "_accept_data"),
     ],
 )

@@ -31,30 +31,31 @@ class NestedMounts:
         self._root_fd = root_fd
         self._mount_id = _mount_id(root_fd)
         self._points: frozenset[tuple[bytes, ...]] = frozenset()
-        self._read_at = float("-inf")
+        self._stale_at = float("-inf")
 
     def covers(self, parts: Parts) -> bool:
         """Tell whether something is mounted on this name, or on a directory above it."""
-        points = self._fresh()
+        if time.monotonic() >= self._stale_at:
+            self._refresh()
+        points = self._points
         return bool(points) and any(tuple(parts[:end]) in points for end in range(1, len(parts) + 1))
 
     def lie_below(self, parts: Parts) -> bool:
         """Tell whether something is mounted below this directory, so that moving it would move that, too."""
+        if time.monotonic() >= self._stale_at:
+            self._refresh()
         size = len(parts)
-        return any(len(point) > size and point[:size] == tuple(parts) for point in self._fresh())
+        return any(len(point) > size and point[:size] == tuple(parts) for point in self._points)
 
     def close(self) -> None:
         """Look at the descriptor no more."""
         self._points = frozenset()
-        self._read_at = float("inf")
+        self._stale_at = float("inf")
 
-    def _fresh(self) -> frozenset[tuple[bytes, ...]]:
-        now = time.monotonic()
-        if now - self._read_at >= FRESH_SECONDS:
-            self._read_at = now
-            with contextlib.suppress(OSError):  # no /proc: the kernel's own refusal is left
-                self._points = self._read()
-        return self._points
+    def _refresh(self) -> None:
+        self._stale_at = time.monotonic() + FRESH_SECONDS
+        with contextlib.suppress(OSError):  # no /proc: the kernel's own refusal is left
+            self._points = self._read()
 
     def _read(self) -> frozenset[tuple[bytes, ...]]:
         # Only what is mounted directly on the directory's own file system: all else lies below such a point. A root

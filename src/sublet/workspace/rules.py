@@ -204,7 +204,7 @@ class Rules:
         """Tell whether the name neither lists nor opens, nor may be created."""
         for end, part in enumerate(parts, 1):
             name = self._name(part)
-            if not name.hidden and not any(p.matches(parts[:end]) for p in name.hidden_paths):
+            if not name.hidden and not (name.hidden_paths and any(p.matches(parts[:end]) for p in name.hidden_paths)):
                 continue
             if not name.shown and not self._shown_path(parts[:end]):
                 return True
@@ -214,7 +214,7 @@ class Rules:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
         for end, part in enumerate(parts, 1):
             name = self._name(part)
-            if name.locked or any(p.matches(parts[:end]) for p in name.locked_paths):
+            if name.locked or (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
                 return True
         return False
 

@@ -15,7 +15,8 @@ from sublet.workspace.ssh_tuning import tune
 LOGIN_SECONDS: Final = 15
 MAX_LOGIN_ATTEMPTS: Final = 6
 CHANNEL_WINDOW: Final = 2 * 1024 * 1024
-CHANNEL_PACKET: Final = 32 * 1024
+CHANNEL_PACKET: Final = 128 * 1024
+"""What a client may put in one packet: two of sshfs's writes."""
 MAX_BLOCKED_INPUT: Final = 16 * 1024 * 1024
 """Bytes that a connection may send while its requests wait: all windows full, and what frames them."""
 CIPHERS: Final = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")

@@ -156,32 +156,37 @@ class Reader:
         Raises:
             MalformedPacket: the packet is too short; so do all other readers.
         """
-        start = self._skip(4)
-        return int.from_bytes(self._data[start : start + 4], "big")
+        start = self._offset
+        self._offset = end = start + 4
+        if end > self._end:
+            raise MalformedPacket
+        return int.from_bytes(self._data[start:end], "big")
 
     def u64(self) -> int:
         """Return an unsigned 64-bit number."""
-        start = self._skip(8)
-        return int.from_bytes(self._data[start : start + 8], "big")
+        start = self._offset
+        self._offset = end = start + 8
+        if end > self._end:
+            raise MalformedPacket
+        return int.from_bytes(self._data[start:end], "big")
 
     def string(self) -> bytes:
         """Return a string."""
         size = self.u32()
-        start = self._skip(size)
-        return self._data[start : start + size]
+        start = self._offset
+        self._offset = end = start + size
+        if end > self._end:
+            raise MalformedPacket
+        return self._data[start:end]
 
     def view(self) -> memoryview:
         """Return a string without copying it."""
         size = self.u32()
-        start = self._skip(size)
-        return memoryview(self._data)[start : start + size]
-
-    def _skip(self, size: int) -> int:
         start = self._offset
-        if start + size > self._end:
+        self._offset = end = start + size
+        if end > self._end:
             raise MalformedPacket
-        self._offset = start + size
-        return start
+        return memoryview(self._data)[start:end]
 
     def attributes(self) -> Attributes:
         """Return an ATTRS structure; extended attributes are read over."""

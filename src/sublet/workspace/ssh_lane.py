@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 RECEIVE_BYTES: Final = 260 * 1024
 """What one read may bring, and the largest packet: asyncssh's own bound of 256 KiB, and some room."""
+STRANGER_BYTES: Final = 16 * 1024
+"""What one read may bring before the login, so that strangers cost little."""
 SEND_BYTES: Final = 128 * 1024
 """What is held back at most until the packets that arrived together are answered."""
 
@@ -38,6 +40,8 @@ _MIN_PADDING: Final = 4
 _PACKET_HEAD: Final = struct.Struct(">BBII")
 """Padding length, message, channel and data length (RFC 4253 6, RFC 4254 5.2); the last two again:"""
 _CHANNEL_HEAD: Final = struct.Struct(">II")
+_NONCE: Final = struct.Struct(">IQ")
+_COUNTER_MASK: Final = 0xFFFFFFFFFFFFFFFF
 _SEQUENCE_MASK: Final = 0xFFFFFFFF
 _KEEPALIVE_PRECISION: Final = 0.25
 """Seconds within which silence is measured; asyncssh alone makes a new timer for every read."""
@@ -62,7 +66,6 @@ class Cipher(Protocol):
 
     _iv: bytes
     _key: bytes
-    _update_iv: Callable[[], None]
 
 
 class Encryption(Protocol):
@@ -113,6 +116,11 @@ class _Keyed:
         self.cipher = encryption._cipher
         self.aead = AESGCM(self.cipher._key)
 
+    def advance(self) -> None:
+        """Count one packet (RFC 5647 7.1): the first four bytes of the nonce stay, the others are a counter."""
+        fixed, count = _NONCE.unpack(self.cipher._iv)
+        self.cipher._iv = _NONCE.pack(fixed, (count + 1) & _COUNTER_MASK)
+
 
 class FastLane(asyncio.BufferedProtocol):
     """Takes over a connection's transport; made in the connection's ``connection_made``, before any packet.
@@ -131,7 +139,7 @@ class FastLane(asyncio.BufferedProtocol):
         self._send_stock = self._connection.send_packet
         assert self._connection._transport is not None
         self._transport = self._connection._transport
-        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._buffer = memoryview(bytearray(STRANGER_BYTES))
         self._end = 0
         self._framed = False
         self._receiving: _Keyed | None = None
@@ -226,7 +234,9 @@ class FastLane(asyncio.BufferedProtocol):
         while start < end and connection._transport is not None:
             if not self._framed:
                 self._receive_stock(bytes(buffer[start:end]))
-                self._framed = connection._auth_complete and self._at_boundary()
+                if connection._auth_complete and self._at_boundary():
+                    self._framed = True
+                    self._buffer = memoryview(bytearray(RECEIVE_BYTES))
                 start = end
                 break
             if end - start < _SIZE_BYTES:
@@ -263,7 +273,7 @@ class FastLane(asyncio.BufferedProtocol):
         channel = connection._channels.get(number)
         if channel is None or channel._recv_state != "open" or size > channel._recv_window:
             return False
-        keyed.cipher._update_iv()
+        keyed.advance()
         connection._recv_seq = (connection._recv_seq + 1) & _SEQUENCE_MASK
         channel._accept_data(packet[_PACKET_HEAD.size : last])
         return True
@@ -317,7 +327,7 @@ class FastLane(asyncio.BufferedProtocol):
         packet = b"".join((bytes((padding, _MSG_CHANNEL_DATA)), *parts, self._padding[:padding]))
         head = size.to_bytes(_SIZE_BYTES, "big")
         sealed = keyed.aead.encrypt(keyed.cipher._iv, packet, head)
-        keyed.cipher._update_iv()
+        keyed.advance()
         connection._send_seq = (connection._send_seq + 1) & _SEQUENCE_MASK
         connection._rekey_bytes_sent += size
         self._out += (head, sealed)
