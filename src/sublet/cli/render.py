@@ -46,7 +46,7 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.hidden:
         parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
     if view.unmountable:
-        parts.append(Text.assemble("  ", ("links a mount can't follow  ", "dim"), _names(view.unmountable)))
+        parts.append(Text.assemble("  ", ("left out: links and mounts  ", "dim"), _names(view.unmountable)))
     if view.result is not None:
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
         if words or view.error is None:

@@ -128,7 +128,7 @@ class DelegationView(View):
     result: ResultView | None = None
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
-    unmountable: list[str] = Field(default=[], description="Links that a mount can't follow")
+    unmountable: list[str] = Field(default=[], description="Links and nested mounts that do not go with it")
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()

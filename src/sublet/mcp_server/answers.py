@@ -111,7 +111,7 @@ class Delegation(Answer):
     audit_error: str | None = Field(default=None, description="Why there is no audit although access was given")
     usage: UsageFacts | None = None
     hidden: list[str] | None = Field(default=None, description="Names that the executor could not see")
-    unmountable: list[str] | None = Field(default=None, description="Links that a mount can't follow")
+    unmountable: list[str] | None = Field(default=None, description="Links and nested mounts that do not go with it")
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")
     section: Section | None = None
     next_cursor: str | None = Field(default=None, description="Pass as cursor to read on")
