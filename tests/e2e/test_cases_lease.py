@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sublet.protocol.messages import Error
-from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
+from support.daemons import wait_for
 from support.held_proxy import HeldProxy, free_port, held_proxy
 from support.hostile_lender import HostileLender
 from support.leases import (
@@ -18,7 +18,6 @@ from support.leases import (
     delegate,
     finish,
     marker,
-    mount_of,
     processes_with,
     restart,
     states,
@@ -26,13 +25,16 @@ from support.leases import (
     view,
     wait_state,
 )
-
-SLOTS = 2
-START = b'"START"'
-TERMINAL = {"completed", "error", "cancelled", "expired"}
-WORK = "touch started; sleep {}"
-
-Pair = tuple[Daemon, Daemon]
+from support.watched_leases import (
+    SLOTS,
+    START,
+    Pair,
+    assert_gone,
+    come_back,
+    daemons_behind,
+    ends,
+    running,
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,38 +46,8 @@ def proxy() -> Iterator[HeldProxy]:
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory, proxy: HeldProxy) -> Iterator[Pair]:
-    limits = {"version": 1, "limits": {"slots": SLOTS}}
-    options = (f"--public-url={proxy.url}",)
-    base = tmp_path_factory.mktemp("pair")
-    with two_daemons(base, executor_policy=limits, options=options, a2a=f"127.0.0.1:{proxy.target}") as both:
+    with daemons_behind(proxy, tmp_path_factory.mktemp("pair")) as both:
         yield both
-
-
-def come_back(executor: Daemon, proxy: HeldProxy) -> None:
-    """Start the killed executor again, where it was."""
-    executor.up(f"--public-url={proxy.url}", agent=SHELL_AGENT, a2a=f"127.0.0.1:{proxy.target}")
-
-
-def running(daemons: Pair, directory: Path, mark: str, *options: str) -> str:
-    """Begin a delegation and return its id once its worker works."""
-    directory.mkdir(exist_ok=True)
-    (directory / "started").unlink(missing_ok=True)
-    id_ = begin(daemons[0], directory, WORK.format(mark), *options)
-    wait_for((directory / "started").exists, 40, "the work")
-    return id_
-
-
-def assert_gone(daemons: Pair, mark: str, *ids: str) -> None:
-    """Assert that the worker has ended and nothing of its leases is left on the executor."""
-    _, executor = daemons
-    wait_for(lambda: not processes_with(mark), 20, "the end of the worker")
-    wait_for(lambda: executor.mounts == [], 20, "the unmounting")
-    wait_for(lambda: not any(mount_of(executor, id_).exists() for id_ in ids), 20, "the end of the mount points")
-
-
-def ends(daemon: Daemon, id_: str) -> list[str]:
-    """Return the terminal states that a delegation went through: there must be one."""
-    return [state for state in states(daemon, id_) if state in TERMINAL]
 
 
 # Time: C18 and the TTL on both sides
