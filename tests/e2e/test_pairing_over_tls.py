@@ -23,7 +23,7 @@ from sublet.a2a_server.assertion import make_assertion
 from sublet.protocol.events import EventKind
 from sublet.protocol.ids import fingerprint
 from support.a2a_world import text
-from support.daemons import SHELL_AGENT, Daemon, pair
+from support.daemons import SHELL_AGENT, Daemon, pair, wait_for
 from support.leases import ask, delegate
 from support.namespaces import Machine, needs_root, two_machines
 
@@ -155,10 +155,15 @@ def test_a_caller_who_poses_as_a_peer_with_another_key_is_refused_loudly(scene: 
 
     assert [answer.status_code for answer in answers] == [401, 401]
     assert [answer.json()["error"]["code"] for answer in answers] == ["KEY_CHANGED", "AUTH_FAILED"]
-    seen = ask(scene.bob, lambda client: client.events_since(0, limit=500)).events
-    told = [event.data for event in seen if event.kind is EventKind.PEER_KEY_CHANGED]
-    assert told[-1]["pinned"] == scene.ann.info["fingerprint"]
-    assert told[-1]["shown"] == fingerprint(bytes(key.verify_key))
+
+    def told() -> list[dict[str, Any]]:
+        seen = ask(scene.bob, lambda client: client.events_since(0, limit=500)).events
+        return [event.data for event in seen if event.kind is EventKind.PEER_KEY_CHANGED]
+
+    # The refusal does not wait until it is written down.
+    reports = wait_for(told, what="a report of the changed key")
+    assert reports[-1]["pinned"] == scene.ann.info["fingerprint"]
+    assert reports[-1]["shown"] == fingerprint(bytes(key.verify_key))
 
 
 def test_plain_http_is_not_spoken_beyond_loopback(scene: Scene, tmp_path: Path) -> None:

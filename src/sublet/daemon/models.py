@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode
+from sublet.protocol.bounds import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_PATTERNS,
+    MAX_PROMPT_CHARS,
+    MAX_RESOURCES,
+    MAX_TTL_SECONDS,
+    AccessMode,
+    GitMode,
+    ResultMode,
+    TransportName,
+)
 from sublet.protocol.events import Event
 from sublet.protocol.lifecycle import DelegationState
 
@@ -30,6 +40,18 @@ class View(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
+Bound = Annotated[int, Field(ge=0, le=1 << 50)]
+
+
+class ResourceSpec(Request):
+    """One more directory to lend beside the first, under its own name in the view."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    path: str = Field(description="Absolute path of the directory, on this machine")
+    access_mode: AccessMode = "ro"
+
+
 class CreateDelegation(Request):
     """Ask for a delegation (AWCP 6.6 ``create_delegation``)."""
 
@@ -40,6 +62,27 @@ class CreateDelegation(Request):
     access_mode: AccessMode = "rw"
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = DEFAULT_TTL_SECONDS
     reveal: list[str] = Field(default_factory=list, description="Hidden names to show after all; policy may deny it")
+    unlock: list[Pattern] = Field(
+        default_factory=list,
+        max_length=MAX_PATTERNS,
+        description="Names that local tools execute, to be writable after all; policy may deny it",
+    )
+    include: list[Pattern] = Field(
+        default_factory=list, max_length=MAX_PATTERNS, description="Only what matches goes with it; empty is everything"
+    )
+    exclude: list[Pattern] = Field(default_factory=list, max_length=MAX_PATTERNS, description="What stays here")
+    git: GitMode = "hidden"
+    resources: list[ResourceSpec] = Field(
+        default_factory=list, max_length=MAX_RESOURCES - 1, description="Further directories, each with its own access"
+    )
+    result_mode: ResultMode = "live"
+    transport: TransportName | Literal["auto"] = "sshfs"
+    max_total_bytes: Bound | None = Field(default=None, description="How many bytes the executor may add")
+    max_files: Bound | None = Field(default=None, description="How many files the executor may add")
+    max_file_bytes: Bound | None = Field(default=None, description="How large a file may become")
+    require_enforced: list[Annotated[str, Field(max_length=64)]] = Field(
+        default_factory=list, max_length=16, description="What the executor has to enforce, not only declare"
+    )
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
     wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
 
@@ -54,6 +97,19 @@ class ErrorView(View):
     retry_after_seconds: int | None = Field(default=None, description="When trying again may succeed")
 
 
+class ChangeSet(View):
+    """How much a result that is kept apart would change in the directory (DESIGN 4.7)."""
+
+    added: int = 0
+    changed: int = 0
+    deleted: int = 0
+    renamed: int = 0
+    mode_changed: int = 0
+    lines_added: int = 0
+    lines_deleted: int = 0
+    status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
+
+
 class ResultView(View):
     """What the executor said at the end. Its text is the peer's: cleaned, bounded and not to be trusted."""
 
@@ -61,13 +117,16 @@ class ResultView(View):
     highlights: list[str] = []
     notes: str = ""
     exit_code: int | None = None
+    change_set: ChangeSet | None = Field(default=None, description="Where the result is kept apart from the directory")
+    link_losses: int = Field(default=0, description="How often the link was lost and came back while the work ran")
+    interrupted_operations: int = Field(default=0, description="Calls that ended with an I/O error for that")
     untrusted: Literal[True] = True
 
 
 class ConditionView(View):
     """What is going on that is not a state of the spec."""
 
-    kind: Literal["queued", "waiting_for_peer", "degraded", "ending"]
+    kind: Literal["queued", "waiting_for_peer", "degraded", "unresponsive", "retrying", "ending"]
     detail: str
     position: int | None = None
 

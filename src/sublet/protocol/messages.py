@@ -25,7 +25,9 @@ from pydantic import (
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS as MAX_DESCRIPTION_CHARS
 from sublet.protocol.bounds import MAX_PROMPT_CHARS as MAX_PROMPT_CHARS
 from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
+from sublet.protocol.bounds import MAX_RESOURCES as MAX_RESOURCES
 from sublet.protocol.bounds import AccessMode as AccessMode
+from sublet.protocol.bounds import ResultMode as ResultMode
 from sublet.protocol.errors import ErrorCode
 
 AWCP_URI = "https://awcp-protocol.org/v1"
@@ -109,11 +111,30 @@ class Requirements(Wire):
     transport: Short = "sshfs"
 
 
+class LentResource(Wire):
+    """One of several directories of a delegation: its name in the view and the access it is lent with."""
+
+    name: Name
+    access_mode: AccessMode
+
+
 class InviteExtension(SubletExtension):
-    """INVITE beyond the spec."""
+    """INVITE beyond the spec.
+
+    ``resources`` is empty where one directory is lent, which the view shows as ``/workspace``.
+    """
 
     agent: Name | None = Field(default=None, description="Which of the executor's named agents is asked for")
-    transports: list[Short] = Field(default_factory=lambda: ["sshfs"], max_length=8)
+    transports: list[Short] = Field(
+        default_factory=lambda: ["sshfs"], max_length=8, description="What the delegator serves, the best first"
+    )
+    result_mode: ResultMode = "live"
+    resources: list[LentResource] = Field(default_factory=list, max_length=MAX_RESOURCES)
+    require_enforced: list[Short] = Field(
+        default_factory=list,
+        max_length=16,
+        description="What the executor has to enforce, not only declare: items of sandbox_profile and resource limits",
+    )
 
 
 class Invite(Wire):
@@ -165,7 +186,13 @@ class AcceptExtension(SubletExtension):
 
     reverse: ReverseEndpoint | None = None
     sandbox_enforced: list[Short] = Field(
-        default_factory=list, max_length=8, description="Items of sandbox_profile enforced here, not only declared"
+        default_factory=list,
+        max_length=16,
+        description="Items of sandbox_profile and resource limits enforced here, not only declared",
+    )
+    transport: Short = Field(default="sshfs", description="Which of the offered transports the executor will use")
+    renewable: bool = Field(
+        default=False, description="Whether START may be sent again while the work runs, to renew or extend the lease"
     )
 
 
@@ -203,12 +230,26 @@ class Mount(Wire):
     credential: Annotated[str, StringConstraints(max_length=16_384)] = Field(repr=False)
 
 
+class FollowUp(Wire):
+    """A further prompt for the agent, in the same assignment and mount (DESIGN 4.11)."""
+
+    id: DelegationId = Field(description="Makes sending it twice harmless")
+    prompt: Long
+
+
 class StartExtension(SubletExtension):
-    """START beyond the spec."""
+    """START beyond the spec.
+
+    A START for work that runs already renews it, where ACCEPT said ``renewable``: the executor goes on with the
+    endpoint and the time that it names. ``generation`` grows with every process of the delegator's that has taken the
+    delegation over; an older one is refused.
+    """
 
     host_key: Token | None = Field(default=None, description="OpenSSH public host key line to pin")
     remaining_seconds: Annotated[int, Field(ge=0, le=MAX_TTL_SECONDS)] | None = None
     data_path: DataPath = "direct"
+    generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    follow_up: FollowUp | None = None
 
 
 class Start(Wire):
@@ -226,6 +267,12 @@ class DoneExtension(SubletExtension):
 
     exit_code: int | None = None
     duration_ms: Annotated[int, Field(ge=0)] | None = None
+    link_losses: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How often the mount lost its link and got it back while the work ran"
+    )
+    interrupted_operations: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Calls in the mount that ended with an I/O error for that"
+    )
 
 
 class Done(Wire):
@@ -284,6 +331,9 @@ class Progress(Wire):
     delegation_id: DelegationId
     phase: Literal["mounting", "need_reverse", "running", "unmounting"]
     stream: Literal["stdout", "stderr", "note"] = "note"
+    link: Literal["up", "down"] | None = Field(
+        default=None, description="Told when the mount loses its link and when it has it back; text says why"
+    )
     text: Annotated[str, StringConstraints(max_length=65_536)] = ""
     dropped_chars: Annotated[int, Field(ge=0)] = 0
 
