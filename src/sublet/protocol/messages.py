@@ -24,8 +24,8 @@ from pydantic import (
 
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS as MAX_DESCRIPTION_CHARS
 from sublet.protocol.bounds import MAX_PROMPT_CHARS as MAX_PROMPT_CHARS
-from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
 from sublet.protocol.bounds import MAX_RESOURCES as MAX_RESOURCES
+from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
 from sublet.protocol.bounds import AccessMode as AccessMode
 from sublet.protocol.bounds import ResultMode as ResultMode
 from sublet.protocol.errors import ErrorCode
@@ -231,7 +231,7 @@ class Mount(Wire):
 
 
 class FollowUp(Wire):
-    """A further prompt for the agent, in the same assignment and mount (DESIGN 4.11)."""
+    """A further prompt for the agent, in the same assignment and mount."""
 
     id: DelegationId = Field(description="Makes sending it twice harmless")
     prompt: Long
