@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,10 +14,9 @@ from urllib.parse import urlsplit
 import anyio
 import asyncssh
 
-from sublet.daemon.audits import audited
-from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
+from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
@@ -57,20 +55,17 @@ class LentAccess:
         self._peer = peer
         self._rules = rules
         self._tools = tools
+        self._tree: LentTree = LiveTree(Path(keeper.record.workspace), rules, tools.auditor)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
 
-    @property
-    def _root(self) -> Path:
-        return Path(self._keeper.record.workspace)
-
     async def baseline(self) -> str:
-        """Record what the directory holds before the lease, and return the snapshot's id.
+        """Record what the executor will see, and return the snapshot's id.
 
         Raises:
-            SubletError: as ``Auditor.baseline``.
+            SubletError: as ``LentTree.baseline``.
         """
-        return await in_background(self._tools.auditor.baseline, self._root, self._rules)
+        return await self._tree.baseline()
 
     async def open(self, accept: Accept, ends: float) -> Start:
         """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
@@ -99,7 +94,7 @@ class LentAccess:
         self._tools.data_plane.open(
             Export(
                 lease_id=record.id,
-                workspace=self._root,
+                workspace=self._tree.root,
                 access_mode=record.access_mode,
                 rules=self._rules,
                 public_key=public,
@@ -108,7 +103,7 @@ class LentAccess:
                 limits=self._export_limits(),
             )
         )
-        await self._check_unmoved()
+        await self._tree.check()
         host, port = self._tools.data_plane.address
         self._data_path = self._first_path(host, accept)
         return Start(
@@ -170,27 +165,14 @@ class LentAccess:
         record = self._keeper.record
         await self._tools.journal.release_owned(record.id, "lease")
         news: dict[str, object] = {"usage": self.usage()}
-        if record.snapshot is not None and record.expires_at is not None and record.audit is None:
-            touched, overflow = self._usage.touched, self._usage.touched_overflow
-            news |= await audited(
-                self._tools.auditor, record, self._rules, touched, overflow=overflow, served=self._usage.root
-            )
+        if record.snapshot is not None and record.expires_at is not None:
+            news |= await self._tree.report(record, self._usage)
         await self._keeper.note(**news)
 
     def _export_limits(self) -> ExportLimits:
         """Return what a lease may add: as much again as may be lent at all."""
         limits = self._tools.limits()
         return ExportLimits(max_total_bytes=limits.max_total_bytes, max_files=limits.max_files)
-
-    async def _check_unmoved(self) -> None:
-        """Refuse a directory in whose place, or above which, a link was put since policy allowed it."""
-        real = await in_background(os.path.realpath, self._root)
-        if real != str(self._root):
-            raise SubletError(
-                ErrorCode.WORKSPACE_INVALID,
-                "the directory was replaced by a link while the delegation was prepared",
-                "Delegate the directory itself.",
-            )
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
         """Tell which way to try first: a listener on loopback can't be reached from another machine."""
