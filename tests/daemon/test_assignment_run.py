@@ -29,7 +29,7 @@ async def side(tmp_path: Path) -> AsyncIterator[Worker]:
 async def make(side: Worker) -> AssignmentRun:
     accept = await side.accepted()
     start = side.start_message(accept)
-    tools = ExecutorTools(side.mounts, side.reverse, lambda _: side.agent, side.root / "scratch")
+    tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, side.root / "scratch")
     return AssignmentRun(await side.record(), start, KEY, HERE, tools)
 
 

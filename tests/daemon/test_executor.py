@@ -25,6 +25,7 @@ from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState
 from sublet.protocol.messages import Done, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.workspace import mounts as mounts_module
 from sublet.workspace.mount_table import is_mounted
 from sublet.workspace.mounts import Mount
 from sublet.workspace.sftp_listener import DataPlane
@@ -508,7 +509,7 @@ async def test_work_whose_last_writes_did_not_arrive_is_not_done(
 ) -> None:
     detach = Mount.detach
 
-    async def unflushed(mount: Mount) -> bool:
+    async def unflushed(mount: Mount, *, flush: bool = True) -> bool:
         await detach(mount)
         return False
 
@@ -579,12 +580,12 @@ async def test_a_stop_ends_what_runs_and_what_waits(tmp_path: Path) -> None:
 async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(mount: Mount) -> bool:
+    async def hang(mount: Mount, *, flush: bool = True) -> bool:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(executor_module, "STOP_SECONDS", 0.2)
-    monkeypatch.setattr(executor_module, "is_mounted", lambda _: True)
+    monkeypatch.setattr(mounts_module, "is_mounted", lambda _: True)
     monkeypatch.setattr(Mount, "detach", hang)
     async with anyio.create_task_group() as group:
         async with worker(tmp_path) as side:

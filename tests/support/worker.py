@@ -89,7 +89,7 @@ class Worker:
             journal=self.journal,
             policy=Policy(Protected(self.root / "home"), self.config),
             slots=self.slots,
-            tools=ExecutorTools(self.mounts, self.reverse, lambda _: self.agent, self.root / "scratch"),
+            tools=ExecutorTools({"sshfs": self.mounts}, self.reverse, lambda _: self.agent, self.root / "scratch"),
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,9 +17,9 @@ from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Output, Provider, Stream
+from sublet.workspace.carrier import Carried, Carrier
 from sublet.workspace.connection import connect, connect_over
 from sublet.workspace.model import MountTarget
-from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.reverse import ReverseAcceptor
 
 DIRECT_CONNECT_SECONDS = 2.0
@@ -40,9 +40,9 @@ Phase = Literal["mounting", "need_reverse", "running", "unmounting"]
 
 @dataclass(frozen=True, slots=True)
 class ExecutorTools:
-    """What every assignment works with; the composition root makes it once."""
+    """What every assignment works with; the composition root makes it once. ``carriers`` are by transport."""
 
-    mounts: Mounts
+    carriers: Mapping[str, Carrier]
     reverse: ReverseAcceptor
     provider: Callable[[str], Provider]
     scratch_root: Path
@@ -132,21 +132,22 @@ class AssignmentRun:
         connection = await self._connect()
         try:
             mount_point = Path(self._record.mount_point)
-            mount = await self._tools.mounts.attach(mount_point, connection, self._start.mount.export_locator)
+            carrier = self._tools.carriers[self._record.accept.sublet.transport]
+            mount = await carrier.attach(mount_point, connection, self._start.mount.export_locator)
             try:
                 self._say("running")
                 await self._while_mounted(mount, deadline)
                 self._say("unmounting")
             finally:
                 with self._unmounting:
-                    self._flushed = await mount.detach()
+                    self._flushed = await mount.detach(flush=self._stopped is None)
         finally:
             connection.abort()
         if self._lost:
             # A delegator that cancels cuts the link first and says so next: its word is the better reason.
             await anyio.sleep(LAST_WORD_SECONDS)
 
-    async def _while_mounted(self, mount: Mount, deadline: float) -> None:
+    async def _while_mounted(self, mount: Carried, deadline: float) -> None:
         """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""
         outcome: Outcome | SubletError | None = None
         async with anyio.create_task_group() as group:

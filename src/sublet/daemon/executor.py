@@ -26,7 +26,6 @@ from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import RESERVED_SECONDS, Slots
-from sublet.workspace.mount_table import is_mounted
 
 PENDING_SECONDS = RESERVED_SECONDS
 """How long an accepted INVITE waits for its START before its slot is given to others."""
@@ -158,7 +157,7 @@ class Executor:
         self._slots.reserve(owner)
         try:
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
-            mount_point = await asyncio.to_thread(self._tools.mounts.reserve, owner)
+            mount_point = await asyncio.to_thread(self._tools.carriers["sshfs"].reserve, owner)
             key = asyncssh.generate_private_key("ssh-ed25519")
             accept = self._acceptance.accept(
                 message,
@@ -284,14 +283,10 @@ class Executor:
         self._records.pop(delegation_id, None)
         self._slots.release(delegation_id)
         try:
-            if mount_point is None or await asyncio.to_thread(self._remove, mount_point):
+            if mount_point is None or await asyncio.to_thread(self._tools.carriers["sshfs"].release, mount_point):
                 await self._journal.release_owned(delegation_id)
         except (OSError, SubletError) as error:
             log.error("a mount point was not freed", delegation_id=delegation_id, reason=str(error))
-
-    def _remove(self, mount_point: Path) -> bool:
-        self._tools.mounts.release(mount_point)
-        return not is_mounted(mount_point)
 
     async def _stop(self, delegation_id: str, error: SubletError) -> None:
         if (run := self._runs.get(delegation_id)) is not None:

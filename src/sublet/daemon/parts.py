@@ -132,7 +132,7 @@ async def make_parts(
             journal=journal,
             policy=policy,
             slots=slots,
-            tools=ExecutorTools(mounts, reverse, providers.__getitem__, scratch_root),
+            tools=ExecutorTools({"sshfs": mounts}, reverse, providers.__getitem__, scratch_root),
             agents=lambda: agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,

@@ -81,10 +81,17 @@ class Mounts:
             raise denied(path, f"it can't be made ({error.strerror})") from error
         return path
 
-    def release(self, mount_point: Path) -> None:
-        """Remove a reserved directory that nothing was mounted on; quiet where it is gone, mounted on or not empty."""
-        if mount_point.parent == self.root and not is_mounted(mount_point):
+    def release(self, mount_point: Path) -> bool:
+        """Remove a reserved directory that nothing was mounted on; quiet where it is gone, mounted on or not empty.
+
+        Returns:
+            Whether nothing is mounted there.
+        """
+        if is_mounted(mount_point):
+            return False
+        if mount_point.parent == self.root:
             self._remove(mount_point.name)
+        return True
 
     async def attach(
         self, mount_point: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
@@ -173,8 +180,8 @@ class Mount:
         self._ending = False
         self._flushed: bool | None = None
 
-    async def detach(self) -> bool:
-        """Write out what is pending, unmount, end sshfs and remove the directory.
+    async def detach(self, *, flush: bool = True) -> bool:
+        """Write out what is pending, unless ``flush`` is false, unmount, end sshfs and remove the directory.
 
         Bounded in time whatever the link does. Calling it again returns the first answer, or goes on where a
         cancelled call stopped. End the processes that work in the mount first.
@@ -184,11 +191,11 @@ class Mount:
         """
         async with self._lock:
             if self._flushed is None:
-                self._flushed = await self._detach()
+                self._flushed = await self._detach(flush=flush)
             return self._flushed
 
-    async def _detach(self) -> bool:
-        if self.lost.is_set():
+    async def _detach(self, *, flush: bool) -> bool:
+        if self.lost.is_set() or not flush:
             await self.end()
             return False
         # syncfs on a FUSE mount writes back what programs changed through shared mappings.

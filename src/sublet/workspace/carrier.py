@@ -1,0 +1,58 @@
+"""How a lender's view comes to an executor: the small interface that every transport has behind it (DESIGN 4.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+import asyncssh
+
+
+class Carried(Protocol):
+    """One view where the work is done, made by ``Carrier.attach`` and ended by ``detach``.
+
+    ``path`` holds the view; ``lost`` is set as soon as work in it can come to nothing.
+    """
+
+    path: Path
+    lost: asyncio.Event
+
+    async def detach(self, *, flush: bool = True) -> bool:
+        """Bring what was written to the lender, unless ``flush`` is false, and leave nothing here.
+
+        Bounded in time whatever the link does. Calling it again returns the first answer, or goes on where a cancelled
+        call stopped. End the processes that work in it first.
+
+        Returns:
+            Whether everything that was written is known to have reached the lender.
+        """
+
+
+class Carrier(Protocol):
+    """One transport, on the executor's side."""
+
+    def reserve(self, delegation_id: str) -> Path:
+        """Make the empty place for a delegation's view and return its path, for ACCEPT to name (AWCP 4.2).
+
+        Raises:
+            SubletError: ``MOUNTPOINT_DENIED`` where the id can't name a directory, or something is there already.
+        """
+
+    def release(self, place: Path) -> bool:
+        """Remove a reserved place and return whether nothing is left in use of it."""
+
+    async def attach(self, place: Path, connection: asyncssh.SSHClientConnection, remote_path: str) -> Carried:
+        """Bring the lender's view and return once it is there.
+
+        Args:
+            place: as ``reserve`` returned it.
+            connection: logged in to the lender; the caller closes it, after ``detach``.
+            remote_path: the directory of the view, in plain characters.
+
+        Raises:
+            SubletError: ``DEP_MISSING``, ``MOUNTPOINT_DENIED`` or ``MOUNT_FAILED``, and nothing is left here.
+        """
+
+    def reap(self) -> list[str]:
+        """Remove what a crash left, before the first ``reserve`` and in a thread; return the names of what it was."""
