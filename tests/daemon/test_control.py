@@ -30,6 +30,7 @@ from sublet.daemon.models import (
     PairLink,
     PeerView,
     PruneReport,
+    PruneRequest,
     TokenView,
 )
 from sublet.daemon.paths import Home, resolve_home
@@ -44,6 +45,7 @@ LINK = PairLink(link="l", expires_at="t", a2a_url="u", fingerprint="f")
 PEER = PeerView(name="bob", node_id="n", fingerprint="f", a2a_url=None, paired_at="t")
 TOKEN = TokenView(name="ci", created_at="t")
 REQUEST = CreateDelegation(workspace_dir="/w", peer="bob", prompt="p\u2028q")
+PRUNE = PruneRequest(older_than_seconds=86_400, dry_run=True)
 ADD = AddPeer(link="l", name="bob")
 DIRECTORY = Directory(node_id="n", peers=[PEER], lend_roots=["/w"])
 
@@ -103,7 +105,7 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
         lambda c: c.get_audit_report("dlg_1", patch=True),
     ),
     ("cancel_delegation", DELEGATION, ("dlg_1", OWNER), {}, lambda c: c.cancel_delegation("dlg_1")),
-    ("prune_resources", PruneReport(delegations=1), (OWNER,), {}, lambda c: c.prune_resources()),
+    ("prune_resources", PruneReport(events=1), (PRUNE, OWNER), {}, lambda c: c.prune_resources(PRUNE)),
     ("directory", DIRECTORY, (OWNER,), {}, lambda c: c.directory()),
     ("create_pair_link", LINK, (OWNER,), {"ttl_seconds": 5}, lambda c: c.create_pair_link(ttl_seconds=5)),
     ("add_peer", PEER, (ADD, OWNER), {}, lambda c: c.add_peer(ADD)),

@@ -19,7 +19,9 @@ from sublet.daemon.models import (
     FileChange,
     PairLink,
     PeerView,
+    PruneItem,
     PruneReport,
+    PruneRequest,
     ResultView,
     StatusView,
     TokenView,
@@ -137,8 +139,18 @@ class FakeControl:
         self.requests.append({"cancel": delegation_id})
         return delegation(DelegationState.CANCELLED)
 
-    async def prune_resources(self) -> PruneReport:
-        return PruneReport(delegations=1, assignments=2, events=30, shadows=1)
+    async def prune_resources(self, request: PruneRequest) -> PruneReport:
+        self.requests.append({"prune": request.model_dump(exclude_defaults=True)})
+        item = PruneItem(
+            kind="delegations",
+            id="dlg_0123456789abcdef",
+            what="dlg_0123456789abcdef of /home/ann/api",
+            ended_at="2026-01-01T00:00:00Z",
+            bytes=2_048,
+            reason="it is over",
+        )
+        counts = {"delegations": 1, "assignments": 2, "shadows": 1}
+        return PruneReport(dry_run=request.dry_run, counts=counts, events=30, bytes=5_242_880, items=[item])
 
     async def directory(self) -> Directory:
         return Directory(node_id="node-" + "a" * 16, peers=self.peers, lend_roots=self.roots)

@@ -17,6 +17,7 @@ from sublet.daemon.models import (
     PairLink,
     PeerView,
     PruneReport,
+    PruneRequest,
     ResultView,
     StatusView,
     TokenView,
@@ -162,7 +163,7 @@ class FakeDaemonApi:
         self.callers.append(caller)
         return Directory(node_id=NODE_ID, peers=self.peers, lend_roots=self.lend_roots)
 
-    async def prune_resources(self, caller: Subject) -> PruneReport:
+    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         return PruneReport()
 
     async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PairLink,
         PeerView,
         PruneReport,
+        PruneRequest,
         StatusView,
         TokenView,
     )
@@ -66,7 +67,7 @@ class Control(Protocol):
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         """Stop a delegation."""
 
-    async def prune_resources(self) -> PruneReport:
+    async def prune_resources(self, request: PruneRequest) -> PruneReport:
         """Remove what ended delegations left behind."""
 
     async def directory(self) -> Directory:

@@ -165,30 +165,6 @@ def audit(
     run(ctx, screen, body)
 
 
-def prune(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Forget the delegations that are over, with their output and audits.
-
-    `diff` knows them no more. Your own files stay as they are.
-    """
-    screen = Screen(as_json=as_json)
-
-    async def body(control: Control) -> None:
-        report = await control.prune_resources()
-        if as_json:
-            screen.emit(report.model_dump(mode="json"))
-            return
-        from sublet.cli.render import count
-
-        removed = [
-            count(report.delegations, "delegation"),
-            count(report.assignments, "assignment"),
-            count(report.events, "event"),
-        ]
-        screen.show(f"Removed {', '.join(removed)}.")
-
-    run(ctx, screen, body)
-
-
 async def _output_json(control: Control, found: str, screen: Screen, *, follow: bool) -> Exit | None:
     from sublet.cli.follow import Unseen, read_output
     from sublet.cli.follow import follow as go_along

@@ -27,6 +27,14 @@ def duration(text: str) -> int:
     return int(match[1]) * _SECONDS[match[2]]
 
 
+def byte_count(text: str) -> int:
+    """Parse a number of bytes: ``500000``, ``20K``, ``500M``, ``2G``; the units are powers of 1,024."""
+    match = re.fullmatch(r"(\d{1,15})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is no size; write 500000, 20K, 500M or 2G")
+    return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))
+
+
 def directory_path(given: str) -> str:
     """Return the absolute path of a directory that was named, as the daemon, which works elsewhere, needs it.
 

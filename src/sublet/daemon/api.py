@@ -22,6 +22,7 @@ from sublet.daemon.models import (
     PairLink,
     PeerView,
     PruneReport,
+    PruneRequest,
     StatusView,
     TokenView,
 )
@@ -55,8 +56,8 @@ class DaemonApi(Protocol):
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         """Stop the delegation: revoke at once, tell the peer, return the view. Cancelling twice is no error."""
 
-    async def prune_resources(self, caller: Subject) -> PruneReport:
-        """Remove what ended delegations left behind."""
+    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
+        """Remove what ended delegations left behind, as far as ``request`` says."""
 
     async def directory(self, caller: Subject) -> Directory:
         """Return the peers and agents that the caller may use, and why not the others."""

@@ -32,7 +32,6 @@ from sublet.daemon.parts import Parts, make_parts
 from sublet.daemon.peer_directory import PeerDirectory
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.ports import Face, FaceContext
-from sublet.daemon.pruning import Pruning
 from sublet.daemon.recovery import recover
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.daemon.store import Store
@@ -104,7 +103,7 @@ class _Daemon:
             async with (
                 _running(parts.data_plane.serve),
                 _started(*self._faces, control),
-                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve),
+                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve, parts.pruning.serve),
             ):
                 status = await self._status(parts)
                 log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
@@ -128,7 +127,7 @@ class _Daemon:
                 pairing=parts.pairing,
                 tokens=parts.tokens,
                 lend_roots=parts.lend_roots,
-                pruning=Pruning(parts.journal, parts.auditor, parts.locks),
+                pruning=parts.pruning,
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True),
                 stop=self._stop.set,

@@ -16,10 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sublet.daemon.network import is_loopback, parse_host_port
 from sublet.daemon.pair_link import check_url
 from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.pruning import Retention
 from sublet.protocol.errors import LocalCode, SubletError
 
 CONFIG_FILE = "config.json"
 MAX_CONFIG_BYTES = 1 << 20
+DAY_SECONDS = 86_400
 DEFAULT_A2A = "127.0.0.1:8642"
 DEFAULT_SFTP = "127.0.0.1:8622"
 DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
@@ -32,6 +34,26 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 
 Short = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+Days = Annotated[int, Field(ge=0, le=36_500)]
+
+
+class RetentionConfig(BaseModel):
+    """``retention`` of ``config.json``: what the daemon forgets by itself; ``null`` keeps without that bound."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    max_age_days: Days | None = Field(default=30, description="What ended longer ago is forgotten")
+    max_bytes: Annotated[int, Field(ge=0)] | None = Field(
+        default=4 << 30, description="The oldest are forgotten until the rest takes no more"
+    )
+    pending_days: Days = Field(default=90, description="How long a result waits to be reviewed")
+
+    def chosen(self) -> Retention:
+        """Return it in the units that pruning counts in."""
+        age = None if self.max_age_days is None else self.max_age_days * DAY_SECONDS
+        return Retention(age, self.max_bytes, self.pending_days * DAY_SECONDS)
 
 
 class ConfigFile(BaseModel):
@@ -48,6 +70,7 @@ class ConfigFile(BaseModel):
     mount_root: Short | None = Field(default=None, description="Where lent directories are mounted")
     unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
     log_level: LogLevel | None = None
+    retention: RetentionConfig = RetentionConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +148,7 @@ class DaemonConfig:
         )
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
         self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
+        self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"
         if self.log_level not in LOG_LEVELS:

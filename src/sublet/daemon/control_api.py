@@ -138,8 +138,7 @@ class ControlApi:
         return _answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
 
     async def _prune(self, request: Request) -> Response:
-        await read_body(request, Nothing)
-        return _answer(await self._api.prune_resources(OWNER))
+        return _answer(await self._api.prune_resources(await read_body(request, models.PruneRequest), OWNER))
 
     # Events
 

@@ -24,6 +24,7 @@ from sublet.daemon.models import (
     PairLink,
     PeerView,
     PruneReport,
+    PruneRequest,
     StatusView,
     TokenView,
 )
@@ -109,9 +110,9 @@ class ControlClient:
         """Stop the delegation. Cancelling twice is no error."""
         return await self._one(DelegationView, "POST", f"/v1/delegations/{_part(delegation_id)}/cancel")
 
-    async def prune_resources(self) -> PruneReport:
-        """Remove what ended delegations left behind."""
-        return await self._one(PruneReport, "POST", "/v1/prune")
+    async def prune_resources(self, request: PruneRequest) -> PruneReport:
+        """Remove what ended delegations left behind, as far as ``request`` says."""
+        return await self._one(PruneReport, "POST", "/v1/prune", body=request)
 
     async def directory(self) -> Directory:
         """Return the peers and agents, and why not the others."""

@@ -11,11 +11,12 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from sublet.daemon.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.models import MAX_PAGE
 from sublet.daemon.records import AssignmentRecord, DelegationRecord
-from sublet.daemon.times import rfc3339
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -63,6 +64,17 @@ class HeldResource:
     kind: str
     detail: dict[str, JsonValue]
     acquired_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgettable:
+    """A delegation or assignment that is over: when it ended (Unix seconds), and what it takes with its events."""
+
+    id: str
+    ended_at: float
+    bytes: int
+    events: int
+    workspace: str
 
 
 class Journal(EventLog):
@@ -128,11 +140,47 @@ class Journal(EventLog):
         found = await self._list(_ASSIGNMENTS, limit, active)
         return [AssignmentRecord.model_validate_json(text) for text in found]
 
-    async def list_ended_assignments(self, *, limit: int = MAX_PAGE) -> list[AssignmentRecord]:
-        """Return assignments that are over, the oldest first."""
-        only = f"WHERE state IN ({_marks(_ASSIGNMENTS.ends)}) ORDER BY created_at, id LIMIT ?"
-        found = await self._load(_ASSIGNMENTS, only, (*_ASSIGNMENTS.ends, limit))
-        return [AssignmentRecord.model_validate_json(text) for text in found]
+    async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
+        """Return what is over and settled, that which ended first first, with what forgetting it would free."""
+        only, values = "json_extract(record, '$.settled') = 1", tuple[str, ...]()
+        if table == "assignments":
+            only, values = f"state IN ({_marks(_ASSIGNMENTS.ends)})", _ASSIGNMENTS.ends
+
+        def work(connection: sqlite3.Connection) -> list[Forgettable]:
+            rows = connection.execute(
+                f"""SELECT id, updated_at, coalesce(json_extract(record, '$.workspace'), '') AS workspace,
+                    length(record) + coalesce((SELECT sum(length(data)) FROM events WHERE delegation_id = t.id), 0)
+                        AS bytes,
+                    (SELECT count(*) FROM events WHERE delegation_id = t.id) AS events
+                FROM {table} AS t WHERE {only} ORDER BY updated_at, id LIMIT ?""",  # noqa: S608 - constants and marks
+                (*values, limit),
+            )
+            return [
+                Forgettable(row["id"], unix_seconds(row["updated_at"]), row["bytes"], row["events"], row["workspace"])
+                for row in rows
+            ]
+
+        return await self.read(work)
+
+    async def delegation_ids(self) -> frozenset[str]:
+        """Return the ids of all delegations that are kept."""
+
+        def work(connection: sqlite3.Connection) -> frozenset[str]:
+            return frozenset(row["id"] for row in connection.execute("SELECT id FROM delegations"))
+
+        return await self.read(work)
+
+    async def workspaces(self) -> dict[str, set[str]]:
+        """Return the directories that delegations were made of, each with the ids of those that are kept."""
+
+        def work(connection: sqlite3.Connection) -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            rows = connection.execute("SELECT id, json_extract(record, '$.workspace') AS workspace FROM delegations")
+            for row in rows:
+                found.setdefault(row["workspace"], set()).add(row["id"])
+            return found
+
+        return await self.read(work)
 
     async def forget(self, *, delegations: Sequence[str] = (), assignments: Sequence[str] = ()) -> int:
         """Remove ended delegations and assignments with their events and return how many events went with them."""

@@ -256,13 +256,35 @@ class TokenView(View):
     token: str | None = None
 
 
-class PruneReport(View):
-    """What ``prune_resources`` removed."""
+class PruneRequest(Request):
+    """What to forget. With neither age nor size, everything that is over."""
 
-    delegations: int = 0
-    assignments: int = 0
+    older_than_seconds: Annotated[int, Field(ge=0)] | None = Field(default=None, description="What ended longer ago")
+    max_bytes: Bound | None = Field(default=None, description="The oldest go until the rest takes no more")
+    pending: bool = Field(default=False, description="Also results that wait to be reviewed")
+    dry_run: bool = Field(default=False, description="Only tell what would go")
+
+
+class PruneItem(View):
+    """One thing that went, or would go: a kind such as ``delegations``, since when it is over, its size, and why."""
+
+    kind: str
+    id: str
+    what: str
+    ended_at: str
+    bytes: int
+    reason: str
+
+
+class PruneReport(View):
+    """What ``prune_resources`` removed; of a dry run, what it would remove."""
+
+    dry_run: bool = False
+    counts: dict[str, int] = Field(default={}, description="How many of each kind")
     events: int = 0
-    shadows: int = Field(default=0, description="Audit repositories of directories that no delegation is kept of")
+    bytes: int = 0
+    items: list[PruneItem] = []
+    truncated: bool = Field(default=False, description="Whether there is more than items lists")
 
 
 class Check(View):

@@ -22,6 +22,8 @@ from sublet.daemon.nonces import NonceMemory
 from sublet.daemon.pairing import OwnAddress, PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.ports import PeerLink
+from sublet.daemon.prune_stores import EndedAssignments, EndedDelegations, Shadows
+from sublet.daemon.pruning import Pruning
 from sublet.daemon.store import Store
 from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
@@ -62,6 +64,7 @@ class Parts:
     delegator: Delegator
     executor: Executor
     messages: Messages
+    pruning: Pruning
     scratch_root: Path
 
 
@@ -145,6 +148,11 @@ async def make_parts(
             agents=lambda: agents,
             provider=providers.__getitem__,
             scratch_root=scratch_root,
+        ),
+        pruning=Pruning(
+            journal,
+            [EndedDelegations(journal), EndedAssignments(journal), Shadows(journal, auditor, locks)],
+            lambda: config.retention,
         ),
         scratch_root=scratch_root,
     )

@@ -27,6 +27,7 @@ from sublet.daemon.models import (
     PairLink,
     PeerView,
     PruneReport,
+    PruneRequest,
     StatusView,
     TokenView,
 )
@@ -134,10 +135,10 @@ class DaemonService:
         await self._ask(caller, Action.DELEGATION_CANCEL, delegation_id)
         return await self._parts.delegator.cancel(delegation_id, f"cancelled by {_who(caller)}")
 
-    async def prune_resources(self, caller: Subject) -> PruneReport:
+    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """``DaemonApi.prune_resources``."""
         await self._ask(caller, Action.RESOURCES_PRUNE, "*")
-        return await self._parts.pruning.run()
+        return await self._parts.pruning.run(request)
 
     # Who may do what with whom
 

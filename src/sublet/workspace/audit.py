@@ -20,6 +20,7 @@ from typing import Final, Literal
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
 from sublet.workspace import manifest as manifests
+from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow_git import SYMLINK, ShadowGit, checked_id
@@ -29,6 +30,8 @@ MAX_REPORT_FILES: Final = 10_000
 """Changed files that a report lists; its counts go on."""
 MAX_PATCH_BYTES: Final = 1024 * 1024
 MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
+
+_GONE: Final = "gone-"
 
 Change = Literal["added", "changed", "deleted", "mode"]
 
@@ -85,6 +88,15 @@ class Patch:
 
     text: str
     truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshots:
+    """The snapshots of one workspace: since when (Unix seconds) nothing was added, and how many bytes they take."""
+
+    workspace: Path
+    changed_at: float
+    bytes: int
 
 
 class Auditor:
@@ -159,7 +171,23 @@ class Auditor:
     def forget(self, root: Path) -> None:
         """Remove all snapshots of the workspace. Forgetting twice is no error."""
         with contextlib.suppress(SubletError), self._locked(root) as shadow:
-            shutil.rmtree(shadow.directory)
+            # Taken away in one step: who is killed halfway leaves a directory that is gone, never a torn repository.
+            gone = self._shadows / f"{_GONE}{secrets.token_hex(8)}"
+            shadow.directory.rename(gone)
+            shutil.rmtree(gone)
+
+    def kept(self) -> list[KeptSnapshots]:
+        """Return which workspaces have snapshots and what those take, and clear away what a killed process began."""
+        found: list[KeptSnapshots] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._shadows) as entries:
+            for entry in entries:
+                if entry.name.startswith(_GONE):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    continue
+                with contextlib.suppress(OSError):
+                    workspace = Path(os.fsdecode((Path(entry.path) / "workspace").read_bytes()))
+                    found.append(KeptSnapshots(workspace, entry.stat().st_mtime, disk_usage(Path(entry.path))))
+        return found
 
     @contextlib.contextmanager
     def _locked(self, root: Path, *, create: bool = False) -> Iterator[_Shadow]:
