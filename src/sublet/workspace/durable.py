@@ -1,0 +1,57 @@
+"""Writing in the state directory so that a crash, also one of the machine, leaves the old or the new, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, and return when it would survive a loss of power.
+
+    Raises:
+        OSError: it can't be written; what was there stays.
+    """
+    draft = path.with_name(f"{path.name}.new")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(fd)
+        draft.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Return when the names in a directory would survive a loss of power."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a private directory with all that is in it, whatever modes it was given. None is no error.
+
+    Raises:
+        OSError: something can't be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            shutil.rmtree(directory)
+        except PermissionError:
+            for at, names, _ in os.walk(os.fsencode(directory)):
+                for name in names:
+                    path = os.path.join(at, name)
+                    if stat.S_ISDIR(os.lstat(path).st_mode):  # a link to a directory is listed as well
+                        os.chmod(path, stat.S_IRWXU)
+            shutil.rmtree(directory)
