@@ -46,7 +46,7 @@ from sublet.daemon.control_client import ControlClient
 from sublet.daemon.models import CreateDelegation, DelegationView
 from sublet.daemon.paths import resolve_home
 from sublet.workspace.connection import connect
-from sublet.workspace.model import Export, MountTarget
+from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_listener import DataPlane
 
@@ -333,7 +333,7 @@ async def expiries(base: Path, size: Size) -> list[Row]:
             serving = group.create_task(plane.serve())
             public = key.export_public_key().decode().strip()
             ends = asyncio.get_running_loop().time() + 1.0
-            plane.open(Export(LEASE, root, "rw", default_rules(), public, 1.0))
+            plane.open(Export(LEASE, (LentDirectory("workspace", root, "rw", default_rules()),), public, 1.0))
             target = MountTarget("127.0.0.1", plane.address[1], LEASE, plane.host_key_line)
             connection = await connect(target, key, 5.0)
             try:

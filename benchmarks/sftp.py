@@ -34,7 +34,7 @@ import asyncssh
 
 from _report import Row, add_options, show
 from sublet.workspace.connection import connect
-from sublet.workspace.model import Export, ExportLimits, MountTarget
+from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.mounts import OPTIONS, Mounts
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_listener import DataPlane
@@ -73,9 +73,7 @@ async def serve(root: Path, public_key: str) -> None:
     plane.open(
         Export(
             lease_id=LEASE,
-            workspace=root,
-            access_mode="rw",
-            rules=default_rules(),
+            resources=(LentDirectory("workspace", root, "rw", default_rules()),),
             public_key=public_key,
             seconds=3600.0,
             limits=ExportLimits(max_connections=8),

@@ -9,7 +9,7 @@ import pytest
 from sublet.daemon import event_log
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import CreateDelegation
-from sublet.daemon.records import DelegationRecord
+from sublet.daemon.records import DelegationRecord, ResourceRecord
 from sublet.daemon.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
@@ -43,7 +43,7 @@ def record(
         request=request,
         peer="bob",
         agent=None,
-        workspace="/w",
+        resources=(ResourceRecord(name="workspace", path="/w", access_mode="rw"),),
         description="p",
         access_mode="rw",
         ttl_seconds=60,

@@ -12,7 +12,7 @@ import pytest
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.models import ConditionView, CreateDelegation, ErrorView, ResultView
-from sublet.daemon.records import DelegationRecord
+from sublet.daemon.records import DelegationRecord, ResourceRecord
 from sublet.daemon.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.events import EventKind
@@ -56,7 +56,7 @@ async def keeper(journal: Journal, clock: Clock) -> DelegationKeeper:
         request=CreateDelegation(workspace_dir="/w", peer="bob", prompt="p"),
         peer="bob",
         agent=None,
-        workspace="/w",
+        resources=(ResourceRecord(name="workspace", path="/w", access_mode="rw"),),
         description="p",
         access_mode="rw",
         ttl_seconds=60,

@@ -22,7 +22,7 @@ def a_record(**changes: object) -> DelegationRecord:
             "request": CreateDelegation(workspace_dir="/w", peer="bob", prompt="p"),
             "peer": "bob",
             "agent": None,
-            "workspace": "/w",
+            "resources": [{"name": "workspace", "path": "/w", "access_mode": "rw"}],
             "description": "p",
             "access_mode": "rw",
             "ttl_seconds": 60,

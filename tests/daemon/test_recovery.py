@@ -33,6 +33,7 @@ pytestmark = pytest.mark.anyio
 S = DelegationState
 WAY = (S.CREATED, S.INVITED, S.ACCEPTED, S.STARTED, S.RUNNING)
 RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [])
+UNKNOWN = {"workspace": "0" * 40}
 KINDS = ("lease", "lock", "remote_task", "view", "slot", "process", "mount")
 PAST, FUTURE = "2020-01-01T00:00:00.000Z", "2100-01-01T00:00:00.000Z"
 
@@ -57,7 +58,7 @@ class Machine:
                 "request": CreateDelegation(workspace_dir=str(self.project), peer="bob", prompt="p"),
                 "peer": "bob",
                 "agent": None,
-                "workspace": str(self.project),
+                "resources": [{"name": "workspace", "path": str(self.project), "access_mode": "rw"}],
                 "description": "p",
                 "access_mode": "rw",
                 "ttl_seconds": 60,
@@ -105,7 +106,7 @@ def deaths(draw: st.DrawFn) -> dict[str, object]:
     return {
         "state": state,
         "expires_at": draw(st.sampled_from([PAST, FUTURE])) if begun else None,
-        "snapshot": draw(st.sampled_from(["real", "unknown", None])) if begun else None,
+        "snapshots": {"workspace": name} if begun and (name := draw(st.sampled_from(["real", "unknown", ""]))) else {},
         "audit": AuditReport(added=["before.txt"]) if over and draw(st.booleans()) else None,
         "result": ResultView(final_summary="done") if result else None,
         "error": ErrorView(code="CANCELLED", message="cancelled") if over and not result else None,
@@ -130,10 +131,10 @@ def test_every_death_is_told_truthfully(
 async def _die_and_recover(
     machine: Machine, death: dict[str, object], held: list[str], assignment: AssignmentState | None
 ) -> None:
-    if death["snapshot"] == "real":
-        death = {**death, "snapshot": machine.auditor.baseline(machine.project, RULES)}
-    elif death["snapshot"] == "unknown":
-        death = {**death, "snapshot": "0" * 40}
+    if death["snapshots"] == {"workspace": "real"}:
+        death = {**death, "snapshots": {"workspace": machine.auditor.baseline(machine.project, RULES)}}
+    elif death["snapshots"]:
+        death = {**death, "snapshots": UNKNOWN}
     (machine.project / "new.txt").write_text("new\n")
     before = machine.record("dlg_1", **death)
     store = await Store.open(machine.root / "sublet.db")
@@ -189,9 +190,9 @@ def _check(before: DelegationRecord, after: DelegationRecord) -> None:
         assert after.error.code == "TASK_FAILED"
     if before.audit is not None:
         assert after.audit == before.audit
-    elif before.expires_at is None or before.snapshot is None:
+    elif before.expires_at is None or not before.snapshots:
         assert after.audit is None
-    elif before.snapshot == "0" * 40:
+    elif before.snapshots == UNKNOWN:
         assert after.audit is None
         assert after.audit_error is not None
     else:
@@ -239,7 +240,7 @@ async def test_a_directory_that_is_gone_does_not_keep_the_daemon_from_starting(t
     machine.project.rmdir()
     store = await Store.open(tmp_path / "sublet.db")
     journal = Journal(store)
-    await write(journal, machine.record("dlg_1", state=S.RUNNING, expires_at=FUTURE, snapshot=snapshot))
+    await write(journal, machine.record("dlg_1", state=S.RUNNING, expires_at=FUTURE, snapshots={"workspace": snapshot}))
     await machine.recover(journal)
     record = await journal.load_delegation("dlg_1")
     assert record is not None

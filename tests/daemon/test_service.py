@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -13,6 +13,7 @@ import pytest
 from sublet.daemon import service as service_module
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.models import AddPeer, CreateDelegation
+from sublet.daemon.records import ResourceRecord
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -188,8 +189,10 @@ class Recorder(Effect):
         super().__init__([], "delegator")
         self.workspaces: list[str] = []
 
-    async def create(self, request: CreateDelegation, caller: Subject, workspace: str, *more: object) -> None:
-        self.workspaces.append(workspace)
+    async def create(
+        self, request: CreateDelegation, caller: Subject, resources: Sequence[ResourceRecord], *more: object
+    ) -> None:
+        self.workspaces += [resource.path for resource in resources]
 
 
 def lending(recorder: Recorder, tmp_path: Path, **more: object) -> DaemonService:
@@ -210,6 +213,52 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
     with pytest.raises(SubletError) as no:
         await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
     assert no.value.code is LocalCode.POLICY_DENIED
+
+
+async def test_policy_is_asked_for_each_directory(tmp_path: Path) -> None:
+    for name in ("mine", "docs"):
+        (tmp_path / name).mkdir()
+    docs = {"name": "docs", "path": str(tmp_path / "docs")}
+    request = CreateDelegation.model_validate(
+        {"workspace_dir": str(tmp_path / "mine"), "peer": "bob", "prompt": "p", "resources": [docs]}
+    )
+    recorder = Recorder()
+    with pytest.raises(SubletError, match="docs") as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path / "mine"),)))
+    assert no.value.code is LocalCode.POLICY_DENIED
+    assert recorder.workspaces == []
+    await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path),)))
+    assert recorder.workspaces == [str(tmp_path / "mine"), str(tmp_path / "docs")]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "code"),
+    [
+        ("meta", "docs", LocalCode.INVALID_ARGUMENT),
+        ("workspace", "docs", LocalCode.INVALID_ARGUMENT),
+        ("twice", "docs", LocalCode.INVALID_ARGUMENT),
+        ("same", "mine", ErrorCode.WORKSPACE_INVALID),
+        ("inner", "mine/inner", ErrorCode.WORKSPACE_INVALID),
+        ("outer", ".", ErrorCode.WORKSPACE_INVALID),
+        ("link", "link", ErrorCode.WORKSPACE_INVALID),
+        ("absent", "absent", ErrorCode.WORKSPACE_NOT_FOUND),
+    ],
+)
+async def test_directories_lie_apart_and_have_names_of_their_own(
+    name: str, path: str, code: ErrorCode | LocalCode, tmp_path: Path
+) -> None:
+    for directory in ("mine/inner", "docs", "twice"):
+        (tmp_path / directory).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("mine")
+    resources = [{"name": "twice", "path": str(tmp_path / "twice")}, {"name": name, "path": str(tmp_path / path)}]
+    request = CreateDelegation.model_validate(
+        {"workspace_dir": str(tmp_path / "mine"), "peer": "bob", "prompt": "p", "resources": resources}
+    )
+    recorder = Recorder()
+    with pytest.raises(SubletError) as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is code
+    assert recorder.workspaces == []
 
 
 @pytest.mark.parametrize(

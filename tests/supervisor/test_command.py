@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import asyncssh
 import pytest
 
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Job, Output, Sandbox
+from sublet.supervisor.model import Job, JobResource, Output, Sandbox
 from sublet.workspace.connection import connect
 from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
@@ -69,6 +70,7 @@ async def test_the_environment_is_the_tasks_own(sandbox: Sandbox, tmp_path: Path
         "SUBLET_META": str(task.meta),
         "SUBLET_PROMPT_FILE": str(task.scratch / "prompt.txt"),
         "SUBLET_REMAINING_SECONDS": "20",
+        "SUBLET_RESOURCES": json.dumps([{"name": "workspace", "path": str(task.workspace), "access_mode": "rw"}]),
         "SUBLET_WORKSPACE": str(task.workspace),
         "TMPDIR": str(task.scratch / "tmp"),
     }
@@ -323,8 +325,8 @@ async def test_starting_on_a_dead_mount_does_not_block_the_loop(sandbox: Sandbox
 def inside(mount: Mount, root: Path, prompt: str) -> Job:
     """Return a job whose workspace is in ``mount``."""
     task = job(root, prompt)
-    workspace, meta = mount.path / "workspace", mount.path / "meta"
-    return dataclasses.replace(task, mount_point=mount.path, workspace=workspace, meta=meta)
+    resources = [JobResource("workspace", mount.path / "workspace", task.access_mode)]
+    return dataclasses.replace(task, mount_point=mount.path, resources=resources, meta=mount.path / "meta")
 
 
 async def test_a_failure_tells_the_end_of_both_streams_and_the_reason_last(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Output
+from sublet.supervisor.model import Job, JobResource, Output
 
 
 class Log:
@@ -24,14 +25,15 @@ class Log:
 def job(root: Path, prompt: str, *, seconds: float = 30, access_mode: str = "rw") -> Job:
     """Return a job in a plain directory below ``root``, laid out as a mount is."""
     mount, scratch = root / "mount", root / "scratch"
+    mode: Literal["ro", "rw"] = "ro" if access_mode == "ro" else "rw"
     for directory in (mount / "workspace", mount / "meta", scratch):
         directory.mkdir(parents=True, exist_ok=True)
     return Job(
         delegation_id="dlg_" + "0" * 32,
         description="a test",
         prompt=prompt,
-        access_mode="ro" if access_mode == "ro" else "rw",
-        workspace=mount / "workspace",
+        access_mode=mode,
+        resources=[JobResource("workspace", mount / "workspace", mode)],
         meta=mount / "meta",
         scratch=scratch,
         mount_point=mount,

@@ -13,6 +13,7 @@ import asyncssh
 from sublet.daemon.delegator import Delegator
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
+from sublet.daemon.lent_resources import asked_for
 from sublet.daemon.models import CreateDelegation, DelegationView
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.records import DelegationRecord
@@ -55,7 +56,7 @@ class Lender:
     ) -> str:
         """Delegate the project and return the id."""
         request = self.request(prompt, ttl=ttl, **more)
-        view = await self.delegator.create(request, caller, request.workspace_dir, peer, None, ttl)
+        view = await self.delegator.create(request, caller, asked_for(request), peer, None, ttl)
         return view.delegation_id
 
     def request(self, prompt: str = "do it", *, ttl: int = 60, **more: object) -> CreateDelegation:

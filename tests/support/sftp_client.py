@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import asyncssh
 
-from sublet.workspace.model import Export
+from sublet.workspace.model import WORKSPACE, Export, LentDirectory
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_core import SftpCore
 from sublet.workspace.sftp_listener import DataPlane
@@ -257,12 +257,12 @@ def export(workspace: Path, key: asyncssh.SSHKey, **changes: Any) -> Export:
     """Return an export of ``workspace`` for ``key``: default rules, rw, for a minute, but for ``changes``."""
     values: dict[str, Any] = {
         "lease_id": "dlg_0123456789abcdef0123456789abcdef",
-        "access_mode": "rw",
-        "rules": default_rules(),
         "seconds": 60.0,
         "meta": {"task.json": b"{}"},
     }
-    return Export(workspace=workspace, public_key=key.export_public_key().decode(), **{**values, **changes})
+    mode, rules = changes.pop("access_mode", "rw"), changes.pop("rules", None) or default_rules()
+    resources = changes.pop("resources", (LentDirectory(WORKSPACE, workspace, mode, rules),))
+    return Export(resources=resources, public_key=key.export_public_key().decode(), **{**values, **changes})
 
 
 @asynccontextmanager

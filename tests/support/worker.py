@@ -24,7 +24,7 @@ from sublet.policy.lending import Protected
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
-from sublet.workspace.model import Export
+from sublet.workspace.model import Export, LentDirectory
 from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.requirements import require_mount
@@ -110,9 +110,8 @@ class Worker:
         key = accept.remote_constraints.public_key
         assert key is not None
         rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [])
-        self.lender.open(
-            Export(accept.delegation_id, self.project, "ro" if mode == "ro" else "rw", rules, key, seconds)
-        )
+        lent = LentDirectory("workspace", self.project, "ro" if mode == "ro" else "rw", rules)
+        self.lender.open(Export(accept.delegation_id, (lent,), key, seconds))
         return self.start_message(accept, seconds, mode=mode, **sublet)
 
     def start_message(self, accept: Accept, seconds: float = 60, *, mode: str = "rw", **sublet: object) -> Start:

@@ -25,7 +25,8 @@ def view(tmp_path: Path) -> Iterator[WritableView]:
     (tmp_path / "a").write_text("hello")
     quota = Quota(None, None)
     made = WritableView(
-        WritableFs(ConfinedFs.open_root(tmp_path), PathRules(), quota, lambda _: None), {"task.json": b"{}"}
+        {"workspace": WritableFs(ConfinedFs.open_root(tmp_path), PathRules(), quota, lambda _: None)},
+        {"task.json": b"{}"},
     )
     yield made
     made.close()
@@ -128,7 +129,7 @@ def test_virtual_names_have_the_right_kind(view: WritableView) -> None:
 
 def test_a_read_only_view_has_no_way_to_change_anything(tmp_path: Path) -> None:
     fs = ConfinedFs(ConfinedFs.open_root(tmp_path), PathRules(), Quota(None, None))
-    view = ExportView(fs, {})
+    view = ExportView({"workspace": fs}, {})
     try:
         for name in ("open_write", "set_attributes", "remove", "mkdir", "rmdir", "symlink", "link", "rename"):
             assert not hasattr(view, name)

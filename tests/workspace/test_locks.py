@@ -26,7 +26,8 @@ def overlap(one: Path, two: Path) -> bool:
 
 
 def clash(one: LockRequest, two: LockRequest) -> bool:
-    return "rw" in (one.access_mode, two.access_mode) and overlap(one.path, two.path)
+    pairs = [(a, b) for a in one.wants for b in two.wants]
+    return any("rw" in (mode, other) and overlap(path, theirs) for (path, mode), (theirs, other) in pairs)
 
 
 @pytest.mark.parametrize(
@@ -43,16 +44,16 @@ def clash(one: LockRequest, two: LockRequest) -> bool:
 )
 def test_overlap(first: tuple[str, AccessMode], second: tuple[str, AccessMode], shares: bool) -> None:
     table = LockTable()
-    assert table.request(LockRequest("one", Path(first[0]), first[1]))
-    assert table.request(LockRequest("two", Path(second[0]), second[1])) is shares
+    assert table.request(LockRequest("one", [(Path(first[0]), first[1])]))
+    assert table.request(LockRequest("two", [(Path(second[0]), second[1])])) is shares
 
 
 def test_a_writer_is_not_starved_by_readers_that_come_later() -> None:
     table = LockTable()
     reader, writer, late = (
-        LockRequest("r", Path("/w"), "ro"),
-        LockRequest("w", Path("/w"), "rw"),
-        LockRequest("l", Path("/w"), "ro"),
+        LockRequest("r", [(Path("/w"), "ro")]),
+        LockRequest("w", [(Path("/w"), "rw")]),
+        LockRequest("l", [(Path("/w"), "ro")]),
     )
     assert table.request(reader)
     assert not table.request(writer)
@@ -64,31 +65,33 @@ def test_a_writer_is_not_starved_by_readers_that_come_later() -> None:
 
 def test_a_request_overtakes_a_queue_that_does_not_concern_it() -> None:
     table = LockTable()
-    table.request(LockRequest("a", Path("/w/a"), "rw"))
-    assert not table.request(LockRequest("b", Path("/w/a"), "rw"))
-    assert table.request(LockRequest("c", Path("/w/c"), "rw"))
+    table.request(LockRequest("a", [(Path("/w/a"), "rw")]))
+    assert not table.request(LockRequest("b", [(Path("/w/a"), "rw")]))
+    assert table.request(LockRequest("c", [(Path("/w/c"), "rw")]))
 
 
 def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "MAX_WAITING", 1)
     table = LockTable()
-    table.request(LockRequest("a", Path("/w"), "rw"))
-    table.request(LockRequest("b", Path("/w"), "rw"))
+    table.request(LockRequest("a", [(Path("/w"), "rw")]))
+    table.request(LockRequest("b", [(Path("/w"), "rw")]))
     with pytest.raises(SubletError) as caught:
-        table.request(LockRequest("c", Path("/w"), "rw"))
+        table.request(LockRequest("c", [(Path("/w"), "rw")]))
     assert caught.value.code is LocalCode.UNAVAILABLE
 
 
 @given(
     st.lists(
         st.one_of(
-            st.tuples(st.sampled_from(PATHS), st.sampled_from(["ro", "rw"])),
+            st.lists(
+                st.tuples(st.sampled_from(PATHS).map(Path), st.sampled_from(["ro", "rw"])), min_size=1, max_size=3
+            ),
             st.integers(min_value=0, max_value=30),
         ),
         max_size=40,
     )
 )
-def test_no_order_of_events_breaks_the_table(steps: list[tuple[str, AccessMode] | int]) -> None:
+def test_no_order_of_events_breaks_the_table(steps: list[list[tuple[Path, AccessMode]] | int]) -> None:
     """Holders never clash, each waiter is waiting for a reason, and when all end all were served in order."""
     table = LockTable()
     served: list[LockRequest] = []
@@ -103,8 +106,8 @@ def test_no_order_of_events_breaks_the_table(steps: list[tuple[str, AccessMode] 
 
     for step in steps:
         before = {w: table.position(w) for w in table.waiting}
-        if isinstance(step, tuple):
-            request = LockRequest(str(len(everyone)), Path(step[0]), step[1])
+        if isinstance(step, list):
+            request = LockRequest(str(len(everyone)), step)
             everyone.append(request)
             if table.request(request):
                 served.append(request)
@@ -130,8 +133,7 @@ async def test_waiters_are_granted_in_order_and_see_their_position() -> None:
 
     async def use(owner: str) -> None:
         async with directory_locks.acquire(
-            Path("/w"),
-            "rw",
+            [(Path("/w"), "rw")],
             owner=owner,
             timeout=30,
             on_position=seen[owner].append if owner in seen else lambda _: None,
@@ -155,12 +157,12 @@ async def test_waiters_are_granted_in_order_and_see_their_position() -> None:
 
 async def test_giving_up_names_the_holder_and_frees_the_place() -> None:
     directory_locks = DirectoryLocks()
-    async with directory_locks.acquire(Path("/w"), "rw", owner="dlg_1", timeout=0):
+    async with directory_locks.acquire([(Path("/w"), "rw")], owner="dlg_1", timeout=0):
         with pytest.raises(SubletError, match="dlg_1") as caught:
-            async with directory_locks.acquire(Path("/w/a"), "ro", owner="dlg_2", timeout=0):
+            async with directory_locks.acquire([(Path("/w/a"), "ro")], owner="dlg_2", timeout=0):
                 pytest.fail("granted beside a writer")
         assert caught.value.code is LocalCode.CONFLICT
-    async with directory_locks.acquire(Path("/w"), "rw", owner="dlg_3", timeout=0):
+    async with directory_locks.acquire([(Path("/w"), "rw")], owner="dlg_3", timeout=0):
         assert [h.owner for h in directory_locks.holders()] == ["dlg_3"]
 
 
@@ -169,13 +171,15 @@ async def test_a_cancelled_waiter_lets_the_next_one_through() -> None:
     queued = asyncio.Event()
 
     async def wait_in_vain() -> None:
-        async with directory_locks.acquire(Path("/w"), "rw", owner="b", timeout=30, on_position=lambda _: queued.set()):
+        async with directory_locks.acquire(
+            [(Path("/w"), "rw")], owner="b", timeout=30, on_position=lambda _: queued.set()
+        ):
             pytest.fail("granted beside another writer")
 
-    async with directory_locks.acquire(Path("/w"), "ro", owner="a", timeout=0):
+    async with directory_locks.acquire([(Path("/w"), "ro")], owner="a", timeout=0):
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(wait_in_vain())
             await queued.wait()
             writer.cancel()
-        async with directory_locks.acquire(Path("/w"), "ro", owner="c", timeout=0):
+        async with directory_locks.acquire([(Path("/w"), "ro")], owner="c", timeout=0):
             assert [h.owner for h in directory_locks.holders()] == ["a", "c"]

@@ -11,9 +11,9 @@ import asyncssh
 import pytest
 
 from sublet.supervisor.command import CommandProvider
-from sublet.supervisor.model import Job, Outcome
+from sublet.supervisor.model import Job, JobResource, Outcome
 from sublet.workspace.connection import connect, connect_over
-from sublet.workspace.model import AccessMode, Export, MountTarget
+from sublet.workspace.model import AccessMode, Export, LentDirectory, MountTarget
 from sublet.workspace.mounts import Mount, Mounts
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sandbox import BubblewrapSandbox
@@ -49,13 +49,14 @@ async def running(plane: DataPlane) -> AsyncIterator[None]:
 
 def lend(plane: DataPlane, project: Path, mode: AccessMode) -> MountTarget:
     meta = {"task.json": b"{}"}
-    plane.open(Export(LEASE, project, mode, default_rules(), public_line(KEY), 60, meta))
+    plane.open(Export(LEASE, (LentDirectory("workspace", project, mode, default_rules()),), public_line(KEY), 60, meta))
     return MountTarget(*plane.address, LEASE, plane.host_key_line)
 
 
 async def work(mount: Mount, tmp_path: Path, script: str, mode: AccessMode) -> Outcome:
     (tmp_path / "scratch").mkdir(exist_ok=True)
-    inside = mount.path / "workspace", mount.path / "meta", tmp_path / "scratch", mount.path
+    lent = [JobResource("workspace", mount.path / "workspace", mode)]
+    inside = lent, mount.path / "meta", tmp_path / "scratch", mount.path
     task = Job(LEASE, "a test", script, mode, *inside, remaining_seconds=30, expires_at="2030-01-01T00:00:00Z")
     return await CommandProvider(command(), BubblewrapSandbox([tmp_path])).run(task, Log())
 

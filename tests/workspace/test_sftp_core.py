@@ -76,11 +76,11 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         view: ExportView
         descriptor, rules = ConfinedFs.open_root(root), default_rules()
         if mode == "rw":
-            touched = usage.touched
+            touched = usage.touched["workspace"] = set()
             fs = WritableFs(descriptor, rules, quota, lambda parts: touched.add(b"/".join(parts)))
-            view = WritableView(fs, {"task.json": b"{}"})
+            view = WritableView({"workspace": fs}, {"task.json": b"{}"})
         else:
-            view = ExportView(ConfinedFs(descriptor, rules, quota), {"task.json": b"{}"})
+            view = ExportView({"workspace": ConfinedFs(descriptor, rules, quota)}, {"task.json": b"{}"})
         core = SftpCore(view, usage, Handles(HandleBudget(handles)), lambda: served.live)
         opened.append((core, view))
         served = Served(root, CoreClient(core), usage, quota)
@@ -136,7 +136,7 @@ def test_a_read_only_session_refuses_every_mutation_and_changes_nothing(serve: S
     for name, kind, body in every_mutation(handle):
         assert served.client.ask(kind, body).status == DENIED, name
     assert tree(served.root) == before
-    assert not served.usage.touched
+    assert not served.usage.files_touched
     assert served.usage.bytes_written == 0
 
 
@@ -180,7 +180,7 @@ def test_a_writable_session_does_every_operation(serve: Serve) -> None:
         assert client.ask(13, string(path)).status == OK
     assert client.ask(15, string(b"/workspace/d")).status == OK
     assert sorted(client.listing(b"/workspace")) == [b".", b"..", b".envrc", b"dir", b"file", b"link"]
-    assert served.usage.touched == {b"new", b"d", b"d/new", b"file", b"f2", b"d/l"}
+    assert served.usage.touched == {"workspace": {b"new", b"d", b"d/new", b"file", b"f2", b"d/l"}}
     assert served.usage.bytes_written == 10
     assert served.usage.bytes_read == 4
 
@@ -331,7 +331,7 @@ def test_streams_that_cannot_be_followed_are_aborted(serve: Serve, stream: bytes
 @pytest.mark.parametrize("first", [frame(5, 1, b""), b"\0\0\0\5\1\0\0\0\2"])
 def test_a_session_starts_with_init_of_version_three(tmp_path: Path, first: bytes) -> None:
     fs = ConfinedFs(ConfinedFs.open_root(tmp_path), default_rules(), Quota(None, None))
-    core = SftpCore(ExportView(fs, {}), LeaseUsage(), Handles(HandleBudget(1)), lambda: True)
+    core = SftpCore(ExportView({"workspace": fs}, {}), LeaseUsage(), Handles(HandleBudget(1)), lambda: True)
     core.receive(first)
     with pytest.raises(ProtocolAbort):
         core.next_reply()
@@ -400,9 +400,11 @@ def test_no_bytes_break_the_core_or_leak_a_descriptor(
     quota, usage = Quota(1 << 20, 100), LeaseUsage()
     view: ExportView
     if mode == "rw":
-        view = WritableView(WritableFs(ConfinedFs.open_root(root), default_rules(), quota, lambda _: None), {})
+        view = WritableView(
+            {"workspace": WritableFs(ConfinedFs.open_root(root), default_rules(), quota, lambda _: None)}, {}
+        )
     else:
-        view = ExportView(ConfinedFs(ConfinedFs.open_root(root), default_rules(), quota), {})
+        view = ExportView({"workspace": ConfinedFs(ConfinedFs.open_root(root), default_rules(), quota)}, {})
     core = SftpCore(view, usage, Handles(HandleBudget(16)), lambda: True)
     try:
         for piece in ([INIT] if greeted else []) + pieces:

@@ -17,8 +17,9 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace import sftp_listener
-from sublet.workspace.model import ExportLimits
+from sublet.workspace.model import ExportLimits, LentDirectory
 from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
+from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_connection import CIPHERS, MAX_LOGIN_ATTEMPTS
 from sublet.workspace.sftp_listener import MAX_STRANGERS_PER_SOURCE, DataPlane
 from support.sftp_client import Lender, eventually, export, lender, open_channel, string
@@ -49,7 +50,7 @@ async def test_serves_a_lease_to_an_ordinary_sftp_client(workspace: Path) -> Non
         usage = lent.plane.usage(lent.lease_id)
         assert usage is not None
         assert (usage.bytes_written, usage.bytes_read, usage.connections) == (300_000, 300_000, 1)
-        assert usage.touched == {b"new"}
+        assert usage.touched == {"workspace": {b"new"}}
         assert connection.get_extra_info("send_cipher") in CIPHERS
 
 
@@ -250,14 +251,19 @@ async def test_meta_can_be_updated_while_it_is_read(workspace: Path) -> None:
 
 
 async def test_what_cannot_be_served_is_refused_at_once(workspace: Path) -> None:
+    def lent_as(**paths: Path) -> tuple[LentDirectory, ...]:
+        first = LentDirectory("workspace", workspace, "rw", default_rules())
+        return (first, *(LentDirectory(name, path, "rw", default_rules()) for name, path in paths.items()))
+
     async with lender(workspace) as lent:
         before = descriptors()
         refusals: tuple[tuple[dict[str, Any], ErrorCode | LocalCode], ...] = (
             ({}, LocalCode.CONFLICT),
             ({"lease_id": "../x"}, LocalCode.INVALID_ARGUMENT),
             ({"lease_id": "l", "meta": {"a/b": b""}}, LocalCode.INVALID_ARGUMENT),
-            ({"lease_id": "l", "workspace": workspace / "missing"}, ErrorCode.WORKSPACE_NOT_FOUND),
-            ({"lease_id": "l", "workspace": workspace / "file"}, ErrorCode.WORKSPACE_INVALID),
+            ({"lease_id": "l", "resources": lent_as(other=workspace / "missing")}, ErrorCode.WORKSPACE_NOT_FOUND),
+            ({"lease_id": "l", "resources": lent_as(other=workspace / "file")}, ErrorCode.WORKSPACE_INVALID),
+            ({"lease_id": "l", "resources": lent_as(meta=workspace)}, LocalCode.INVALID_ARGUMENT),
             ({"lease_id": "l", "public_key": "no key"}, LocalCode.INVALID_ARGUMENT),
         )
         for changes, code in refusals:

@@ -16,10 +16,10 @@ import structlog
 from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
-from sublet.supervisor.model import Job, Outcome, Output, Provider, Stream
+from sublet.supervisor.model import Job, JobResource, Outcome, Output, Provider, Stream
 from sublet.workspace.carrier import Carried, Carrier
 from sublet.workspace.connection import connect, connect_over
-from sublet.workspace.model import MountTarget
+from sublet.workspace.model import META, WORKSPACE, MountTarget
 from sublet.workspace.reverse import ReverseAcceptor
 
 DIRECT_CONNECT_SECONDS = 2.0
@@ -198,8 +198,8 @@ class AssignmentRun:
                 description=self._record.invite.task.description,
                 prompt=self._record.invite.task.prompt,
                 access_mode=self._start.lease.access_mode,
-                workspace=mount_point / "workspace",
-                meta=mount_point / "meta",
+                resources=self._resources(mount_point),
+                meta=mount_point / META,
                 scratch=scratch,
                 mount_point=mount_point,
                 remaining_seconds=max(0.0, deadline - anyio.current_time()),
@@ -211,6 +211,17 @@ class AssignmentRun:
         finally:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    def _resources(self, mount_point: Path) -> list[JobResource]:
+        """Return where the lent directories are; a lease for reading makes all of them read-only."""
+        mode = self._start.lease.access_mode
+        offered = self._record.invite.sublet.resources
+        if not offered:
+            return [JobResource(WORKSPACE, mount_point / WORKSPACE, mode)]
+        return [
+            JobResource(lent.name, mount_point / lent.name, "ro" if mode == "ro" else lent.access_mode)
+            for lent in offered
+        ]
 
     def _failure(self, deadline: float) -> SubletError | None:
         """Return why the work is not done, with the end of what the agent said; None where it is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,8 +12,8 @@ from sublet.daemon.background import in_background
 from sublet.daemon.records import DelegationRecord, error_view
 from sublet.daemon.reports import audit_view
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.audit import Auditor
-from sublet.workspace.model import ViewRules
+from sublet.workspace.audit import MAX_PATCH_BYTES, Auditor, AuditResult, Patch
+from sublet.workspace.model import LeaseUsage, LentDirectory
 
 AUDIT_SECONDS = 600.0
 """How long an audit is waited for, and with it the directory's lock is held."""
@@ -22,44 +22,85 @@ log = structlog.get_logger(__name__)
 
 
 async def audited(
-    auditor: Auditor,
-    record: DelegationRecord,
-    rules: ViewRules,
-    touched: Collection[bytes],
-    *,
-    overflow: bool,
-    served: tuple[int, int] | None = None,
+    auditor: Auditor, record: DelegationRecord, resources: Sequence[LentDirectory], usage: LeaseUsage
 ) -> dict[str, object]:
-    """Return what the record gains by the audit: a report with its snapshot, or an error. Nothing is raised.
+    """Return what the record gains by the audit: a report with its snapshots, or an error. Nothing is raised.
+
+    Of several directories, those that can't be audited are named in the report of the others, and by the error.
 
     Args:
         auditor: makes it.
-        record: has a snapshot and no audit yet.
-        rules: those of the lease.
-        touched: raw paths that the lease changed.
-        overflow: whether ``touched`` is incomplete.
-        served: device and inode of the directory that was lent, where that is known.
+        record: has snapshots and no audit yet.
+        resources: the directories, with the rules of the lease.
+        usage: what the lease changed, as far as that is known.
     """
-    assert record.snapshot is not None
-    root = Path(record.workspace)
+    results: dict[str, AuditResult] = {}
+    failures: dict[str, SubletError] = {}
+    deadline = anyio.current_time() + AUDIT_SECONDS
+    for lent in resources:
+        found = await _of_one(auditor, record, lent, usage, deadline)
+        if isinstance(found, AuditResult):
+            results[lent.name] = found
+        else:
+            failures[lent.name] = found
+            log.warning("no audit could be made", delegation_id=record.id, resource=lent.name, reason=str(found))
+    news: dict[str, object] = {}
+    if results:
+        snapshots = {name: result.result for name, result in results.items()}
+        news |= {"audit": audit_view(results, failures), "result_snapshots": snapshots}
+    if failures:
+        news["audit_error"] = error_view(next(iter(failures.values())))
+    return news
+
+
+async def _of_one(
+    auditor: Auditor, record: DelegationRecord, lent: LentDirectory, usage: LeaseUsage, deadline: float
+) -> AuditResult | SubletError:
+    """Return the audit of one directory, or why there is none."""
+    served = usage.roots.get(lent.name)
+    touched = usage.touched.get(lent.name, set())
     try:
-        with anyio.fail_after(AUDIT_SECONDS):
+        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
             if served is not None:
-                await in_background(_check_same, root, served)
-            result = await in_background(auditor.result, record.snapshot, root, rules, touched, overflow)
+                await in_background(_check_same, lent.path, served)
+            return await in_background(
+                auditor.result, record.snapshots[lent.name], lent.path, lent.rules, touched, usage.touched_overflow
+            )
     except SubletError as error:
-        failure = error
+        return error
     except TimeoutError:
-        failure = SubletError(
+        return SubletError(
             LocalCode.UNAVAILABLE, f"the audit took longer than {AUDIT_SECONDS:.0f} s", "Lend a smaller directory."
         )
     except Exception:
         log.exception("the audit broke", delegation_id=record.id)
-        failure = SubletError(LocalCode.INTERNAL, "the audit failed by an internal error", "See the daemon's log.")
-    else:
-        return {"audit": audit_view(result), "result_snapshot": result.result}
-    log.warning("no audit could be made", delegation_id=record.id, reason=str(failure))
-    return {"audit_error": error_view(failure)}
+        return SubletError(LocalCode.INTERNAL, "the audit failed by an internal error", "See the daemon's log.")
+
+
+def patch_of(auditor: Auditor, record: DelegationRecord) -> Patch:
+    """Return what the delegation changed as one patch; of several directories, each file's name begins with its own.
+
+    It blocks: call it in a thread.
+
+    Raises:
+        SubletError: as ``Auditor.patch``.
+    """
+    several = len(record.resources) > 1
+    text, left, truncated = "", MAX_PATCH_BYTES, False
+    for lent in record.resources:
+        if lent.name not in record.result_snapshots:
+            continue
+        made = auditor.patch(
+            Path(lent.path),
+            record.snapshots[lent.name],
+            record.result_snapshots[lent.name],
+            below=lent.name if several else "",
+            limit=left,
+        )
+        text += made.text
+        left = max(0, left - len(made.text))
+        truncated |= made.truncated
+    return Patch(text, truncated)
 
 
 def _check_same(root: Path, served: tuple[int, int]) -> None:

@@ -16,7 +16,7 @@ from sublet.daemon.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
-from sublet.daemon.records import DelegationRecord, error_view, lease_over
+from sublet.daemon.records import DelegationRecord, ResourceRecord, error_view, lease_over
 from sublet.daemon.reports import failed_result, refusal, result_view
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
@@ -27,14 +27,15 @@ from sublet.protocol.messages import (
     Error,
     Invite,
     InviteExtension,
+    LentResource,
     Progress,
     ProposedLease,
     Start,
     Task,
     Workspace,
 )
-from sublet.workspace.admission import scan
-from sublet.workspace.rules import Rules
+from sublet.workspace.admission import scan_all
+from sublet.workspace.model import LentDirectory
 
 RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
@@ -51,16 +52,22 @@ class DelegationRun:
     or nothing can change it any more, and access is cut; ``finished`` once it is settled.
     """
 
-    def __init__(self, record: DelegationRecord, peer: PeerAddress, rules: Rules, tools: DelegatorTools) -> None:
+    def __init__(
+        self,
+        record: DelegationRecord,
+        peer: PeerAddress,
+        resources: tuple[LentDirectory, ...],
+        tools: DelegatorTools,
+    ) -> None:
         self.recorded = asyncio.Event()
         self.over = asyncio.Event()
         self.finished = asyncio.Event()
         self.refused: SubletError | None = None
         self._keeper = DelegationKeeper(record, tools.journal)
         self._peer = peer
-        self._rules = rules
+        self._resources = resources
         self._tools = tools
-        self._access = LentAccess(self._keeper, peer, rules, tools)
+        self._access = LentAccess(self._keeper, peer, resources, tools)
         self._output = OutputLog(tools.journal, record.id)
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
@@ -146,16 +153,15 @@ class DelegationRun:
     async def _lend(self, held: AsyncExitStack) -> None:
         await self._admit()
         await self._hold_directory(held)
-        snapshot = await self._access.baseline()
-        accept = await self._ask(snapshot)
+        snapshots = await self._access.baseline()
+        accept = await self._ask(snapshots)
         # Until now the time asked for bounded the wait; from here on the lease has it.
         self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
         start = await self._access.open(accept, self._scope.deadline)
         await self._follow(start, accept)
 
     async def _admit(self) -> None:
-        root = Path(self.record.workspace)
-        admission = await in_background(scan, root, self._rules, self._tools.limits())
+        admission = await in_background(scan_all, self._resources, self._tools.limits())
         await self._keeper.note(hidden=list(admission.hidden), unmountable=list(admission.unmountable))
 
     async def _hold_directory(self, held: AsyncExitStack) -> None:
@@ -177,8 +183,7 @@ class DelegationRun:
 
         record = self.record
         directory = self._tools.locks.acquire(
-            Path(record.workspace),
-            record.access_mode,
+            [(Path(lent.path), lent.access_mode) for lent in record.resources],
             owner=record.id,
             timeout=record.ttl_seconds,
             on_position=on_position,
@@ -188,19 +193,20 @@ class DelegationRun:
                 group.start_soon(tell)
                 await held.enter_async_context(directory)
                 group.cancel_scope.cancel()
-        await self._tools.journal.acquire(record.id, "lock", {"path": record.workspace})
+        for lent in record.resources:
+            await self._tools.journal.acquire(record.id, "lock", {"path": lent.path})
         await self._keeper.note(condition=None)
 
-    async def _ask(self, snapshot: str) -> Accept:
+    async def _ask(self, snapshots: dict[str, str]) -> Accept:
         record = self.record
         invite = Invite(
             delegation_id=record.id,
             task=Task(description=record.description, prompt=record.request.prompt),
             lease=ProposedLease(ttl_seconds=record.ttl_seconds, access_mode=record.access_mode),
             workspace=Workspace(export_name=f"awcp/{record.id}"),
-            sublet=InviteExtension(agent=record.agent),
+            sublet=InviteExtension(agent=record.agent, resources=_offered(record)),
         )
-        await self._keeper.advance(DelegationEvent.INVITE, snapshot=snapshot)
+        await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
         task, answer = await self._invite(invite)
         if isinstance(answer, Error):
             raise refusal(answer, self._peer.name)
@@ -214,6 +220,7 @@ class DelegationRun:
             task_id=task.task_id,
             context_id=task.context_id,
             access_mode=mode,
+            resources=_limited(record, mode),
             ttl_seconds=ttl,
         )
         return answer
@@ -323,6 +330,20 @@ def _narrowed(record: DelegationRecord, accept: Accept) -> tuple[AccessMode, int
     constraints = accept.remote_constraints
     mode = "ro" if constraints.accepted_access_mode == "ro" else record.access_mode
     return mode, min(record.ttl_seconds, constraints.max_ttl_seconds or record.ttl_seconds)
+
+
+def _limited(record: DelegationRecord, mode: AccessMode) -> tuple[ResourceRecord, ...]:
+    """Return the directories with no more access than the whole lease has."""
+    if mode == "rw":
+        return record.resources
+    return tuple(lent.model_copy(update={"access_mode": "ro"}) for lent in record.resources)
+
+
+def _offered(record: DelegationRecord) -> list[LentResource]:
+    """Return what INVITE says of the directories: nothing where there is one, which every peer finds at its place."""
+    if len(record.resources) == 1:
+        return []
+    return [LentResource(name=lent.name, access_mode=lent.access_mode) for lent in record.resources]
 
 
 def _check_mount_point(accept: Accept) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
 
+from sublet.daemon.audits import patch_of
 from sublet.daemon.background import in_background
 from sublet.daemon.delegation_run import DelegationRun
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
+from sublet.daemon.lent_resources import lent_directories, widest
 from sublet.daemon.models import MAX_PAGE, MAX_WAIT_SECONDS, AuditReport, CreateDelegation, DelegationView
 from sublet.daemon.ports import PeerAddress
-from sublet.daemon.records import DelegationRecord, lease_over
+from sublet.daemon.records import DelegationRecord, ResourceRecord, lease_over
 from sublet.daemon.times import rfc3339
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -24,7 +25,6 @@ from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS
 from sublet.protocol.text import clean_line
-from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 MAX_RUNNING = 256
 """Delegations that may be under way at once on this daemon."""
@@ -60,7 +60,7 @@ class Delegator:
         self,
         request: CreateDelegation,
         caller: Subject,
-        workspace: str,
+        resources: Sequence[ResourceRecord],
         peer: PeerAddress,
         agent: str | None,
         ttl_seconds: int,
@@ -70,7 +70,8 @@ class Delegator:
         Args:
             request: what is asked for; policy has allowed it.
             caller: who asks.
-            workspace: real path of the directory, for which policy has allowed it; the request's own is not looked at.
+            resources: the directories, by real paths for which policy has allowed it; the request's own are not looked
+                at. The first is the one to work in.
             peer: whom it goes to.
             agent: which of the peer's agents, None for its default.
             ttl_seconds: what policy allows of the time asked for.
@@ -87,9 +88,8 @@ class Delegator:
             raise SubletError(
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
-        record = _new_record(request, who, workspace, peer.name, agent, ttl_seconds)
-        rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, request.reveal)
-        run = self._runs[record.id] = DelegationRun(record, peer, rules, self._tools)
+        record = _new_record(request, who, resources, peer.name, agent, ttl_seconds)
+        run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._group.start_soon(self._drive, run)
         await run.recorded.wait()
@@ -134,13 +134,11 @@ class Delegator:
         """
         run = self._runs.get(delegation_id)
         record = run.record if run is not None else await self._load(delegation_id)
-        if record.audit is None or record.snapshot is None or record.result_snapshot is None:
+        if record.audit is None:
             raise _no_audit(record)
         if not patch:
             return record.audit
-        made = await in_background(
-            self._tools.auditor.patch, Path(record.workspace), record.snapshot, record.result_snapshot
-        )
+        made = await in_background(patch_of, self._tools.auditor, record)
         return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})
 
     async def cancel(self, delegation_id: str, why: str) -> DelegationView:
@@ -241,7 +239,12 @@ def _no_audit(record: DelegationRecord) -> SubletError:
 
 
 def _new_record(
-    request: CreateDelegation, caller: str, workspace: str, peer: str, agent: str | None, ttl_seconds: int
+    request: CreateDelegation,
+    caller: str,
+    resources: Sequence[ResourceRecord],
+    peer: str,
+    agent: str | None,
+    ttl_seconds: int,
 ) -> DelegationRecord:
     now = rfc3339()
     first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
@@ -251,9 +254,9 @@ def _new_record(
         request=request,
         peer=peer,
         agent=agent,
-        workspace=workspace,
+        resources=tuple(resources),
         description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
-        access_mode=request.access_mode,
+        access_mode=widest(resources),
         ttl_seconds=ttl_seconds,
         created_at=now,
         updated_at=now,

@@ -6,8 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,12 +23,11 @@ from sublet.daemon.records import lease_over
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
-from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, Mount, Start, StartExtension
+from sublet.protocol.messages import Accept, AccessMode, ActiveLease, DataPath, Endpoint, Mount, Start, StartExtension
 from sublet.workspace.admission import AdmissionLimits
 from sublet.workspace.audit import Auditor
 from sublet.workspace.locks import DirectoryLocks
-from sublet.workspace.model import Export, ExportLimits, LeaseUsage
-from sublet.workspace.rules import Rules
+from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.sftp_listener import DataPlane
 
 KEY_ALGORITHM: Final = "ssh-ed25519"
@@ -50,17 +48,22 @@ class DelegatorTools:
 class LentAccess:
     """What the peer of one delegation may reach, from START until it is settled."""
 
-    def __init__(self, keeper: DelegationKeeper, peer: PeerAddress, rules: Rules, tools: DelegatorTools) -> None:
+    def __init__(
+        self,
+        keeper: DelegationKeeper,
+        peer: PeerAddress,
+        resources: tuple[LentDirectory, ...],
+        tools: DelegatorTools,
+    ) -> None:
         self._keeper = keeper
         self._peer = peer
-        self._rules = rules
         self._tools = tools
-        self._tree: LentTree = LiveTree(Path(keeper.record.workspace), rules, tools.auditor)
+        self._tree: LentTree = LiveTree(resources, tools.auditor)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
 
-    async def baseline(self) -> str:
-        """Record what the executor will see, and return the snapshot's id.
+    async def baseline(self) -> dict[str, str]:
+        """Record what the executor will see, and return the snapshots' ids by the names of the directories.
 
         Raises:
             SubletError: as ``LentTree.baseline``.
@@ -94,9 +97,7 @@ class LentAccess:
         self._tools.data_plane.open(
             Export(
                 lease_id=record.id,
-                workspace=self._tree.root,
-                access_mode=record.access_mode,
-                rules=self._rules,
+                resources=tuple(_narrowed(lent, record.access_mode) for lent in self._tree.resources),
                 public_key=public,
                 seconds=left,
                 meta=_meta(self._keeper, expires_at),
@@ -165,7 +166,7 @@ class LentAccess:
         record = self._keeper.record
         await self._tools.journal.release_owned(record.id, "lease")
         news: dict[str, object] = {"usage": self.usage()}
-        if record.snapshot is not None and record.expires_at is not None:
+        if record.snapshots and record.expires_at is not None:
             news |= await self._tree.report(record, self._usage)
         await self._keeper.note(**news)
 
@@ -208,9 +209,19 @@ def _line(key: asyncssh.SSHKey) -> str:
     return " ".join(key.export_public_key().decode().split()[:2])
 
 
+def _narrowed(lent: LentDirectory, access_mode: AccessMode) -> LentDirectory:
+    """Return ``lent`` with no more access than the whole lease has."""
+    return replace(lent, access_mode="ro") if access_mode == "ro" else lent
+
+
 def _meta(keeper: DelegationKeeper, expires_at: str) -> dict[str, bytes]:
     record = keeper.record
-    task = {"delegation_id": record.id, "description": record.description, "prompt": record.request.prompt}
+    task = {
+        "delegation_id": record.id,
+        "description": record.description,
+        "prompt": record.request.prompt,
+        "resources": [lent.model_dump(exclude={"path"}) for lent in record.resources],
+    }
     lease = {"access_mode": record.access_mode, "expires_at": expires_at, "ttl_seconds": record.ttl_seconds}
     return {
         "task.json": json.dumps(task, ensure_ascii=False, indent=2).encode() + b"\n",
@@ -224,6 +235,6 @@ def _usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
         bytes_read=usage.bytes_read,
         bytes_written=usage.bytes_written,
         operations=usage.operations,
-        files_touched=len(usage.touched),
+        files_touched=usage.files_touched,
         data_path=data_path if usage.operations else None,
     )

@@ -1,9 +1,8 @@
-"""The directory of one delegation: what of it is served, and what is told of it once access is cut (DESIGN 4.8)."""
+"""The directories of one delegation: what of them is served, and what is told once access is cut (DESIGN 4.8)."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Protocol
 
 from sublet.daemon.audits import audited
@@ -11,26 +10,25 @@ from sublet.daemon.background import in_background
 from sublet.daemon.records import DelegationRecord
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.audit import Auditor
-from sublet.workspace.model import LeaseUsage
-from sublet.workspace.rules import Rules
+from sublet.workspace.model import LeaseUsage, LentDirectory
 
 
 class LentTree(Protocol):
     """What a lease serves, whichever way its result comes back."""
 
     @property
-    def root(self) -> Path:
-        """The directory that is served; known once there is a baseline."""
+    def resources(self) -> tuple[LentDirectory, ...]:
+        """The directories that are served; known once there is a baseline."""
 
-    async def baseline(self) -> str:
-        """Record what the executor will see, and return the snapshot's id.
+    async def baseline(self) -> dict[str, str]:
+        """Record what the executor will see, and return the snapshots' ids by the names of the directories.
 
         Raises:
             SubletError: as ``Auditor.baseline``.
         """
 
     async def check(self) -> None:
-        """Make sure that ``root`` is still the directory for which policy was asked.
+        """Make sure that ``resources`` are still the directories for which policy was asked.
 
         Raises:
             SubletError: ``WORKSPACE_INVALID``.
@@ -40,37 +38,37 @@ class LentTree(Protocol):
         """Return what the record gains once access is cut. Nothing is raised.
 
         Args:
-            record: has the snapshot, and nothing that was reported before.
+            record: has the snapshots, and nothing that was reported before.
             usage: what the lease did, as the data plane counted.
         """
 
 
 class LiveTree:
-    """The directory itself: what the executor writes is there at once, and the audit says what that was."""
+    """The directories themselves: what the executor writes is there at once, and the audit says what that was."""
 
-    def __init__(self, root: Path, rules: Rules, auditor: Auditor) -> None:
-        self.root = root
-        self._rules = rules
+    def __init__(self, resources: tuple[LentDirectory, ...], auditor: Auditor) -> None:
+        self.resources = resources
         self._auditor = auditor
 
-    async def baseline(self) -> str:
+    async def baseline(self) -> dict[str, str]:
         """``LentTree.baseline``."""
-        return await in_background(self._auditor.baseline, self.root, self._rules)
+        return {
+            lent.name: await in_background(self._auditor.baseline, lent.path, lent.rules) for lent in self.resources
+        }
 
     async def check(self) -> None:
         """``LentTree.check``: refuse a directory in whose place, or above which, a link was put meanwhile."""
-        real = await in_background(os.path.realpath, self.root)
-        if real != str(self.root):
-            raise SubletError(
-                ErrorCode.WORKSPACE_INVALID,
-                "the directory was replaced by a link while the delegation was prepared",
-                "Delegate the directory itself.",
-            )
+        for lent in self.resources:
+            real = await in_background(os.path.realpath, lent.path)
+            if real != str(lent.path):
+                raise SubletError(
+                    ErrorCode.WORKSPACE_INVALID,
+                    f"the directory {lent.name!r} was replaced by a link while the delegation was prepared",
+                    "Delegate the directory itself.",
+                )
 
     async def report(self, record: DelegationRecord, usage: LeaseUsage) -> dict[str, object]:
         """``LentTree.report``: the audit, unless there is one."""
         if record.audit is not None:
             return {}
-        return await audited(
-            self._auditor, record, self._rules, usage.touched, overflow=usage.touched_overflow, served=usage.root
-        )
+        return await audited(self._auditor, record, self.resources, usage)

@@ -18,7 +18,7 @@ from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Outcome, Output, Provider
+from sublet.supervisor.model import Job, JobResource, Outcome, Output, Provider
 from sublet.supervisor.slots import Slots
 
 MESSAGE_SECONDS = 600.0
@@ -166,7 +166,7 @@ def _job(job_id: str, text: str, home: Path) -> Job:
         description="message",
         prompt=text,
         access_mode="rw",
-        workspace=home / "workspace",
+        resources=[JobResource("workspace", home / "workspace", "rw")],
         meta=home / "meta",
         scratch=home / "scratch",
         mount_point=home / "workspace",

@@ -168,6 +168,14 @@ class Usage(View):
     data_path: str | None = None
 
 
+class ResourceView(View):
+    """A directory of a delegation."""
+
+    name: str = Field(description="Its name in the executor's view")
+    path: str
+    access_mode: AccessMode
+
+
 class DelegationView(View):
     """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
 
@@ -177,8 +185,9 @@ class DelegationView(View):
     peer: str
     agent: str | None = None
     workspace_dir: str
+    resources: list[ResourceView] = Field(default=[], description="Every directory that is lent, the first one first")
     description: str
-    access_mode: AccessMode
+    access_mode: AccessMode = Field(description="The widest access that is given to any of them")
     ttl_seconds: int
     created_at: str
     updated_at: str

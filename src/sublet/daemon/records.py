@@ -12,6 +12,7 @@ from sublet.daemon.models import (
     CreateDelegation,
     DelegationView,
     ErrorView,
+    ResourceView,
     ResultView,
     Usage,
 )
@@ -34,9 +35,19 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class ResourceRecord(Record):
+    """One directory that is lent: its name in the view, its real path, and the access that is given."""
+
+    name: str
+    path: str
+    access_mode: AccessMode
+
+
 class DelegationRecord(Record):
     """The delegator's memory of one delegation.
 
+    ``resources`` are its directories, the first of which is the one to work in; ``access_mode`` is the widest of their
+    modes. ``snapshots`` and ``result_snapshots`` are what the audit compares, by the name of the directory.
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
@@ -48,7 +59,7 @@ class DelegationRecord(Record):
     request: CreateDelegation
     peer: str
     agent: str | None
-    workspace: str
+    resources: tuple[ResourceRecord, ...]
     description: str
     access_mode: AccessMode
     ttl_seconds: int
@@ -58,8 +69,8 @@ class DelegationRecord(Record):
     condition: ConditionView | None = None
     task_id: str | None = None
     context_id: str | None = None
-    snapshot: str | None = None
-    result_snapshot: str | None = None
+    snapshots: dict[str, str] = {}
+    result_snapshots: dict[str, str] = {}
     result: ResultView | None = None
     error: ErrorView | None = None
     hidden: list[str] = []
@@ -69,6 +80,11 @@ class DelegationRecord(Record):
     usage: Usage = Usage()
     settled: bool = False
     generation: int = 1
+
+    @property
+    def workspace(self) -> str:
+        """Real path of the directory to work in."""
+        return self.resources[0].path
 
     @property
     def terminal(self) -> bool:
@@ -100,6 +116,7 @@ class DelegationRecord(Record):
             peer=self.peer,
             agent=self.agent,
             workspace_dir=self.workspace,
+            resources=[ResourceView(**resource.model_dump()) for resource in self.resources],
             description=self.description,
             access_mode=self.access_mode,
             ttl_seconds=self.ttl_seconds,

@@ -11,6 +11,7 @@ import structlog
 from sublet.daemon.audits import audited
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
+from sublet.daemon.lent_resources import lent_directories
 from sublet.daemon.models import ErrorView
 from sublet.daemon.records import AssignmentRecord, DelegationRecord, error_view
 from sublet.daemon.times import rfc3339
@@ -18,8 +19,8 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.audit import Auditor
+from sublet.workspace.model import LeaseUsage
 from sublet.workspace.mounts import Mounts
-from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 log = structlog.get_logger(__name__)
 
@@ -73,8 +74,7 @@ async def _end(record: DelegationRecord, journal: Journal, auditor: Auditor) -> 
         )
         await keeper.end(DelegationEvent.FAIL, error=error_view(interrupted))
     news: dict[str, object] = {"condition": None, "settled": True}
-    if record.expires_at is not None and record.snapshot is not None and record.audit is None:
-        rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, record.request.reveal)
+    if record.expires_at is not None and record.snapshots and record.audit is None:
         # What the executor touched was known to the dead process only, so everything is laid at its door.
-        news |= await audited(auditor, record, rules, frozenset(), overflow=True)
+        news |= await audited(auditor, record, lent_directories(record), LeaseUsage(touched_overflow=True))
     await keeper.note(**news)

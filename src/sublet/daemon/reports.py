@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from sublet.daemon.models import AuditReport, FileChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
 from sublet.protocol.messages import Done, Error, ErrorExtension
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
-from sublet.workspace.audit import AuditResult
+from sublet.workspace.audit import AuditResult, Change
 
 MAX_LISTED_FILES = 1_000
 """Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
@@ -45,26 +47,44 @@ def _agent_end(said: ErrorExtension) -> AgentEnd | None:
     return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "")
 
 
-def audit_view(result: AuditResult) -> AuditReport:
-    """Return an audit as it is shown."""
+def audit_view(results: Mapping[str, AuditResult], failed: Iterable[str] = ()) -> AuditReport:
+    """Return an audit as it is shown.
+
+    Args:
+        results: by the name of the directory; where there are several, it leads the name of each file.
+        failed: directories of which there is no audit.
+    """
+    failed = list(failed)
+    several = len(results) + len(failed) > 1
+
+    def shown(directory: str, name: str) -> str:
+        return f"{directory}/{name}" if several else name
+
+    def named(change: Change) -> list[str]:
+        return [shown(directory, name) for directory, result in results.items() for name in result.named(change)]
+
+    files = [(directory, file) for directory, result in results.items() for file in result.files]
+    unaudited = [
+        shown(directory, clean_name(path)) for directory, result in results.items() for path, _ in result.unaudited
+    ]
     return AuditReport(
-        added=result.named("added"),
-        changed=result.named("changed"),
-        deleted=result.named("deleted"),
-        mode_changed=result.named("mode"),
-        by_others=result.by_others,
+        added=named("added"),
+        changed=named("changed"),
+        deleted=named("deleted"),
+        mode_changed=named("mode"),
+        by_others=[shown(directory, name) for directory, result in results.items() for name in result.by_others],
         files=[
             FileChange(
-                path=file.shown,
+                path=shown(directory, file.shown),
                 change=file.change,
                 lines_added=file.lines_added,
                 lines_deleted=file.lines_deleted,
                 by=file.by,
             )
-            for file in result.files[:MAX_LISTED_FILES]
+            for directory, file in files[:MAX_LISTED_FILES]
         ],
-        unaudited=[clean_name(path) for path, _ in result.unaudited[:MAX_LISTED_FILES]],
-        lines_added=result.lines_added,
-        lines_deleted=result.lines_deleted,
-        truncated=result.truncated or len(result.files) > MAX_LISTED_FILES,
+        unaudited=[*(f"{directory}/" for directory in failed), *unaudited][:MAX_LISTED_FILES],
+        lines_added=sum(result.lines_added for result in results.values()),
+        lines_deleted=sum(result.lines_deleted for result in results.values()),
+        truncated=any(result.truncated for result in results.values()) or len(files) > MAX_LISTED_FILES,
     )

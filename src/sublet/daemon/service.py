@@ -15,6 +15,7 @@ from sublet.daemon.delegator import Delegator
 from sublet.daemon.executor import Executor
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
+from sublet.daemon.lent_resources import asked_for, check_apart, widest
 from sublet.daemon.models import (
     MAX_WAIT_SECONDS,
     AddPeer,
@@ -34,6 +35,7 @@ from sublet.daemon.models import (
 from sublet.daemon.pairing import PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.pruning import Pruning
+from sublet.daemon.records import ResourceRecord
 from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
@@ -81,9 +83,10 @@ class DaemonService:
     async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
         """``DaemonApi.create_delegation``."""
         name, _, agent = request.peer.partition("/")
+        resources = asked_for(request)
         attributes: dict[str, str | int | bool] = {
             "agent": agent,
-            "access_mode": request.access_mode,
+            "access_mode": widest(resources),
             "ttl_seconds": request.ttl_seconds,
         }
         await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
@@ -93,13 +96,11 @@ class DaemonService:
                 f"{clean_line(agent, 80)!r} can't be the name of an agent",
                 "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
             )
-        workspace = await _looked_up(_real_directory, request.workspace_dir)
-        await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode=request.access_mode)
-        for pattern in request.reveal:
-            await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=workspace)
+        lent = [await self._may_lend(resource, request, caller) for resource in resources]
+        check_apart(lent)
         peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
-        return await self._parts.delegator.create(request, caller, workspace, peer.address(), agent or None, ttl)
+        return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)
 
     async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.get_status``."""
@@ -225,6 +226,18 @@ class DaemonService:
         """``DaemonApi.shutdown``."""
         await self._ask(caller, Action.DAEMON_CONTROL, "stop")
         self._parts.stop()
+
+    async def _may_lend(self, resource: ResourceRecord, request: CreateDelegation, caller: Subject) -> ResourceRecord:
+        """Return ``resource`` with its real path, once policy allows to lend that directory in this way.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, or as ``_real_directory``.
+        """
+        path = await _looked_up(_real_directory, resource.path)
+        await self._ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
+        for pattern in request.reveal:
+            await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
+        return resource.model_copy(update={"path": path})
 
     async def _ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
         """Ask policy and journal a refusal.

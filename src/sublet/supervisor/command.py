@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import anyio
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig, CommandConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
-from sublet.supervisor.model import EndReason, Job, Launch, Outcome, Output, Report, Sandbox
+from sublet.supervisor.model import EndReason, Job, JobResource, Launch, Outcome, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.program import program_paths
@@ -171,6 +172,7 @@ class CommandProvider:
             "SUBLET_DEADLINE": job.expires_at,
             "SUBLET_REMAINING_SECONDS": str(int(job.remaining_seconds)),
             "SUBLET_WORKSPACE": values["workspace"],
+            "SUBLET_RESOURCES": _listed(job.resources),
             "SUBLET_META": values["meta"],
             "SUBLET_PROMPT_FILE": values["prompt_file"],
             "SUBLET_ACCESS_MODE": job.access_mode,
@@ -206,6 +208,11 @@ class CommandProvider:
             return Outcome("crashed", summary, ended.number, _killed_by(ended.number - _SIGNAL_BASE, ""))
         reason: EndReason = "done" if ended.number == 0 else "failed"
         return Outcome(reason, summary, ended.number, "" if ended.number == 0 else f"exit status {ended.number}")
+
+
+def _listed(resources: Sequence[JobResource]) -> str:
+    """Return the directories of a job as JSON."""
+    return json.dumps([{"name": r.name, "path": str(r.path), "access_mode": r.access_mode} for r in resources])
 
 
 def _killed_by(number: int, reason: str) -> str:

@@ -12,23 +12,38 @@ EndReason = Literal["done", "failed", "timeout", "cancelled", "crashed"]
 
 
 @dataclass(frozen=True, slots=True)
+class JobResource:
+    """A directory of a job, inside the mount."""
+
+    name: str
+    path: Path
+    access_mode: Literal["ro", "rw"]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One task for a provider.
 
-    ``workspace`` is the directory to work in (inside the mount), ``meta`` the read-only directory beside it;
-    ``scratch`` is private, writable and gone afterwards. ``remaining_seconds`` counts from the call.
+    ``resources`` are the directories that are lent for it, the first of which is the one to work in, ``workspace``;
+    ``access_mode`` is the widest of theirs. ``meta`` is the read-only directory beside them; ``scratch`` is private,
+    writable and gone afterwards. ``remaining_seconds`` counts from the call.
     """
 
     delegation_id: str
     description: str
     prompt: str
     access_mode: Literal["ro", "rw"]
-    workspace: Path
+    resources: Sequence[JobResource]
     meta: Path
     scratch: Path
     mount_point: Path
     remaining_seconds: float
     expires_at: str
+
+    @property
+    def workspace(self) -> Path:
+        """The directory to work in."""
+        return self.resources[0].path
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from sublet.policy.limits import MIB
 from sublet.policy.limits import AdmissionLimits as AdmissionLimits
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.model import ViewRules
+from sublet.workspace.model import LentDirectory, ViewRules
 from sublet.workspace.walk import Budget, Directory, Parts, Unread, WalkOverrunError, open_root, walk
 
 MAX_NAMES_LISTED: Final = 100
@@ -138,6 +139,51 @@ def scan(root: Path, rules: ViewRules, limits: AdmissionLimits) -> Admission:
         return _scan(real, root_fd, rules, limits)
     finally:
         os.close(root_fd)
+
+
+def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Admission:
+    """Scan every directory of a lease, and refuse also what is too much only in all.
+
+    Where there are several, the name of the directory leads each name that is told.
+
+    Raises:
+        SubletError: as ``scan``.
+    """
+    ends = time.monotonic() + limits.max_seconds
+    found: list[tuple[str, Admission]] = []
+    for lent in resources:
+        left = replace(limits, max_seconds=max(0.0, ends - time.monotonic()))
+        found.append((f"{lent.name}/" if len(resources) > 1 else "", scan(lent.path, lent.rules, left)))
+    if len(found) == 1:
+        return found[0][1]
+    total = sum(one.total_bytes for _, one in found)
+    files = sum(one.files for _, one in found)
+    if total > limits.max_total_bytes or files > limits.max_files:
+        each = ", ".join(f"{name} ({_size(one.total_bytes)}, {one.files:,} files)" for name, one in found)
+        raise SubletError(
+            ErrorCode.WORKSPACE_TOO_LARGE,
+            f"the {len(found)} directories hold {_size(total)} in {files:,} files together, more than the "
+            f"{_size(limits.max_total_bytes)} and {limits.max_files:,} files allowed",
+            f"Lend fewer or smaller directories. They are: {each}.",
+        )
+    largest_in, largest = max(found, key=lambda one: one[1].largest_bytes)
+
+    def together(names: Callable[[Admission], tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(prefix + name for prefix, one in found for name in names(one))[:MAX_NAMES_LISTED]
+
+    return Admission(
+        real_path=found[0][1].real_path,
+        total_bytes=total,
+        files=files,
+        largest_bytes=largest.largest_bytes,
+        largest_file=largest_in + largest.largest_file,
+        hidden=together(lambda one: one.hidden),
+        hidden_count=sum(one.hidden_count for _, one in found),
+        unmountable=together(lambda one: one.unmountable),
+        unmountable_count=sum(one.unmountable_count for _, one in found),
+        special=together(lambda one: one.special),
+        special_count=sum(one.special_count for _, one in found),
+    )
 
 
 def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -> Admission:

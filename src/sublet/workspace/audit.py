@@ -84,7 +84,7 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch as text that is safe to show, and whether it was cut at ``MAX_PATCH_BYTES``."""
+    """A patch as text that is safe to show, and whether it was cut."""
 
     text: str
     truncated: bool
@@ -158,14 +158,23 @@ class Auditor:
             truncated=len(report) > MAX_REPORT_FILES,
         )
 
-    def patch(self, root: Path, baseline: str, result: str) -> Patch:
-        """Return the difference of two snapshots as a unified patch, at most ``MAX_PATCH_BYTES`` of it.
+    def patch(self, root: Path, baseline: str, result: str, *, below: str = "", limit: int | None = None) -> Patch:
+        """Return the difference of two snapshots as a unified patch.
+
+        Args:
+            root: the workspace.
+            baseline: what is compared with.
+            result: what is compared.
+            below: a plain name that leads the names of all files, as that of a directory they lie in.
+            limit: bytes after which it is cut, ``MAX_PATCH_BYTES`` by default.
 
         Raises:
             SubletError: ``NOT_FOUND`` where the snapshots are not kept any more.
         """
         with self._locked(root) as shadow:
-            raw, truncated = shadow.git.patch(baseline, result, limit=MAX_PATCH_BYTES)
+            raw, truncated = shadow.git.patch(
+                baseline, result, limit=MAX_PATCH_BYTES if limit is None else limit, below=below
+            )
         return Patch(escape_text(raw), truncated)
 
     def forget(self, root: Path) -> None:

@@ -1,6 +1,7 @@
-"""The tree a client sees: ``/workspace`` beneath the lent directory, and ``/meta`` in memory (DESIGN 4.6).
+"""The tree a client sees: a directory for each that is lent, and ``/meta`` in memory (DESIGN 4.6).
 
-The root itself lists these two and nothing changes in it. The real path of the workspace appears nowhere.
+One lent directory is ``/workspace``; further ones lie beside it under their own names. The root itself lists these and
+nothing changes in it. Each is confined beneath its own descriptor, and no real path appears anywhere.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Final, Protocol
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.confined_fs import ConfinedFs, StatVfs
 from sublet.workspace.confined_write import WritableFs, WriteFile
+from sublet.workspace.model import META as META_NAME
 from sublet.workspace.viewpath import Parts, refused, split
 
-WORKSPACE: Final = b"workspace"
-META: Final = b"meta"
+META: Final = META_NAME.encode()
 MAX_META_FILES: Final = 64
 MAX_META_BYTES: Final = 1 << 20
 
+_RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 _META_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o555
 _FILE_MODE: Final = stat.S_IFREG | 0o444
@@ -93,15 +95,22 @@ class ExportView:
     """One lease's tree, as it can be read.
 
     Args:
-        workspace: what lies below ``/workspace``.
+        trees: what lies below ``/<name>``, by name, in the order in which they are listed; at least one.
         meta: the files of ``/meta`` by name.
 
     Raises:
-        SubletError: ``INVALID_ARGUMENT`` for a meta file's name or size.
+        SubletError: ``INVALID_ARGUMENT`` for a meta file's name or size, or a resource's name.
     """
 
-    def __init__(self, workspace: ConfinedFs, meta: Mapping[str, bytes]) -> None:
-        self._fs = workspace
+    def __init__(self, trees: Mapping[str, ConfinedFs], meta: Mapping[str, bytes]) -> None:
+        for name in trees:
+            if not _RESOURCE_NAME.match(name) or name == META_NAME:
+                raise SubletError(
+                    LocalCode.INVALID_ARGUMENT,
+                    f"a resource can't be called {name[:40]!r}",
+                    f"Use lower-case letters, digits, dots, dashes and underscores, and not {META_NAME!r}.",
+                )
+        self._trees = {name.encode(): tree for name, tree in trees.items()}
         self._meta: dict[bytes, _MetaFile] = {}
         self._made_at = int(time.time())
         for name, data in meta.items():
@@ -124,26 +133,29 @@ class ExportView:
         self._meta[key] = _MetaFile(bytes(data), int(time.time()))
 
     def close(self) -> None:
-        """Close the workspace; every later operation there fails."""
-        self._fs.close()
+        """Close every directory; every later operation there fails."""
+        for tree in self._trees.values():
+            tree.close()
 
     def lstat(self, path: bytes) -> os.stat_result:
         """Return the status of a name, a link's own if it is one."""
         parts = split(path)
-        if parts and parts[0] == WORKSPACE:
-            return self._fs.lstat(parts[1:])
+        if parts and (tree := self._trees.get(parts[0])) is not None:
+            return tree.lstat(parts[1:])
         return self._virtual_stat(parts)
 
     def stat(self, path: bytes) -> os.stat_result:
         """Return the status of what a name leads to."""
         parts = split(path)
-        return self._fs.stat(parts[1:]) if parts[:1] == [WORKSPACE] else self._virtual_stat(parts)
+        tree = self._tree(parts)
+        return tree.stat(parts[1:]) if tree is not None else self._virtual_stat(parts)
 
     def readlink(self, path: bytes) -> bytes:
         """Return a link's target."""
         parts = split(path)
-        if parts[:1] == [WORKSPACE]:
-            return self._fs.readlink(parts[1:])
+        tree = self._tree(parts)
+        if tree is not None:
+            return tree.readlink(parts[1:])
         self._virtual_stat(parts)
         raise refused(errno.EINVAL)
 
@@ -154,8 +166,9 @@ class ExportView:
     def open_read(self, path: bytes) -> OpenFile:
         """Open a file for reading."""
         parts = split(path)
-        if parts[:1] == [WORKSPACE]:
-            return self._fs.open_read(parts[1:])
+        tree = self._tree(parts)
+        if tree is not None:
+            return tree.open_read(parts[1:])
         if len(parts) == 2 and parts[0] == META and parts[1] in self._meta:
             return self._meta[parts[1]]
         self._virtual_stat(parts)
@@ -164,11 +177,13 @@ class ExportView:
     def open_directory(self, path: bytes) -> OpenDirectory:
         """Open a directory for listing."""
         parts = split(path)
-        if parts[:1] == [WORKSPACE]:
-            return self._fs.open_directory(parts[1:])
+        tree = self._tree(parts)
+        if tree is not None:
+            return tree.open_directory(parts[1:])
         status = self._virtual_stat(parts)
         if not parts:
-            entries = [(WORKSPACE, self._fs.lstat(())), (META, self._virtual_stat([META]))]
+            entries = [(name, tree.lstat(())) for name, tree in self._trees.items()]
+            entries.append((META, self._virtual_stat([META])))
         elif parts == [META]:
             entries = [(name, file.stat()) for name, file in sorted(self._meta.items())]
         else:
@@ -176,8 +191,12 @@ class ExportView:
         return _Listing(status, entries)
 
     def statvfs(self) -> StatVfs:
-        """Return the room that is left in the workspace."""
-        return self._fs.statvfs()
+        """Return the room that is left, in the first directory that can be changed if there is one."""
+        trees = self._trees.values()
+        return next((tree for tree in trees if not tree.read_only), next(iter(trees))).statvfs()
+
+    def _tree(self, parts: Parts) -> ConfinedFs | None:
+        return self._trees.get(parts[0]) if parts else None
 
     def _virtual_stat(self, parts: Parts) -> os.stat_result:
         if not parts or parts == [META]:
@@ -188,15 +207,12 @@ class ExportView:
 
 
 class WritableView(ExportView):
-    """One lease's tree, as it can be read and, below ``/workspace``, changed."""
-
-    def __init__(self, workspace: WritableFs, meta: Mapping[str, bytes]) -> None:
-        super().__init__(workspace, meta)
-        self._writable = workspace
+    """One lease's tree, as it can be read and, below the directories that are lent for writing, changed."""
 
     def open_write(self, path: bytes, flags: int, mode: int) -> WriteFile:
         """Open a file for writing; see ``WritableFs.open_write``."""
-        return self._writable.open_write(_below_workspace(path), flags, mode)
+        tree, parts = self._writable(path)
+        return tree.open_write(parts, flags, mode)
 
     def set_attributes(
         self,
@@ -208,38 +224,67 @@ class WritableView(ExportView):
         follow: bool = True,
     ) -> None:
         """Change size, permission bits or times; see ``WritableFs.set_attributes``."""
-        self._writable.set_attributes(_below_workspace(path), size=size, mode=mode, times=times, follow=follow)
+        tree, parts = self._writable(path)
+        tree.set_attributes(parts, size=size, mode=mode, times=times, follow=follow)
 
     def remove(self, path: bytes) -> None:
         """Remove a name that is no directory."""
-        self._writable.remove(_below_workspace(path))
+        tree, parts = self._writable(path)
+        tree.remove(parts)
 
     def mkdir(self, path: bytes, mode: int) -> None:
         """Create a directory."""
-        self._writable.mkdir(_below_workspace(path), mode)
+        tree, parts = self._writable(path)
+        tree.mkdir(parts, mode)
 
     def rmdir(self, path: bytes) -> None:
         """Remove an empty directory."""
-        self._writable.rmdir(_below_workspace(path))
+        tree, parts = self._writable(path)
+        tree.rmdir(parts)
 
     def symlink(self, target: bytes, path: bytes) -> None:
         """Create a link."""
-        self._writable.symlink(target, _below_workspace(path))
+        tree, parts = self._writable(path)
+        tree.symlink(target, parts)
 
     def link(self, old: bytes, new: bytes) -> None:
-        """Give a regular file a second name."""
-        self._writable.link(_below_workspace(old), _below_workspace(new))
+        """Give a regular file a second name.
+
+        Raises:
+            OSError: ``EXDEV`` where the names lie in two of the lent directories; and as ``WritableFs.link``.
+        """
+        tree, before, after = self._same(old, new)
+        tree.link(before, after)
 
     def rename(self, old: bytes, new: bytes, *, replace: bool) -> None:
-        """Rename a file, link or directory."""
-        self._writable.rename(_below_workspace(old), _below_workspace(new), replace=replace)
+        """Rename a file, link or directory.
 
+        Raises:
+            OSError: ``EXDEV`` where the names lie in two of the lent directories, so that the client copies instead;
+                and as ``WritableFs.rename``.
+        """
+        tree, before, after = self._same(old, new)
+        tree.rename(before, after, replace=replace)
 
-def _below_workspace(path: bytes) -> list[bytes]:
-    parts = split(path)
-    if parts[:1] != [WORKSPACE]:
-        raise refused(errno.EACCES)
-    return parts[1:]
+    def _same(self, old: bytes, new: bytes) -> tuple[WritableFs, Parts, Parts]:
+        """Return the one tree that both names lie in."""
+        source, before = self._writable(old)
+        target, after = self._writable(new)
+        if source is not target:
+            raise refused(errno.EXDEV)
+        return source, before, after
+
+    def _writable(self, path: bytes) -> tuple[WritableFs, Parts]:
+        """Return the tree that ``path`` lies in, and the path in it.
+
+        Raises:
+            OSError: ``EACCES`` for the view's own names, and for all of a directory that is lent for reading only.
+        """
+        parts = split(path)
+        tree = self._tree(parts)
+        if not isinstance(tree, WritableFs):
+            raise refused(errno.EACCES)
+        return tree, parts[1:]
 
 
 def _status(mode: int, size: int, changed_at: int) -> os.stat_result:

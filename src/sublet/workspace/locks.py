@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,19 +19,24 @@ MAX_WAITING: Final = 1_000
 """Requests that may queue at once; one more is refused."""
 
 
+Wants = Sequence[tuple[Path, AccessMode]]
+"""Real paths of directories, and how each is to be used. Links are resolved before paths are compared."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LockRequest:
-    """One lease's wish to use ``path``, a real path: links are resolved before they are compared."""
+    """One lease's wish to use directories, all of them or none, so that no two leases wait for each other."""
 
     owner: str
-    path: Path
-    access_mode: AccessMode
+    wants: Wants
 
     def conflicts(self, other: LockRequest) -> bool:
-        """Tell whether the two may not hold at once: their paths overlap and one of them writes."""
-        if self.access_mode == "ro" and other.access_mode == "ro":
-            return False
-        return self.path.is_relative_to(other.path) or other.path.is_relative_to(self.path)
+        """Tell whether the two may not hold at once: a path of each overlap and one of them writes there."""
+        return any(
+            "rw" in (mode, other_mode) and (path.is_relative_to(other_path) or other_path.is_relative_to(path))
+            for path, mode in self.wants
+            for other_path, other_mode in other.wants
+        )
 
 
 class LockTable:
@@ -112,18 +117,16 @@ class DirectoryLocks:
     @contextlib.asynccontextmanager
     async def acquire(
         self,
-        path: Path,
-        access_mode: AccessMode,
+        wants: Wants,
         *,
         owner: str,
         timeout: float,
         on_position: Callable[[int], None] = lambda _position: None,
     ) -> AsyncIterator[None]:
-        """Hold ``path`` for the body of an ``async with``.
+        """Hold directories for the body of an ``async with``, all of them from the same moment.
 
         Args:
-            path: real path of the directory.
-            access_mode: ``rw`` excludes whatever overlaps, ``ro`` shares with other ``ro``.
+            wants: the directories; ``rw`` excludes whatever overlaps, ``ro`` shares with other ``ro``.
             owner: whom to name to those who wait, such as a delegation id.
             timeout: seconds to wait at most; 0 does not wait.
             on_position: called with the place in the queue (1 is next) when it is taken and whenever it changes, and
@@ -132,7 +135,7 @@ class DirectoryLocks:
         Raises:
             SubletError: ``CONFLICT`` when the time is over, ``UNAVAILABLE`` when the queue is full.
         """
-        request = LockRequest(owner, path, access_mode)
+        request = LockRequest(owner, wants)
         try:
             if not self._table.request(request):
                 await self._wait(request, timeout, on_position)
@@ -163,7 +166,7 @@ class DirectoryLocks:
         owners = ", ".join(o.owner for o in self._table.held if request.conflicts(o))
         return SubletError(
             LocalCode.CONFLICT,
-            f"{request.path} is in use by another delegation"
+            f"{' or '.join(str(path) for path, _ in request.wants)} is in use by another delegation"
             + (f" ({owners})" if owners else "")
             + f", and waiting {timeout:g} s did not help",
             "Wait for it to end, cancel it, or lend a directory that does not overlap it.",

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 AccessMode = Literal["ro", "rw"]
+
+WORKSPACE: Final = "workspace"
+"""Name in the view of the first, and mostly the only, directory of a lease."""
+META: Final = "meta"
+"""Name in the view of the read-only directory that tells about the task."""
 
 
 class ViewRules(Protocol):
@@ -38,17 +43,26 @@ class ExportLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class LentDirectory:
+    """One directory of a lease: its name in the view, its real path, how it is lent, and which of its names show."""
+
+    name: str
+    path: Path
+    access_mode: AccessMode
+    rules: ViewRules
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """One lease's view: what is served, to whom, how and for how long (DESIGN 4.6).
 
-    ``lease_id`` is the SSH user name; ``public_key`` the OpenSSH line that may log in; ``seconds`` counts from
-    the moment it is opened, on the monotonic clock; ``meta`` are the files of ``/meta`` by name.
+    ``lease_id`` is the SSH user name; ``resources`` are the directories, at least one, none of which overlaps another;
+    ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
+    monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together.
     """
 
     lease_id: str
-    workspace: Path
-    access_mode: AccessMode
-    rules: ViewRules
+    resources: tuple[LentDirectory, ...]
     public_key: str
     seconds: float
     meta: Mapping[str, bytes] = field(default_factory=dict)
@@ -59,20 +73,25 @@ class Export:
 class LeaseUsage:
     """What a lease's connections did so far.
 
-    ``touched`` are the raw workspace-relative paths that were written, created, removed, renamed or otherwise
-    changed, bounded; a directory that was renamed is there by its old and its new path only. ``quota_exceeded`` tells
-    whether a change was refused for the lease's limits of bytes or files. ``root`` is the device and inode of the
-    directory that was served, whatever its path leads to meanwhile.
+    ``touched`` are, by the name of the resource, the raw paths below it that were written, created, removed, renamed or
+    otherwise changed, bounded; a directory that was renamed is there by its old and its new path only.
+    ``quota_exceeded`` tells whether a change was refused for the lease's limits of bytes or files. ``roots`` are device
+    and inode of the directories that were served, by name, whatever their paths lead to meanwhile.
     """
 
     bytes_read: int = 0
     bytes_written: int = 0
     operations: int = 0
     connections: int = 0
-    touched: set[bytes] = field(default_factory=set)
+    touched: dict[str, set[bytes]] = field(default_factory=dict)
     touched_overflow: bool = False
     quota_exceeded: bool = False
-    root: tuple[int, int] | None = None
+    roots: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def files_touched(self) -> int:
+        """How many paths were changed."""
+        return sum(map(len, self.touched.values()))
 
 
 @dataclass(frozen=True, slots=True)

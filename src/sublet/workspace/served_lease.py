@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Final, Protocol
 
 import asyncssh
@@ -12,13 +13,14 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.confined_fs import ConfinedFs
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import ExportView, WritableView
-from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.quota import Quota
 from sublet.workspace.sftp_core import SftpCore
 from sublet.workspace.sftp_handles import HandleBudget, Handles
 from sublet.workspace.viewpath import Parts
 
 MAX_TOUCHED: Final = 50_000
+"""Paths of one resource that are remembered as changed."""
 
 
 class Severable(Protocol):
@@ -49,28 +51,15 @@ class ServedLease:
         limits = export.limits
         self._handles = HandleBudget(limits.max_handles)
         quota = Quota(limits.max_total_bytes, limits.max_files, self._quota_exceeded)
+        trees: dict[str, ConfinedFs] = {}
         try:
-            root = ConfinedFs.open_root(export.workspace)
-        except OSError as exc:
-            gone = isinstance(exc, FileNotFoundError)
-            raise SubletError(
-                ErrorCode.WORKSPACE_NOT_FOUND if gone else ErrorCode.WORKSPACE_INVALID,
-                f"the workspace cannot be opened as a directory: {exc.strerror}",
-                "Check that the directory still exists and that you may read it.",
-            ) from None
-        status = os.fstat(root)
-        self.usage.root = (status.st_dev, status.st_ino)
-        self.view: ExportView
-        fs: ConfinedFs
-        try:
-            if export.access_mode == "rw":
-                fs = writable = WritableFs(root, export.rules, quota, self._touch)
-                self.view = WritableView(writable, export.meta)
-            else:
-                fs = ConfinedFs(root, export.rules, quota)
-                self.view = ExportView(fs, export.meta)
+            for resource in export.resources:
+                trees[resource.name] = self._open(resource, quota)
+            writable = any(isinstance(tree, WritableFs) for tree in trees.values())
+            self.view: ExportView = (WritableView if writable else ExportView)(trees, export.meta)
         except SubletError:
-            fs.close()
+            for tree in trees.values():
+                tree.close()
             raise
 
     def is_live(self) -> bool:
@@ -99,11 +88,28 @@ class ServedLease:
         self.connections.clear()
         self.view.close()
 
-    def _touch(self, parts: Parts) -> None:
-        touched = self.usage.touched
+    def _open(self, resource: LentDirectory, quota: Quota) -> ConfinedFs:
+        try:
+            root = ConfinedFs.open_root(resource.path)
+        except OSError as exc:
+            gone = isinstance(exc, FileNotFoundError)
+            raise SubletError(
+                ErrorCode.WORKSPACE_NOT_FOUND if gone else ErrorCode.WORKSPACE_INVALID,
+                f"the directory {resource.name!r} cannot be opened: {exc.strerror}",
+                "Check that the directory still exists and that you may read it.",
+            ) from None
+        status = os.fstat(root)
+        self.usage.roots[resource.name] = (status.st_dev, status.st_ino)
+        if resource.access_mode == "ro":
+            return ConfinedFs(root, resource.rules, quota)
+        touched = self.usage.touched[resource.name] = set()
+        return WritableFs(root, resource.rules, quota, partial(self._touch, touched))
+
+    def _touch(self, touched: set[bytes], parts: Parts) -> None:
+        path = b"/".join(parts)
         if len(touched) < MAX_TOUCHED:
-            touched.add(b"/".join(parts))
-        elif b"/".join(parts) not in touched:
+            touched.add(path)
+        elif path not in touched:
             self.usage.touched_overflow = True
 
     def _quota_exceeded(self) -> None:

@@ -135,9 +135,10 @@ class ShadowGit:
             counts[unmask(path)] = None if added == b"-" else (int(added), int(deleted))
         return counts
 
-    def patch(self, old: str, new: str, *, limit: int) -> tuple[bytes, bool]:
-        """Return the patch, at most ``limit`` bytes of it, and whether it was cut."""
-        return self.run(["diff-tree", "-p", *_diff_arguments(old, new)], limit=limit)
+    def patch(self, old: str, new: str, *, limit: int, below: str = "") -> tuple[bytes, bool]:
+        """Return the patch, at most ``limit`` bytes of it, and whether it was cut; ``below`` leads all names in it."""
+        names = [f"--src-prefix=a/{below}/", f"--dst-prefix=b/{below}/"] if below else []
+        return self.run(["diff-tree", "-p", *names, *_diff_arguments(old, new)], limit=limit)
 
     def compact(self) -> None:
         """Join the packs when there are many; objects that no commit on the reference holds are kept as well."""
