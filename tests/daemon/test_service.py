@@ -247,12 +247,13 @@ async def test_policy_is_asked_for_each_directory(tmp_path: Path) -> None:
 async def test_directories_lie_apart_and_have_names_of_their_own(
     name: str, path: str, code: ErrorCode | LocalCode, tmp_path: Path
 ) -> None:
+    area = tmp_path / "area"
     for directory in ("mine/inner", "docs", "twice"):
-        (tmp_path / directory).mkdir(parents=True)
-    (tmp_path / "link").symlink_to("mine")
-    resources = [{"name": "twice", "path": str(tmp_path / "twice")}, {"name": name, "path": str(tmp_path / path)}]
+        (area / directory).mkdir(parents=True)
+    (area / "link").symlink_to("mine")
+    resources = [{"name": "twice", "path": str(area / "twice")}, {"name": name, "path": str(area / path)}]
     request = CreateDelegation.model_validate(
-        {"workspace_dir": str(tmp_path / "mine"), "peer": "bob", "prompt": "p", "resources": resources}
+        {"workspace_dir": str(area / "mine"), "peer": "bob", "prompt": "p", "resources": resources}
     )
     recorder = Recorder()
     with pytest.raises(SubletError) as no:
