@@ -148,7 +148,7 @@ class Journal(EventLog):
 
         def work(connection: sqlite3.Connection) -> list[Forgettable]:
             rows = connection.execute(
-                f"""SELECT id, updated_at, coalesce(json_extract(record, '$.workspace'), '') AS workspace,
+                f"""SELECT id, updated_at, coalesce(json_extract(record, '$.resources[0].path'), '') AS workspace,
                     length(record) + coalesce((SELECT sum(length(data)) FROM events WHERE delegation_id = t.id), 0)
                         AS bytes,
                     (SELECT count(*) FROM events WHERE delegation_id = t.id) AS events
@@ -175,7 +175,10 @@ class Journal(EventLog):
 
         def work(connection: sqlite3.Connection) -> dict[str, set[str]]:
             found: dict[str, set[str]] = {}
-            rows = connection.execute("SELECT id, json_extract(record, '$.workspace') AS workspace FROM delegations")
+            rows = connection.execute(
+                """SELECT d.id, json_extract(lent.value, '$.path') AS workspace
+                FROM delegations AS d, json_each(d.record, '$.resources') AS lent"""
+            )
             for row in rows:
                 found.setdefault(row["workspace"], set()).add(row["id"])
             return found

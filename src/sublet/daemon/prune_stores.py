@@ -132,12 +132,12 @@ class Shadows:
     async def _forget(self, workspace: Path) -> bool:
         """Remove the snapshots of a workspace, unless a lease of it needs them again."""
         try:
-            async with self._locks.acquire(workspace, "rw", owner="prune", timeout=0):
+            async with self._locks.acquire([(workspace, "rw")], owner="prune", timeout=0):
                 await asyncio.to_thread(self._auditor.forget, workspace)
         except SubletError as error:
             if error.code is not LocalCode.CONFLICT:
                 raise
-            if any(holder.path == workspace for holder in self._locks.holders()):
+            if any(path == workspace for holder in self._locks.holders() for path, _ in holder.wants):
                 return False
             # Only a directory above or below is lent, and that one's snapshots are its own.
             await asyncio.to_thread(self._auditor.forget, workspace)
