@@ -137,6 +137,19 @@ class ConfinedFs:
         """
         return open_real(path, DIRECTORY_PATH)
 
+    @property
+    def rules(self) -> ViewRules:
+        """Names that are hidden or locked."""
+        return self._rules
+
+    def reopen(self) -> int:
+        """Return a further descriptor of the root, which can be listed and outlives this object.
+
+        Raises:
+            OSError: it can't be read, or is closed.
+        """
+        return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+
     def close(self) -> None:
         """Close the root; every later operation fails."""
         if self._root >= 0:

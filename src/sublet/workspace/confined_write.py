@@ -101,15 +101,34 @@ class WritableFs(ConfinedFs):
         quota: counters of what is added.
         on_change: called with each path that was written, created, removed or renamed.
         opener: how directories are opened beneath the root; the kernel's best by default.
+        any_link: whether links may point anywhere: for a private copy whose own links nobody of ours follows.
     """
 
     read_only = False
 
     def __init__(
-        self, root_fd: int, rules: ViewRules, quota: Quota, on_change: OnChange, opener: Opener | None = None
+        self,
+        root_fd: int,
+        rules: ViewRules,
+        quota: Quota,
+        on_change: OnChange,
+        opener: Opener | None = None,
+        *,
+        any_link: bool = False,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener)
         self._tell = on_change
+        self._any_link = any_link
+
+    def twin(self) -> WritableFs:
+        """Return the same tree once more, with a descriptor of its own that outlives this object's.
+
+        Raises:
+            OSError: as ``reopen``.
+        """
+        return WritableFs(
+            self.reopen(), self._rules, self._quota, self._tell, self._open_beneath, any_link=self._any_link
+        )
 
     def open_read(self, parts: Parts) -> ReadFile:
         """Open a regular file for reading; its mode and times can be set through it, too, unless it is locked.
@@ -188,6 +207,17 @@ class WritableFs(ConfinedFs):
                 return
         self._tell(parts)
 
+    def set_modified(self, parts: Parts, modified_ns: int) -> None:
+        """Set a name's modification time, a link's own if it is one, in nanoseconds.
+
+        Raises:
+            OSError: ``EACCES`` for hidden and locked names.
+        """
+        self._check_mutable(parts)
+        with self._parent(parts) as directory:
+            os.utime(parts[-1], ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
+        self._tell(parts)
+
     def remove(self, parts: Parts) -> None:
         """Remove a name that is no directory."""
         self._check_mutable(parts)
@@ -224,7 +254,8 @@ class WritableFs(ConfinedFs):
                 has rules anchored below it, since what it leads to would get those names without their rules.
         """
         self._check_mutable(parts)
-        if not link_stays(len(parts) - 1, target) or self._rules.guards_below(parts):
+        stays = self._any_link or link_stays(len(parts) - 1, target)
+        if not stays or self._rules.guards_below(parts):
             raise refused(errno.EACCES)
         with self._parent(parts) as directory:
             self._create(lambda: os.symlink(target, parts[-1], dir_fd=directory))

@@ -132,6 +132,16 @@ class ExportView:
             )
         self._meta[key] = _MetaFile(bytes(data), int(time.time()))
 
+    @property
+    def meta_files(self) -> dict[bytes, bytes]:
+        """The files of ``/meta`` as they are now, by name."""
+        return {name: file.data for name, file in self._meta.items()}
+
+    @property
+    def made_at(self) -> int:
+        """When the view was made, in Unix seconds."""
+        return self._made_at
+
     def close(self) -> None:
         """Close every directory; every later operation there fails."""
         for tree in self._trees.values():

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
+from sublet.protocol.bounds import TransportName
+
 AccessMode = Literal["ro", "rw"]
 
 WORKSPACE: Final = "workspace"
@@ -58,7 +60,8 @@ class Export:
 
     ``lease_id`` is the SSH user name; ``resources`` are the directories, at least one, none of which overlaps another;
     ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
-    monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together.
+    monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
+    ``transport`` is the only one that the key can use.
     """
 
     lease_id: str
@@ -67,6 +70,7 @@ class Export:
     seconds: float
     meta: Mapping[str, bytes] = field(default_factory=dict)
     limits: ExportLimits = ExportLimits()
+    transport: TransportName = "sshfs"
 
 
 @dataclass(slots=True)
@@ -76,7 +80,9 @@ class LeaseUsage:
     ``touched`` are, by the name of the resource, the raw paths below it that were written, created, removed, renamed or
     otherwise changed, bounded; a directory that was renamed is there by its old and its new path only.
     ``quota_exceeded`` tells whether a change was refused for the lease's limits of bytes or files. ``roots`` are device
-    and inode of the directories that were served, by name, whatever their paths lead to meanwhile.
+    and inode of the directories that were served, by name, whatever their paths lead to meanwhile. ``returned`` tells
+    whether all changes of a transport that brings them at the end have arrived; ``refused`` are those that may not be
+    made here, as text that is safe to show, bounded, and ``refused_count`` how many there were.
     """
 
     bytes_read: int = 0
@@ -87,6 +93,9 @@ class LeaseUsage:
     touched_overflow: bool = False
     quota_exceeded: bool = False
     roots: dict[str, tuple[int, int]] = field(default_factory=dict)
+    returned: bool = False
+    refused: list[str] = field(default_factory=list)
+    refused_count: int = 0
 
     @property
     def files_touched(self) -> int:

@@ -40,7 +40,7 @@ class Quota:
             OSError: ``EDQUOT``, and nothing is charged.
         """
         if count > 0 and self.max_bytes is not None and self.bytes + count > self.max_bytes:
-            raise self._exceeded()
+            raise self.exceeded()
         self.bytes += count
 
     def add_file(self) -> None:
@@ -50,7 +50,7 @@ class Quota:
             OSError: ``EDQUOT``, and nothing is charged.
         """
         if self.max_files is not None and self.files >= self.max_files:
-            raise self._exceeded()
+            raise self.exceeded()
         self.files += 1
 
     def remove_file(self, gone: os.stat_result | None = None) -> None:
@@ -79,7 +79,8 @@ class Quota:
         if status.st_nlink == 0:
             self.bytes -= status.st_size
 
-    def _exceeded(self) -> OSError:
+    def exceeded(self) -> OSError:
+        """Tell that a change is refused, and return the error for it."""
         if self._on_exceeded is not None:
             self._on_exceeded()
         return refused(errno.EDQUOT)

@@ -15,6 +15,7 @@ from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import ExportView, WritableView
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.quota import Quota
+from sublet.workspace.served_transfers import LeaseTransfers
 from sublet.workspace.sftp_core import SftpCore
 from sublet.workspace.sftp_handles import HandleBudget, Handles
 from sublet.workspace.viewpath import Parts
@@ -61,6 +62,7 @@ class ServedLease:
             for tree in trees.values():
                 tree.close()
             raise
+        self.transfers = LeaseTransfers(trees, self.view, quota, self.usage, self.is_live)
 
     def is_live(self) -> bool:
         """Tell whether the lease holds, by its deadline and whatever any timer did."""

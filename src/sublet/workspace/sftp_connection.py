@@ -8,6 +8,8 @@ from typing import Final, Protocol, cast
 
 import asyncssh
 
+from sublet.workspace.archive_session import ArchiveSession
+from sublet.workspace.channel_session import ChannelSession
 from sublet.workspace.served_lease import ServedLease
 from sublet.workspace.sftp_session import SftpSession
 from sublet.workspace.ssh_tuning import tune
@@ -36,7 +38,9 @@ class _Transported(Protocol):
 
 
 class LeaseConnection(asyncssh.SSHServer):
-    """The server side of one connection. It may only ask for SFTP channels; all else keeps asyncssh's refusal.
+    """The server side of one connection. It may only ask for channels of its lease's transport.
+
+    All else keeps asyncssh's refusal.
 
     Args:
         find: returns the lease of a user name.
@@ -49,7 +53,7 @@ class LeaseConnection(asyncssh.SSHServer):
         self._attempts = 0
         self._connection: asyncssh.SSHServerConnection | None = None
         self._lease: ServedLease | None = None
-        self._sessions: set[SftpSession] = set()
+        self._sessions: set[ChannelSession] = set()
         self._full = False
         self._severed = False
         self._blocked_input = 0
@@ -133,14 +137,18 @@ class LeaseConnection(asyncssh.SSHServer):
         lease.connections.add(self)
         lease.usage.connections += 1
 
-    def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], SftpSession] | bool:
-        """Open a channel for SFTP, up to the lease's number per connection."""
+    def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], ChannelSession] | bool:
+        """Open a channel for what the lease is served by, up to the lease's number per connection."""
         lease, connection = self._lease, self._connection
         if lease is None or connection is None or not lease.is_live():
             return False
         if len(self._sessions) >= lease.export.limits.max_channels:
             return False
-        session = SftpSession(lease.new_session(), self._is_stalled, self._sessions.discard, held=self._full)
+        session: ChannelSession
+        if lease.export.transport == "sshfs":
+            session = SftpSession(lease.new_session(), self._is_stalled, self._sessions.discard, held=self._full)
+        else:
+            session = ArchiveSession(lease.transfers, self._is_stalled, self._sessions.discard, held=self._full)
         self._sessions.add(session)
         channel = connection.create_server_channel(encoding=None, window=CHANNEL_WINDOW, max_pktsize=CHANNEL_PACKET)
         return channel, session

@@ -1,0 +1,99 @@
+"""The transfers of one lease whose view travels as an archive: one at a time, with the lease's rules and quota."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from sublet.workspace.archive_server import Branch, Download, Upload
+from sublet.workspace.archive_wire import Report
+from sublet.workspace.confined_fs import ConfinedFs
+from sublet.workspace.confined_write import WritableFs
+from sublet.workspace.export_view import ExportView
+from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import Quota
+from sublet.workspace.viewpath import refused
+
+
+class LeaseTransfers:
+    """Begins transfers of a lease and counts them; implements ``archive_session.Transfers``.
+
+    Args:
+        trees: the open directories by name; transfers get descriptors of their own.
+        view: the tree of the lease.
+        quota: what the lease may add.
+        usage: where the transfers are counted.
+        is_live: tells whether the lease still holds.
+    """
+
+    def __init__(
+        self,
+        trees: Mapping[str, ConfinedFs],
+        view: ExportView,
+        quota: Quota,
+        usage: LeaseUsage,
+        is_live: Callable[[], bool],
+    ) -> None:
+        self._trees = trees
+        self._view = view
+        self._quota = quota
+        self._usage = usage
+        self._busy = False
+        self.is_live = is_live
+
+    def download(self) -> Download:
+        """``Transfers.download``."""
+        self._check_free()
+        with ExitStack() as opened:
+            branches = []
+            for name, tree in self._trees.items():
+                branches.append(Branch(name.encode(), tree.reopen(), tree.rules))
+                opened.callback(os.close, branches[-1].root_fd)
+            opened.pop_all()
+        self._begin()
+        return Download(branches, self._view.meta_files, self._view.made_at * 1_000_000_000)
+
+    def upload(self) -> Upload:
+        """``Transfers.upload``."""
+        self._check_free()
+        writable = {name.encode(): tree for name, tree in self._trees.items() if isinstance(tree, WritableFs)}
+        if not writable:
+            raise refused(errno.EROFS)
+        with ExitStack() as opened:
+            trees = {}
+            for name, tree in writable.items():
+                trees[name] = tree.twin()
+                opened.callback(trees[name].close)
+            opened.pop_all()
+        self._begin()
+        self._usage.returned = False
+        self._usage.refused, self._usage.refused_count = [], 0
+        return Upload(trees, self._quota, self.is_live)
+
+    def sent(self, size: int) -> None:
+        """``Transfers.sent``."""
+        self._usage.bytes_read += size
+
+    def received(self, size: int) -> None:
+        """``Transfers.received``."""
+        self._usage.bytes_written += size
+
+    def returned(self, report: Report) -> None:
+        """``Transfers.returned``."""
+        self._usage.refused = [f"{one.name}: {one.reason}" for one in report.refused]
+        self._usage.refused_count = report.refused_count
+        self._usage.returned = True
+
+    def ended(self) -> None:
+        """``Transfers.ended``."""
+        self._busy = False
+
+    def _begin(self) -> None:
+        self._busy = True
+        self._usage.operations += 1
+
+    def _check_free(self) -> None:
+        if self._busy:
+            raise refused(errno.EBUSY)

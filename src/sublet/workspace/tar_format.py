@@ -1,0 +1,282 @@
+"""Trees as tar streams in the POSIX (pax) format, without any I/O: entries to bytes, and bytes to entries.
+
+Headers are those of Python's own ``tarfile``. Reading is ours, since what a stranger sends must be bounded before any
+of it is kept or written: a header that claims gigabytes of attributes, a name that climbs, a device, an endless list.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+BLOCK: Final = tarfile.BLOCKSIZE
+MAX_NAME_BYTES: Final = 4_096
+MAX_COMPONENT_BYTES: Final = 255
+MAX_DEPTH: Final = 202
+"""Components of a name: as deep as the walk over an export goes, below the name of the resource."""
+MAX_ATTRIBUTE_BYTES: Final = 16 * 1024
+"""Of one extended header: a name and a target of the longest kind, and times."""
+MAX_SECONDS: Final = 1 << 40
+END: Final = bytes(2 * BLOCK)
+
+_NANO: Final = 1_000_000_000
+_ENCODING: Final = ("utf-8", "surrogateescape")
+_KNOWN_ATTRIBUTES: Final = frozenset({b"path", b"linkpath", b"size", b"mtime", b"hdrcharset"})
+
+Kind = Literal["file", "directory", "symlink", "hardlink"]
+Parts = tuple[bytes, ...]
+
+_TYPES: Final[dict[Kind, bytes]] = {
+    "file": tarfile.REGTYPE,
+    "directory": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+}
+_KINDS: Final[dict[bytes, Kind]] = {kind_type: kind for kind, kind_type in _TYPES.items()}
+
+
+class MalformedTar(Exception):
+    """The stream is no tar stream of the kind that is exchanged here, or passes a bound; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name of a tree.
+
+    ``target`` is a link's text, or the name of the entry that a hard link is another name of; ``size`` is that of a
+    file's content, which follows. ``mode`` are permission bits.
+    """
+
+    parts: Parts
+    kind: Kind
+    mode: int = 0o644
+    size: int = 0
+    modified_ns: int = 0
+    target: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TarLimits:
+    """What one stream may hold: names, bytes of all files, and bytes of one."""
+
+    max_entries: int
+    max_bytes: int
+    max_file_bytes: int
+
+
+class TarSink(Protocol):
+    """What a reader tells what it finds."""
+
+    def begin(self, entry: Entry) -> None:
+        """Take the next entry; a file's content follows by ``data``."""
+
+    def data(self, piece: memoryview) -> None:
+        """Take the next piece of the file's content; it is valid during the call only."""
+
+    def end(self) -> None:
+        """The entry is complete."""
+
+
+def header(entry: Entry) -> bytes:
+    """Return the header blocks of ``entry``; a file's content and ``padding`` follow them."""
+    info = tarfile.TarInfo(b"/".join(entry.parts).decode(*_ENCODING))
+    info.type = _TYPES[entry.kind]
+    info.mode = entry.mode
+    info.size = entry.size
+    info.linkname = entry.target.decode(*_ENCODING)
+    seconds, rest = divmod(entry.modified_ns, _NANO)
+    if rest or not 0 <= seconds < 1 << 33:
+        # as text, since a float does not tell nanoseconds
+        whole = f"-{-seconds - 1}.{_NANO - rest:09d}" if seconds < 0 and rest else f"{seconds}.{rest:09d}"
+        info.pax_headers = {"mtime": whole}
+    else:
+        info.mtime = seconds
+    return info.tobuf(tarfile.PAX_FORMAT, *_ENCODING)
+
+
+def padding(size: int) -> bytes:
+    """Return what follows content of ``size`` bytes."""
+    return bytes(-size % BLOCK)
+
+
+def checked_parts(name: bytes) -> Parts:
+    """Return the components of a relative name that can only lead down.
+
+    Raises:
+        MalformedTar: it is empty, absolute, holds ``.``, ``..``, an empty component or a NUL, or is too long or deep.
+    """
+    parts = tuple(name.split(b"/"))
+    if len(name) > MAX_NAME_BYTES or len(parts) > MAX_DEPTH or b"\0" in name:
+        raise MalformedTar("a name is too long, too deep or holds a NUL")
+    if any(part in (b"", b".", b"..") or len(part) > MAX_COMPONENT_BYTES for part in parts):
+        raise MalformedTar("a name is absolute, climbs, or has an empty or overlong component")
+    return parts
+
+
+class TarReader:
+    """Reads one stream piece by piece.
+
+    Args:
+        sink: is told of each entry.
+        limits: what is refused before the sink hears of it.
+    """
+
+    def __init__(self, sink: TarSink, limits: TarLimits) -> None:
+        self._sink = sink
+        self._limits = limits
+        self._pending = bytearray()
+        self._content = 0
+        self._skip = 0
+        self._attributes: dict[bytes, bytes] = {}
+        self._attribute_bytes = 0
+        self._seen: set[Parts] = set()
+        self._bytes = 0
+        self._zeros = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream's end has been read; nothing may follow but zeros."""
+        return self._zeros >= 2
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            MalformedTar: as it says.
+        """
+        view = memoryview(data)
+        while view:
+            if self._content:
+                view = self._take_content(view)
+            elif self._skip:
+                step = min(self._skip, len(view))
+                self._skip -= step
+                view = view[step:]
+            else:
+                need = (self._attribute_bytes + -self._attribute_bytes % BLOCK or BLOCK) - len(self._pending)
+                self._pending += view[:need]
+                view = view[need:]
+                self._take_block()
+
+    def finish(self) -> None:
+        """Make sure that the stream was complete.
+
+        Raises:
+            MalformedTar: it was cut.
+        """
+        if not self.ended or self._pending:
+            raise MalformedTar("the stream was cut")
+
+    def _take_content(self, view: memoryview) -> memoryview:
+        step = min(self._content, len(view))
+        self._sink.data(view[:step])
+        self._content -= step
+        if not self._content:
+            self._sink.end()
+        return view[step:]
+
+    def _take_block(self) -> None:
+        """Take the header or the attributes that are pending, once they are complete."""
+        if self._attribute_bytes:
+            if len(self._pending) < self._attribute_bytes + -self._attribute_bytes % BLOCK:
+                return
+            block, self._pending = bytes(self._pending), bytearray()
+            size, self._attribute_bytes = self._attribute_bytes, 0
+            self._attributes = _attributes(block[:size])
+            return
+        if len(self._pending) < BLOCK:
+            return
+        block, self._pending = bytes(self._pending), bytearray()
+        if not any(block):
+            if self._attributes:
+                raise MalformedTar("attributes without an entry")
+            self._zeros += 1
+            return
+        if self._zeros:
+            raise MalformedTar("something follows the end")
+        self._take_header(block)
+
+    def _take_header(self, block: bytes) -> None:
+        try:
+            info = tarfile.TarInfo.frombuf(block, *_ENCODING)
+        except (tarfile.HeaderError, ValueError, OverflowError) as exc:
+            raise MalformedTar(f"a header can't be read: {exc}") from None
+        if info.type == tarfile.XHDTYPE:
+            if self._attributes or not 0 < info.size <= MAX_ATTRIBUTE_BYTES:
+                raise MalformedTar("attributes of an entry that are too large, empty or twice there")
+            self._attribute_bytes = info.size
+            return
+        kind = _KINDS.get(info.type)
+        if kind is None:
+            raise MalformedTar("an entry is neither file, directory nor link")
+        entry = self._entry(info, kind)
+        self._attributes = {}
+        self._count(entry)
+        self._sink.begin(entry)
+        if entry.size:
+            self._content, self._skip = entry.size, -entry.size % BLOCK
+        else:
+            self._sink.end()
+
+    def _entry(self, info: tarfile.TarInfo, kind: Kind) -> Entry:
+        attributes = self._attributes
+        name = attributes.get(b"path", info.name.encode(*_ENCODING))
+        target = attributes.get(b"linkpath", info.linkname.encode(*_ENCODING))
+        size = _integer(attributes[b"size"]) if b"size" in attributes else info.size
+        modified_ns = _nanoseconds(attributes[b"mtime"]) if b"mtime" in attributes else int(info.mtime) * _NANO
+        if size < 0 or (size and kind != "file"):
+            raise MalformedTar("an entry has a size that it can't have")
+        if kind == "hardlink":
+            checked_parts(target)
+        elif kind == "symlink" and (not 0 < len(target) <= MAX_NAME_BYTES or b"\0" in target):
+            raise MalformedTar("a link has no target, or one that is too long")
+        elif kind in ("file", "directory"):
+            target = b""
+        parts = checked_parts(name.removesuffix(b"/") if kind == "directory" else name)
+        if abs(modified_ns) > MAX_SECONDS * _NANO:
+            raise MalformedTar("a time is out of range")
+        return Entry(parts, kind, info.mode & 0o777, size, modified_ns, target)
+
+    def _count(self, entry: Entry) -> None:
+        limits = self._limits
+        if entry.parts in self._seen:
+            raise MalformedTar("a name is there twice")
+        self._seen.add(entry.parts)
+        self._bytes += entry.size
+        if len(self._seen) > limits.max_entries:
+            raise MalformedTar(f"more than {limits.max_entries:,} names")
+        if entry.size > limits.max_file_bytes:
+            raise MalformedTar(f"a file of more than {limits.max_file_bytes:,} bytes")
+        if self._bytes > limits.max_bytes:
+            raise MalformedTar(f"more than {limits.max_bytes:,} bytes")
+
+
+def _attributes(block: bytes) -> dict[bytes, bytes]:
+    """Return the records of an extended header: ``length key=value`` and a newline, the length counting itself."""
+    found: dict[bytes, bytes] = {}
+    while block:
+        length, space, _ = block[:24].partition(b" ")
+        size = _integer(length) if space else 0
+        record = block[len(length) + 1 : size]
+        key, equals, value = record.partition(b"=")
+        if size > len(block) or not equals or not value.endswith(b"\n"):
+            raise MalformedTar("attributes of an entry can't be read")
+        if key not in _KNOWN_ATTRIBUTES or key in found:
+            raise MalformedTar("an entry has an attribute that is unknown or there twice")
+        found[key] = value[:-1]
+        block = block[size:]
+    return found
+
+
+def _integer(text: bytes) -> int:
+    if not 0 < len(text) <= 20 or not text.isdigit():
+        raise MalformedTar("a number can't be read")
+    return int(text)
+
+
+def _nanoseconds(text: bytes) -> int:
+    sign = -1 if text.startswith(b"-") else 1
+    seconds, _, rest = text.removeprefix(b"-").partition(b".")
+    fraction = _integer(rest[:9].ljust(9, b"0")) if rest else 0
+    return sign * (_integer(seconds) * _NANO + fraction)
