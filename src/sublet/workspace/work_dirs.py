@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
 
 from sublet.protocol.ids import WIRE_DELEGATION_ID
+from sublet.workspace.durable import remove_tree
 from sublet.workspace.mount_point import denied
 
 REMOVE_SECONDS: Final = 60.0
@@ -62,11 +62,10 @@ class WorkDirs:
         if place.parent != self.root:
             return True
         try:
-            shutil.rmtree(place)
-        except FileNotFoundError:
-            return True
-        except (OSError, RecursionError):
-            _remove_stubborn(place)
+            remove_tree(place)
+        except (OSError, RecursionError):  # deeper than Python can go down
+            argv = ["rm", "-rf", "--", str(place)]
+            subprocess.run(argv, cwd="/", capture_output=True, timeout=REMOVE_SECONDS, check=False)
         return not os.path.lexists(place)
 
     def reap(self) -> list[str]:
@@ -76,13 +75,3 @@ class WorkDirs:
         except FileNotFoundError:
             return []
         return sorted(name for name in names if self.release(self.root / name))
-
-
-def _remove_stubborn(place: Path) -> None:
-    """Remove a tree that holds directories without permissions, or deeper ones than Python can recurse."""
-    for top, directories, _ in os.walk(place):
-        for name in directories:
-            path = os.path.join(top, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    subprocess.run(["rm", "-rf", "--", str(place)], cwd="/", capture_output=True, timeout=REMOVE_SECONDS, check=False)
