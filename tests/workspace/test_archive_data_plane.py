@@ -15,7 +15,7 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive_carrier import ArchiveCarrier, UnpackedView
 from sublet.workspace.connection import connect
-from sublet.workspace.model import AccessMode, Export, ExportLimits, MountTarget
+from sublet.workspace.model import AccessMode, Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_listener import DataPlane
 from sublet.workspace.tar_format import TarLimits
@@ -39,9 +39,7 @@ class Lender:
         self.plane.open(
             Export(
                 LEASE,
-                self.project,
-                mode,
-                default_rules(),
+                (LentDirectory("workspace", self.project, mode, default_rules()),),
                 public_line(KEY),
                 60,
                 {"task.json": b"{}"},
@@ -175,7 +173,7 @@ async def test_changes_come_back_and_all_else_is_as_it_was(lender: Lender, carri
     assert timeless == {n: e for n, e in (expected | kept).items() if n in timeless}
     assert found.keys() == (expected | kept).keys()
     assert (lender.project / "new" / "tool").stat().st_ino == (lender.project / "new" / "tool2").stat().st_ino
-    assert b"code.txt" in usage.touched
+    assert b"code.txt" in usage.touched["workspace"]
     assert not view.path.exists()
 
 

@@ -134,8 +134,8 @@ class Upload:
         """
         plan = self._plan
         for planned in read_plan(payload):
-            if len(planned.parts) < 2 or planned.parts[0] not in self._trees:
-                raise MalformedFrame("a change outside the view")
+            if len(planned.parts) < 2:
+                raise MalformedFrame("a change of the view itself")
             if planned.kind == "deleted":
                 plan.removals.append(planned.parts)
             elif planned.parts in plan.changes:
@@ -249,8 +249,8 @@ class Upload:
         return growth
 
     def _there(self, parts: Parts) -> os.stat_result | None:
-        fs, inner = self._locate(parts)
         try:
+            fs, inner = self._locate(parts)
             return fs.lstat(inner)
         except OSError:
             return None

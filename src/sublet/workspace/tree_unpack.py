@@ -98,8 +98,8 @@ class TreeWriter:
         Raises:
             OSError: as ``begin``.
         """
-        fs, parts = self._locate(name)
         try:
+            fs, parts = self._locate(name)
             if stat.S_ISDIR(fs.lstat(parts).st_mode):
                 fs.rmdir(parts)
             else:
