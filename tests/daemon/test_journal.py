@@ -8,7 +8,7 @@ import pytest
 
 from sublet.daemon import event_log
 from sublet.daemon.journal import Journal
-from sublet.daemon.models import CreateDelegation
+from sublet.daemon.models import CreateDelegation, LeaseQuota
 from sublet.daemon.records import DelegationRecord, ResourceRecord
 from sublet.daemon.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
@@ -47,6 +47,7 @@ def record(
         description="p",
         access_mode="rw",
         ttl_seconds=60,
+        quota=LeaseQuota(max_total_bytes=1, max_files=1, max_file_bytes=1),
         created_at=created_at,
         updated_at=created_at,
     )

@@ -11,7 +11,7 @@ import pytest
 
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
-from sublet.daemon.models import ConditionView, CreateDelegation, ErrorView, ResultView
+from sublet.daemon.models import ConditionView, CreateDelegation, ErrorView, LeaseQuota, ResultView
 from sublet.daemon.records import DelegationRecord, ResourceRecord
 from sublet.daemon.store import Store
 from sublet.daemon.times import rfc3339
@@ -60,6 +60,7 @@ async def keeper(journal: Journal, clock: Clock) -> DelegationKeeper:
         description="p",
         access_mode="rw",
         ttl_seconds=60,
+        quota=LeaseQuota(max_total_bytes=1, max_files=1, max_file_bytes=1),
         created_at=rfc3339(NOW),
         updated_at=rfc3339(NOW),
     )

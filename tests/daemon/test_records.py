@@ -26,6 +26,7 @@ def a_record(**changes: object) -> DelegationRecord:
             "description": "p",
             "access_mode": "rw",
             "ttl_seconds": 60,
+            "quota": {"max_total_bytes": 1, "max_files": 1, "max_file_bytes": 1},
             "created_at": rfc3339(NOW - 60),
             "updated_at": rfc3339(NOW - 60),
             **changes,

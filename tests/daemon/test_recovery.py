@@ -62,6 +62,7 @@ class Machine:
                 "description": "p",
                 "access_mode": "rw",
                 "ttl_seconds": 60,
+                "quota": {"max_total_bytes": 1, "max_files": 1, "max_file_bytes": 1},
                 "created_at": PAST,
                 "updated_at": PAST,
                 **changes,

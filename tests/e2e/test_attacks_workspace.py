@@ -24,18 +24,19 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("script", "bound"),
     [
-        "head -c 8000000 /dev/zero > big; true",
-        "truncate -s 8T sparse; true",
-        "for i in $(seq 100); do mkdir d$i; done; true",
+        ("head -c 8000000 /dev/zero > big; true", "2,097,152 bytes to the directory (max_total_bytes)"),
+        ("truncate -s 8T sparse; true", "536,870,912 bytes (max_file_bytes)"),
+        ("for i in $(seq 100); do mkdir d$i; done; true", "40 files, links and directories (max_files)"),
     ],
 )
-def test_a_lease_can_not_fill_the_disk_of_its_lender(daemons: Pair, tmp_path: Path, script: str) -> None:
+def test_a_lease_can_not_fill_the_disk_of_its_lender(daemons: Pair, tmp_path: Path, script: str, bound: str) -> None:
     ended = delegate(daemons[0], tmp_path, script)
 
     assert (ended["state"], ended["error"]["code"]) == ("error", "TASK_FAILED")
-    assert "limits" in ended["error"]["message"]
+    assert "quota exceeded" in ended["error"]["message"]
+    assert bound in ended["error"]["message"]
     assert ended["error"]["from_peer"] is False
     found = list(tmp_path.iterdir())
     assert len(found) <= 40

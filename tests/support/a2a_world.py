@@ -99,6 +99,7 @@ class ScriptedExecutor:
         self.invited: list[Invite] = []
         self.started: list[Start] = []
         self.cancelled: list[str] = []
+        self.wound_down: list[tuple[str, SubletError, float]] = []
         self.closed: list[str] = []
         self.sources: list[str] = []
         self.owners: dict[str, str] = {}
@@ -140,6 +141,10 @@ class ScriptedExecutor:
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         await self.check_owner(delegation_id, peer)
         self.cancelled.append(delegation_id)
+
+    async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
+        await self.check_owner(delegation_id, peer)
+        self.wound_down.append((delegation_id, error, seconds))
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         if self.owners.get(delegation_id) != peer.fingerprint:

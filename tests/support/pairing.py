@@ -42,6 +42,9 @@ class DirectLink:
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         raise NotImplementedError
 
+    async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
+        raise NotImplementedError
+
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         raise NotImplementedError
 

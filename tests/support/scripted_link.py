@@ -85,7 +85,8 @@ async def hanging(_: Invite) -> Accept:
 class ScriptedLink:
     """See module. ``answer`` is for INVITE; ``say`` queues what the stream of a delegation does after START.
 
-    Where ``closes_on`` is set, a stream can't be closed before that.
+    Where it ``obeys``, a stream ends with the ERROR that it is sent. Where ``closes_on`` is set, a stream can't be
+    closed before that.
     """
 
     def __init__(self) -> None:
@@ -93,6 +94,8 @@ class ScriptedLink:
         self.invites: list[Invite] = []
         self.starts: list[Start] = []
         self.cancelled: list[str] = []
+        self.failed: list[Error] = []
+        self.obeys = True
         self.invited = asyncio.Event()
         self.started = asyncio.Event()
         self.cancel_hangs = False
@@ -152,6 +155,11 @@ class ScriptedLink:
             await asyncio.Event().wait()
         if self.cancel_fails is not None:
             raise self.cancel_fails
+
+    async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
+        self.failed.append(message)
+        if self.obeys:
+            self.say(message.delegation_id, message)
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         return []

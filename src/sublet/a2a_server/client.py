@@ -96,6 +96,18 @@ class A2APeerLink:
                 LocalCode.UNAVAILABLE, f"{peer.name} did not cancel", it_says(error.message), from_peer=True
             ) from error
 
+    async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
+        """``PeerLink.fail``."""
+        try:
+            session = await self._verified(peer)
+            await session.send(self._request(peer, message, task))
+        except TaskNotFoundError:
+            return  # it is over already
+        except A2AError as error:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, f"{peer.name} did not take the error", it_says(error.message), from_peer=True
+            ) from error
+
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         """``PeerLink.agents``."""
         session = await self._session(peer)
@@ -150,7 +162,9 @@ class A2APeerLink:
             )
         return remote, accept
 
-    def _request(self, peer: PeerAddress, message: Invite | Start, task: RemoteTask | None) -> SendMessageRequest:
+    def _request(
+        self, peer: PeerAddress, message: Invite | Start | Error, task: RemoteTask | None
+    ) -> SendMessageRequest:
         part = to_part(signed(message, self._key, fingerprint_of(peer.public_key)))
         return SendMessageRequest(
             message=Message(

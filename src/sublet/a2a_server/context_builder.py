@@ -139,7 +139,7 @@ class AwcpContextBuilder(RequestContextBuilder):
             case Start():
                 task_id = await self._admit_start(call, message, peer)
             case Error():
-                raise self._stop(call, message)
+                raise self._stop(call, message, peer)
             case _:
                 raise _refused(
                     UnsupportedOperationError,
@@ -200,12 +200,12 @@ class AwcpContextBuilder(RequestContextBuilder):
                 "Cancel some of them, or wait for their end.",
             )
 
-    def _stop(self, call: _Call, message: Error) -> Exception:
+    def _stop(self, call: _Call, message: Error, peer: KnownPeer) -> Exception:
         if call.task is None or call.task.context_id != message.delegation_id:
             return _out_of_order("ERROR", "without the task of its delegation")
         if call.task.status.state in TERMINAL:
             return AlreadyAnswered(call.task)
-        return StopRequested(call.task)
+        return StopRequested(call.task, message, peer)
 
     def _verified(self, body: dict[str, JsonValue], peer: KnownPeer) -> AnyMessage:
         try:

@@ -10,7 +10,7 @@ from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.types import AgentCard, CancelTaskRequest, Message, SendMessageRequest, Task
+from a2a.types import AgentCard, CancelTaskRequest, Message, SendMessageRequest, Task, TaskState
 from a2a.utils.errors import TaskNotCancelableError
 from a2a.utils.task import apply_history_length
 
@@ -19,6 +19,7 @@ from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
 from sublet.protocol.errors import SubletError
+from sublet.protocol.text import clean_line
 
 log = structlog.get_logger(__name__)
 
@@ -63,7 +64,7 @@ class SubletRequestHandler(DefaultRequestHandler):
         except AlreadyAnswered as earlier:
             return apply_history_length(earlier.task, params.configuration)
         except StopRequested as stop:
-            return await self._stop(stop.task, context)
+            return await self._stop(stop, context)
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -76,7 +77,7 @@ class SubletRequestHandler(DefaultRequestHandler):
         except AlreadyAnswered as earlier:
             yield apply_history_length(earlier.task, params.configuration)
         except StopRequested as stop:
-            yield await self._stop(stop.task, context)
+            yield await self._stop(stop, context)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """Cancel a task and the delegation behind it.
@@ -95,9 +96,24 @@ class SubletRequestHandler(DefaultRequestHandler):
                 log.info("nothing to cancel", delegation_id=cancelled.context_id, reason=str(error))
         return cancelled
 
-    async def _stop(self, task: Task, context: ServerCallContext) -> Task:
+    async def _stop(self, stop: StopRequested, context: ServerCallContext) -> Task:
+        if stop.message.sublet.grace_seconds and stop.task.status.state == TaskState.TASK_STATE_WORKING:
+            return await self._wind_down(stop, context)
         try:
-            stopped = await self.on_cancel_task(CancelTaskRequest(id=task.id), context)
+            stopped = await self.on_cancel_task(CancelTaskRequest(id=stop.task.id), context)
         except TaskNotCancelableError:
-            stopped = await self._tasks.get(task.id, context)
-        return stopped or task
+            stopped = await self._tasks.get(stop.task.id, context)
+        return stopped or stop.task
+
+    async def _wind_down(self, stop: StopRequested, context: ServerCallContext) -> Task:
+        """Have the work end by itself: its stream then tells of the end."""
+        error = SubletError(
+            stop.message.code, clean_line(stop.message.message), clean_line(stop.message.hint), from_peer=True
+        )
+        try:
+            await self._executor.wind_down(
+                stop.message.delegation_id, stop.peer, error, float(stop.message.sublet.grace_seconds)
+            )
+        except SubletError as failure:
+            log.info("nothing to wind down", delegation_id=stop.message.delegation_id, reason=str(failure))
+        return await self._tasks.get(stop.task.id, context) or stop.task

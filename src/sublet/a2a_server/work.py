@@ -11,7 +11,7 @@ from a2a.types import Task
 
 from sublet.daemon.api import KnownPeer
 from sublet.policy.model import Subject
-from sublet.protocol.messages import Invite, Start
+from sublet.protocol.messages import Error, Invite, Start
 
 _STATE_KEY = "sublet.work"
 _DELEGATION_PREFIX = "tsk_"
@@ -47,11 +47,13 @@ class AlreadyAnswered(Exception):
 
 
 class StopRequested(Exception):
-    """The message is an AWCP ERROR for a live task and acts as CancelTask (DESIGN 4.2)."""
+    """The message is an AWCP ERROR for a live task and acts as CancelTask, unless it gives grace (DESIGN 4.2)."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, message: Error, peer: KnownPeer) -> None:
         super().__init__(task.id)
         self.task = task
+        self.message = message
+        self.peer = peer
 
 
 def put_work(context: ServerCallContext, work: Work) -> None:

@@ -13,7 +13,7 @@ import typer
 from sublet.cli.connection import Control, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
-from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
+from sublet.cli.options import JsonFlag, byte_count, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
@@ -43,6 +43,9 @@ finds it again.""",
 _BOUNDS = {
     "prompt": f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters",
     "description": f"--description may have at most {MAX_DESCRIPTION_CHARS:,} characters",
+    "max_total_bytes": "--max-total-bytes is more than any disk holds",
+    "max_file_bytes": "--max-file-bytes is more than any disk holds",
+    "max_files": "--max-files is more than any disk holds",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
 """What is wrong with an argument that the request does not take, in the words of the command line."""
@@ -71,6 +74,15 @@ def delegate(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
     ] = None,
+    max_total_bytes: Annotated[
+        int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How much may be added: bytes, or 10M, 2G.")
+    ] = None,
+    max_files: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="How many files, links and directories may be added.")
+    ] = None,
+    max_file_bytes: Annotated[
+        int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How large a file may grow.")
+    ] = None,
     description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -83,7 +95,15 @@ def delegate(
 
     async def body(control: Control) -> Exit:
         request = _request(
-            workspace_dir, prompt, to, ro=ro, ttl=ttl, wait=wait, reveal=reveal or [], description=description
+            workspace_dir,
+            prompt,
+            to,
+            ro=ro,
+            ttl=ttl,
+            wait=wait,
+            reveal=reveal or [],
+            description=description,
+            quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
         )
         view = await control.create_delegation(request)
         if background:
@@ -158,6 +178,7 @@ def _request(
     wait: bool,
     reveal: list[str],
     description: str | None,
+    quota: dict[str, int | None],
 ) -> CreateDelegation:
     """Build the request.
 
@@ -178,6 +199,9 @@ def _request(
             ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
             reveal=reveal,
             wait_for_peer=wait,
+            max_total_bytes=quota["max_total_bytes"],
+            max_files=quota["max_files"],
+            max_file_bytes=quota["max_file_bytes"],
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]

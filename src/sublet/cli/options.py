@@ -29,7 +29,7 @@ def duration(text: str) -> int:
 
 def byte_count(text: str) -> int:
     """Parse a number of bytes: ``500000``, ``20K``, ``500M``, ``2G``; the units are powers of 1,024."""
-    match = re.fullmatch(r"(\d{1,15})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size; write 500000, 20K, 500M or 2G")
     return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))

@@ -43,6 +43,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.audit_error is not None:
         why = clean_line(view.audit_error.message, 200)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
+    if view.quota is not None and view.usage.operations:
+        parts.append(Text.assemble("  ", ("quota  ", "dim"), _added(view)))
     if view.hidden:
         parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
     if view.unmountable:
@@ -83,9 +85,13 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_column(no_wrap=True, justify="right")
-    for change in report.files[:MAX_FILES_SHOWN]:
-        table.add_row(Text(change.change, style=_CHANGE_STYLE[change.change]), _file(change), _counts(change, symbols))
+    rows = [(change, _counts(change, symbols)) for change in report.files[:MAX_FILES_SHOWN]]
+    counted = any(counts for _, counts in rows)
+    if counted:  # rich takes the gap before a column without content from the names
+        table.add_column(no_wrap=True, justify="right")
+    for change, counts in rows:
+        kind = Text(change.change, style=_CHANGE_STYLE[change.change])
+        table.add_row(kind, _file(change), *([counts] if counted else []))
     parts: list[RenderableType] = [table]
     if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
         parts.append(Text(f"and {left} more", style="dim"))
@@ -210,6 +216,14 @@ def _counts(change: FileChange, symbols: Symbols) -> Text:
             f" {symbols.minus}{change.lines_deleted}" if text else f"{symbols.minus}{change.lines_deleted}", "red"
         )
     return text
+
+
+def _added(view: DelegationView) -> str:
+    """Return how much was added of what may be; what was removed counts against it."""
+    assert view.quota is not None
+    used, quota = view.usage, view.quota
+    amount = f"-{size(-used.bytes_added)}" if used.bytes_added < 0 else size(used.bytes_added)
+    return f"{amount} of {size(quota.max_total_bytes)} and {used.files_added:,} of {quota.max_files:,} files added"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.policy.model import Subject
+from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 
 
@@ -131,6 +132,12 @@ class ExecutorApi(Protocol):
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation in whatever state it is; idempotent."""
+
+    async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
+        """Have running work end within ``seconds``, as failed for ``error``, whatever it comes to; idempotent.
+
+        The agent goes on until then, so that it can see what went wrong and say so.
+        """
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Raise ``DECLINED`` unless ``delegation_id`` is an assignment of ``peer``."""

@@ -77,6 +77,7 @@ class AssignmentRun:
         self._scope = anyio.CancelScope()
         self._unmounting = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
+        self._failed: SubletError | None = None
         self._lost = False
         self._flushed = False
         self._dropped = 0
@@ -93,6 +94,17 @@ class AssignmentRun:
             self._stopped = error
         self._scope.cancel()
 
+    def wind_down(self, error: SubletError, seconds: float) -> None:
+        """Let the agent go on for ``seconds``, and then end its work as failed for ``error``, whatever it came to.
+
+        What it wrote until then is brought to the delegator, unlike after ``stop``.
+        """
+        if self._failed is not None or self._stopped is not None:
+            return
+        self._failed = error
+        self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
+        self._update("running", "note", f"\n{error.message}\n", 0)
+
     def abandon(self) -> None:
         """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
         self._scope.cancel()
@@ -102,12 +114,12 @@ class AssignmentRun:
         """Mount, run the provider and unmount, all before ``deadline`` on the loop's clock. Nothing is raised."""
         began = anyio.current_time()
         try:
-            self._scope.deadline = deadline
+            self._scope.deadline = min(self._scope.deadline, deadline)
             with self._scope:
                 await self._mounted(deadline)
             self.error = self._failure(deadline)
         except SubletError as error:
-            self.error = self._stopped or error
+            self.error = self._stopped or self._failed or error
         except Exception:
             log.exception("assignment broke", delegation_id=self.id)
             self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
@@ -235,6 +247,8 @@ class AssignmentRun:
             return expired()
         if self._stopped is not None:
             return self._stopped
+        if self._failed is not None:
+            return self._failed if outcome is None else _ended_with(self._failed, outcome)
         if outcome is None or self._lost:
             return SubletError(
                 ErrorCode.MOUNT_FAILED,
@@ -270,6 +284,11 @@ class AssignmentRun:
             self._dropped = 0
         except (anyio.WouldBlock, anyio.BrokenResourceError):
             self._dropped += len(text)
+
+
+def _ended_with(error: SubletError, outcome: Outcome) -> SubletError:
+    end = AgentEnd(outcome.reason, outcome.exit_code, outcome.summary)
+    return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
 
 
 def expired() -> SubletError:

@@ -17,7 +17,7 @@ from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
 from sublet.daemon.records import DelegationRecord, ResourceRecord, error_view, lease_over
-from sublet.daemon.reports import failed_result, refusal, result_view
+from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
@@ -25,6 +25,7 @@ from sublet.protocol.messages import (
     AccessMode,
     Done,
     Error,
+    ErrorExtension,
     Invite,
     InviteExtension,
     LentResource,
@@ -41,6 +42,10 @@ RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
 CANCEL_PEER_SECONDS = 3.0
 """How long the peer is given to hear that its task is over; access is cut long before."""
+QUOTA_GRACE_SECONDS = 5
+"""How long an agent that met the quota may go on, to see the I/O errors and say so."""
+QUOTA_SLACK_SECONDS = 5.0
+"""How much longer the peer is waited for before access is cut anyway."""
 
 log = structlog.get_logger(__name__)
 
@@ -246,6 +251,7 @@ class DelegationRun:
         reverse = accept.sublet.reverse
         with sole_failure(SubletError, DelegationOver):
             async with anyio.create_task_group() as group:
+                group.start_soon(self._end_at_quota, self._task)
                 async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
                     async for update in updates:
                         if isinstance(update, Silence):
@@ -263,11 +269,43 @@ class DelegationRun:
                         raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
                 group.cancel_scope.cancel()
 
+    async def _end_at_quota(self, task: RemoteTask) -> None:
+        """Once a change is refused for the quota, have the peer end its work as failed; it may say its last word.
+
+        Raises:
+            SubletError: why the work failed, where the peer takes no notice.
+        """
+        await self._access.quota_met.wait()
+        try:
+            self._access.check_quota()
+        except SubletError as error:
+            await self._keeper.note(condition=ConditionView(kind="ending", detail=error.message))
+            message = Error(
+                delegation_id=self.record.id,
+                code=ErrorCode.TASK_FAILED,
+                message=error.message,
+                hint=error.hint,
+                sublet=ErrorExtension(grace_seconds=QUOTA_GRACE_SECONDS),
+            )
+            with anyio.move_on_after(QUOTA_GRACE_SECONDS + QUOTA_SLACK_SECONDS):
+                try:
+                    await self._tools.link.fail(self._peer, task, message)
+                except SubletError as failure:
+                    log.warning("peer was not told of the quota", delegation_id=self.record.id, reason=str(failure))
+                await anyio.sleep_forever()
+            raise
+
     async def _take(self, end: Done | Error) -> None:
         """Journal DONE, or raise what ERROR says."""
-        self._access.check_quota()
-        if isinstance(end, Error):
-            raise refusal(end, self._peer.name)
+        said = refusal(end, self._peer.name) if isinstance(end, Error) else None
+        try:
+            self._access.check_quota()
+        except SubletError as failure:
+            failure.agent_end = agent_end(end)
+            raise
+        if said is not None:
+            raise said
+        assert isinstance(end, Done)
         await self._running()
         await self._keeper.conclude(
             result_view(end), ConditionView(kind="ending", detail="the work is done and access is cut; auditing")

@@ -15,7 +15,14 @@ from sublet.daemon.delegation_run import DelegationRun
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_access import DelegatorTools
 from sublet.daemon.lent_resources import lent_directories, widest
-from sublet.daemon.models import MAX_PAGE, MAX_WAIT_SECONDS, AuditReport, CreateDelegation, DelegationView
+from sublet.daemon.models import (
+    MAX_PAGE,
+    MAX_WAIT_SECONDS,
+    AuditReport,
+    CreateDelegation,
+    DelegationView,
+    LeaseQuota,
+)
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.records import DelegationRecord, ResourceRecord, lease_over
 from sublet.daemon.times import rfc3339
@@ -77,8 +84,8 @@ class Delegator:
             ttl_seconds: what policy allows of the time asked for.
 
         Raises:
-            SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``UNAVAILABLE`` when
-                too much is under way or the daemon is stopping.
+            SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``POLICY_DENIED`` for a
+                quota above that of policy, ``UNAVAILABLE`` when too much is under way or the daemon is stopping.
         """
         who = f"{caller.kind}:{caller.name}"
         known = await self._known(request, who)
@@ -88,7 +95,7 @@ class Delegator:
             raise SubletError(
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
-        record = _new_record(request, who, resources, peer.name, agent, ttl_seconds)
+        record = _new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._group.start_soon(self._drive, run)
@@ -176,6 +183,13 @@ class Delegator:
             self._stop(run, DelegationEvent.EXPIRE, lease_over(run.record.ttl_seconds))
         return run.view(now)
 
+    def _quota(self, request: CreateDelegation) -> LeaseQuota:
+        """Return what the executor may add: as much again as may be lent at all, or what the request says."""
+        limits = self._tools.limits().quota(request.max_total_bytes, request.max_files, request.max_file_bytes)
+        return LeaseQuota(
+            max_total_bytes=limits.max_total_bytes, max_files=limits.max_files, max_file_bytes=limits.max_file_bytes
+        )
+
     async def _known(self, request: CreateDelegation, caller: str) -> DelegationView | None:
         """Return what the first try of ``request`` made.
 
@@ -245,6 +259,7 @@ def _new_record(
     peer: str,
     agent: str | None,
     ttl_seconds: int,
+    quota: LeaseQuota,
 ) -> DelegationRecord:
     now = rfc3339()
     first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
@@ -258,6 +273,7 @@ def _new_record(
         description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
         access_mode=widest(resources),
         ttl_seconds=ttl_seconds,
+        quota=quota,
         created_at=now,
         updated_at=now,
     )

@@ -132,6 +132,14 @@ class Executor:
         record = await self._owned(delegation_id, peer)
         await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
 
+    async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
+        """Let running work end soon, as failed: ``ExecutorApi.wind_down``."""
+        record = await self._owned(delegation_id, peer)
+        if (run := self._runs.get(record.id)) is not None:
+            run.wind_down(error, seconds)
+        else:
+            await self._stop(record.id, error)
+
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Refuse strangers: ``ExecutorApi.check_owner``."""
         await self._owned(delegation_id, peer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
-from sublet.daemon.records import lease_over
+from sublet.daemon.records import DelegationRecord, lease_over
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
@@ -28,6 +29,7 @@ from sublet.workspace.admission import AdmissionLimits
 from sublet.workspace.audit import Auditor
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
+from sublet.workspace.quota import QuotaMet
 from sublet.workspace.sftp_listener import DataPlane
 
 KEY_ALGORITHM: Final = "ssh-ed25519"
@@ -61,6 +63,8 @@ class LentAccess:
         self._tree: LentTree = LiveTree(resources, tools.auditor)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
+        self.quota_met = asyncio.Event()
+        """Set when a change was first refused for the lease's quota."""
 
     async def baseline(self) -> dict[str, str]:
         """Record what the executor will see, and return the snapshots' ids by the names of the directories.
@@ -100,8 +104,9 @@ class LentAccess:
                 resources=tuple(_narrowed(lent, record.access_mode) for lent in self._tree.resources),
                 public_key=public,
                 seconds=left,
-                meta=_meta(self._keeper, expires_at),
-                limits=self._export_limits(),
+                meta=_meta(record),
+                limits=ExportLimits(**record.quota.model_dump()),
+                on_quota_met=self._quota_met,
             )
         )
         await self._tree.check()
@@ -140,17 +145,11 @@ class LentAccess:
         """Refuse to take work for done whose writes were refused.
 
         Raises:
-            SubletError: ``TASK_FAILED`` where the lease's limits of bytes or files were met (DESIGN 4.6).
+            SubletError: ``TASK_FAILED`` naming the bound of the lease that was met (DESIGN 4.6).
         """
         usage = self._tools.data_plane.usage(self._keeper.record.id) or self._usage
-        if usage.quota_exceeded:
-            limits = self._export_limits()
-            raise SubletError(
-                ErrorCode.TASK_FAILED,
-                f"the agent met the lease's limits, and writes were refused: it may add {limits.max_total_bytes:,} "
-                f"bytes and {limits.max_files:,} files",
-                "Look at the audit; raise the limits in policy.json if that much is meant to be written.",
-            )
+        if usage.quota.met is not None:
+            raise usage.quota.met.error()
 
     def usage(self) -> Usage:
         """Return what went over the data plane so far."""
@@ -170,10 +169,15 @@ class LentAccess:
             news |= await self._tree.report(record, self._usage)
         await self._keeper.note(**news)
 
-    def _export_limits(self) -> ExportLimits:
-        """Return what a lease may add: as much again as may be lent at all."""
-        limits = self._tools.limits()
-        return ExportLimits(max_total_bytes=limits.max_total_bytes, max_files=limits.max_files)
+    def _quota_met(self, met: QuotaMet) -> None:
+        """Note that a change was refused, and tell so in the view, where the agent can look why."""
+        if self.quota_met.is_set():
+            return
+        self.quota_met.set()
+        with suppress(SubletError):
+            self._tools.data_plane.set_meta(
+                self._keeper.record.id, "lease.json", _lease_json(self._keeper.record, met.error())
+            )
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
         """Tell which way to try first: a listener on loopback can't be reached from another machine."""
@@ -214,20 +218,32 @@ def _narrowed(lent: LentDirectory, access_mode: AccessMode) -> LentDirectory:
     return replace(lent, access_mode="ro") if access_mode == "ro" else lent
 
 
-def _meta(keeper: DelegationKeeper, expires_at: str) -> dict[str, bytes]:
-    record = keeper.record
+def _meta(record: DelegationRecord) -> dict[str, bytes]:
     task = {
         "delegation_id": record.id,
         "description": record.description,
         "prompt": record.request.prompt,
         "resources": [lent.model_dump(exclude={"path"}) for lent in record.resources],
     }
-    lease = {"access_mode": record.access_mode, "expires_at": expires_at, "ttl_seconds": record.ttl_seconds}
     return {
         "task.json": json.dumps(task, ensure_ascii=False, indent=2).encode() + b"\n",
-        "lease.json": json.dumps(lease, indent=2).encode() + b"\n",
+        "lease.json": _lease_json(record),
         "log.txt": b"",
     }
+
+
+def _lease_json(record: DelegationRecord, exceeded: SubletError | None = None) -> bytes:
+    """Return what the agent is told of its lease: how long, what it may add, and whether that was not enough."""
+    lease: dict[str, object] = {
+        "access_mode": record.access_mode,
+        "expires_at": record.expires_at,
+        "ttl_seconds": record.ttl_seconds,
+    }
+    if record.access_mode == "rw":
+        lease |= record.quota.model_dump()
+    if exceeded is not None:
+        lease["quota_exceeded"] = exceeded.message
+    return json.dumps(lease, indent=2).encode() + b"\n"
 
 
 def _usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
@@ -236,5 +252,7 @@ def _usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
         bytes_written=usage.bytes_written,
         operations=usage.operations,
         files_touched=usage.files_touched,
+        bytes_added=usage.quota.bytes,
+        files_added=usage.quota.files,
         data_path=data_path if usage.operations else None,
     )

@@ -165,6 +165,8 @@ class Usage(View):
     bytes_written: int = 0
     operations: int = 0
     files_touched: int = 0
+    bytes_added: int = Field(default=0, description="By file size, net of what was removed; counts as max_total_bytes")
+    files_added: int = Field(default=0, description="Names, net of those removed; counts as max_files")
     data_path: str | None = None
 
 
@@ -174,6 +176,14 @@ class ResourceView(View):
     name: str = Field(description="Its name in the executor's view")
     path: str
     access_mode: AccessMode
+
+
+class LeaseQuota(View):
+    """How much the executor may add, by the request and by policy, over all directories."""
+
+    max_total_bytes: int
+    max_files: int
+    max_file_bytes: int
 
 
 class DelegationView(View):
@@ -200,6 +210,7 @@ class DelegationView(View):
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()
+    quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
 
 

@@ -75,6 +75,13 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE``.
         """
 
+    async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
+        """Send ERROR for a task that runs; its stream then ends with the peer's own ERROR. Quiet where it is over.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, or what the peer answers instead.
+        """
+
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         """Return the agents that the peer's card offers, its signature checked against the pinned key.
 

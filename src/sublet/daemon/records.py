@@ -12,6 +12,7 @@ from sublet.daemon.models import (
     CreateDelegation,
     DelegationView,
     ErrorView,
+    LeaseQuota,
     ResourceView,
     ResultView,
     Usage,
@@ -78,6 +79,7 @@ class DelegationRecord(Record):
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
+    quota: LeaseQuota
     settled: bool = False
     generation: int = 1
 
@@ -131,6 +133,7 @@ class DelegationRecord(Record):
             audit=self.audit,
             audit_error=self.audit_error,
             usage=self.usage,
+            quota=self.quota if self.access_mode == "rw" else None,
             cursor=cursor,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sublet.daemon.models import AuditReport, FileChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
-from sublet.protocol.messages import Done, Error, ErrorExtension
+from sublet.protocol.messages import Done, Error
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
 from sublet.workspace.audit import AuditResult, Change
 
@@ -22,7 +22,7 @@ def refusal(error: Error, peer: str) -> SubletError:
         clean_line(error.hint),
         from_peer=True,
         retry_after_seconds=error.sublet.retry_after_seconds,
-        agent_end=_agent_end(error.sublet),
+        agent_end=agent_end(error),
     )
 
 
@@ -41,7 +41,11 @@ def result_view(done: Done) -> ResultView:
     )
 
 
-def _agent_end(said: ErrorExtension) -> AgentEnd | None:
+def agent_end(end: Done | Error) -> AgentEnd | None:
+    """Return how the peer's agent ended, as far as it says so."""
+    if isinstance(end, Done):
+        return AgentEnd("done", end.sublet.exit_code, end.final_summary)
+    said = end.sublet
     if said.reason is None and said.exit_code is None and said.output_tail is None:
         return None
     return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "")

@@ -88,6 +88,7 @@ class DaemonService:
             "agent": agent,
             "access_mode": widest(resources),
             "ttl_seconds": request.ttl_seconds,
+            **self._quota_asked(request),
         }
         await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
         if agent and not AGENT_ID.match(agent):
@@ -266,6 +267,12 @@ class DaemonService:
             },
         )
         raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
+
+    def _quota_asked(self, request: CreateDelegation) -> dict[str, int]:
+        """Return what the executor could add by the request, for rules to bound; policy's limits where it is silent."""
+        limits = self._parts.policy.limits.admission
+        asked = {name: getattr(request, name) for name in ("max_total_bytes", "max_files", "max_file_bytes")}
+        return {name: getattr(limits, name) if value is None else value for name, value in asked.items()}
 
     def _usable(self, peer: PeerView, caller: Subject) -> PeerView:
         if not peer.usable:

@@ -68,6 +68,16 @@ class UsageFacts(Answer):
     bytes_written: int
     operations: int
     files_touched: int
+    bytes_added: int
+    files_added: int
+
+
+class QuotaFacts(Answer):
+    """How much the peer may add in all."""
+
+    max_total_bytes: int
+    max_files: int
+    max_file_bytes: int
 
 
 class FromPeer(Answer):
@@ -110,6 +120,7 @@ class Delegation(Answer):
     audit: Changes | None = None
     audit_error: str | None = Field(default=None, description="Why there is no audit although access was given")
     usage: UsageFacts | None = None
+    quota: QuotaFacts | None = None
     hidden: list[str] | None = Field(default=None, description="Names that the executor could not see")
     unmountable: list[str] | None = Field(default=None, description="Links and nested mounts that do not go with it")
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")

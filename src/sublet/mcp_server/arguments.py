@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS
+from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound
 from sublet.mcp_server.answers import Section
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
@@ -48,6 +48,9 @@ class Delegate(Arguments):
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = Field(
         default=DEFAULT_TTL_SECONDS, description="Access ends after this many seconds, done or not"
     )
+    max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
+    max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
+    max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"

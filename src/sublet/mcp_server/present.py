@@ -9,6 +9,7 @@ from sublet.mcp_server.answers import (
     Condition,
     Delegation,
     FromPeer,
+    QuotaFacts,
     Section,
     UsageFacts,
 )
@@ -126,6 +127,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         audit=_changes(audit) if audit else None,
         audit_error=clean_line(f"{lost.code}: {lost.message}", MAX_WHY_CHARS) if lost else None,
         usage=_usage(view),
+        quota=QuotaFacts.model_validate(view.quota.model_dump()) if view.quota else None,
         hidden=hidden,
         unmountable=unmountable,
         shortened=shortened or None,
@@ -218,6 +220,8 @@ def _usage(view: DelegationView) -> UsageFacts | None:
         bytes_written=usage.bytes_written,
         operations=usage.operations,
         files_touched=usage.files_touched,
+        bytes_added=usage.bytes_added,
+        files_added=usage.files_added,
     )
 
 

@@ -67,6 +67,9 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         ttl_seconds=given.ttl_seconds,
         idempotency_key=given.idempotency_key,
         wait_for_peer=given.wait_for_peer,
+        max_total_bytes=given.max_total_bytes,
+        max_files=given.max_files,
+        max_file_bytes=given.max_file_bytes,
     )
     view = await call.api.create_delegation(request, call.caller)
     if not given.background:

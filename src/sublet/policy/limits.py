@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
 
 MIB: Final = 1024 * 1024
@@ -23,6 +24,19 @@ class AdmissionLimits:
     max_seconds: float = 10.0
     on_sensitive: Literal["hide", "refuse"] = "hide"
 
+    def quota(self, max_total_bytes: int | None, max_files: int | None, max_file_bytes: int | None) -> AdmissionLimits:
+        """Return the limits as a request narrows them, for what a lease may add; None takes the limit itself.
+
+        Raises:
+            SubletError: ``POLICY_DENIED`` for a bound above the limit, which a request can't widen.
+        """
+        return replace(
+            self,
+            max_total_bytes=_narrowed("max_total_bytes", self.max_total_bytes, max_total_bytes),
+            max_files=_narrowed("max_files", self.max_files, max_files),
+            max_file_bytes=_narrowed("max_file_bytes", self.max_file_bytes, max_file_bytes),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -36,3 +50,13 @@ class Limits:
     slots: int = 5
     access_modes: tuple[AccessMode, ...] = ("ro", "rw")
     admission: AdmissionLimits = AdmissionLimits()
+
+
+def _narrowed(name: str, limit: int, wanted: int | None) -> int:
+    if wanted is None or wanted <= limit:
+        return limit if wanted is None else wanted
+    raise SubletError(
+        LocalCode.POLICY_DENIED,
+        f"{name} is {wanted:,}, and policy allows a lease no more than {limit:,}",
+        f"Ask for at most {limit}, or raise limits.admission.{name} in policy.json.",
+    )

@@ -295,6 +295,10 @@ class ErrorExtension(SubletExtension):
     output_tail: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)] | None = Field(
         default=None, description="End of what the agent printed, with its line breaks"
     )
+    grace_seconds: Annotated[int, Field(ge=0, le=60)] = Field(
+        default=0,
+        description="To an executor whose work runs: how long the agent may still go on, to end by itself",
+    )
 
 
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")

@@ -26,7 +26,7 @@ from sublet.workspace.archive_wire import (
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import META
 from sublet.workspace.model import ViewRules
-from sublet.workspace.quota import Quota
+from sublet.workspace.quota import Quota, TreeSize
 from sublet.workspace.tar_format import Entry, MalformedTar, Parts, TarLimits, TarReader
 from sublet.workspace.tree_pack import TreePacker
 from sublet.workspace.tree_unpack import TreeWriter
@@ -90,10 +90,11 @@ class Download:
 
 @dataclass(slots=True)
 class _Growth:
-    """What the planned changes add, net."""
+    """What the planned changes add, net, and the largest file that is new or grows."""
 
     bytes: int = 0
     files: int = 0
+    largest: int = 0
 
 
 @dataclass(slots=True)
@@ -155,11 +156,7 @@ class Upload:
             TransferOver: the lease has ended.
         """
         growth = self._growth()
-        quota = self._quota
-        quota.add_bytes(growth.bytes)
-        quota.add_bytes(-growth.bytes)
-        if quota.max_files is not None and growth.files > 0 and quota.files + growth.files > quota.max_files:
-            raise quota.exceeded()
+        self._quota.check(TreeSize(growth.bytes, growth.files), growth.largest)
         for name in self._plan.removals:
             self._check_live()
             self._writer.remove(name)
@@ -246,6 +243,8 @@ class Upload:
                 growth.files += 1
             else:
                 growth.bytes -= _content(there)
+            if there is None or planned.size > _content(there):
+                growth.largest = max(growth.largest, planned.size)
         return growth
 
     def _there(self, parts: Parts) -> os.stat_result | None:

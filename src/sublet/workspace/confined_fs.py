@@ -28,6 +28,9 @@ MAX_LINK_STEPS: Final = 1024
 # A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
 OPEN_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+_SMALL_BLOCK: Final = 512
+"""Bytes of the blocks in which ``statvfs`` tells a quota."""
+
 StatVfs = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """bsize, frsize, blocks, bfree, bavail, files, ffree, favail, fsid, flag, namemax."""
 
@@ -126,7 +129,7 @@ class ConfinedFs:
         self._quota = quota
         self._mounts = NestedMounts(root_fd)
         self._open_beneath = opener or choose_opener()
-        self._track_handles = quota.max_bytes is not None
+        self._track_handles = quota.counts_sizes
 
     @staticmethod
     def open_root(path: Path) -> int:
@@ -258,12 +261,16 @@ class ConfinedFs:
         files, files_free = s.f_files, s.f_favail
         quota = self._quota
         if quota.max_bytes is not None:
-            left = max(0, quota.max_bytes - quota.bytes) // size
-            blocks = min(blocks, quota.max_bytes // size)
-            free, available = min(free, left), min(available, left)
+            size, scale = _SMALL_BLOCK, max(1, size // _SMALL_BLOCK)  # so that a small quota is told exactly enough
+            room = max(0, quota.max_bytes - quota.bytes)
+            free, available = (min(count * scale, room // size) for count in (free, available))
+            # what the lease removed is room beyond the quota, and there can't be more room than there is in all
+            blocks = min(blocks * scale, -(-max(quota.max_bytes, room) // size))
         if quota.max_files is not None:
-            files = min(files, quota.max_files)
-            files_free = min(files_free, max(0, quota.max_files - quota.files))
+            room = max(0, quota.max_files - quota.files)
+            bounded = s.f_files > 0  # some file systems make inodes as they are needed, and say 0
+            files_free = min(files_free, room) if bounded else room
+            files = min(files, max(quota.max_files, room)) if bounded else max(quota.max_files, room)
         # the file system's id is nobody's business
         flag = 1 if self.read_only else 0
         return size, size, blocks, free, available, files, files_free, files_free, 0, flag, s.f_namemax

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from sublet.workspace.confined_fs import OPEN_FILE, ConfinedFs, ReadFile
@@ -43,16 +44,17 @@ class WriteFile(ReadFile):
             OSError: ``EDQUOT`` with nothing written; ``ENOSPC`` and others after a part, which then counts.
         """
         self._mark()
-        if self._quota.max_bytes is None:
+        if not self._quota.counts_sizes:
             self._write_all(data, offset)
             return
         size = os.fstat(self.fd).st_size
-        growth = len(data) if self._append else max(0, offset + len(data) - size)
-        self._quota.add_bytes(growth)
+        end = (size if self._append else offset) + len(data)
+        grown = max(size, end) if data else size  # writing nothing far behind the end extends nothing
+        self._quota.resize(size, grown)
         try:
             self._write_all(data, offset)
         except OSError:
-            self._quota.add_bytes(min(0, os.fstat(self.fd).st_size - size - growth))
+            self._quota.bytes -= max(0, grown - os.fstat(self.fd).st_size)
             raise
 
     def truncate(self, size: int) -> None:
@@ -62,12 +64,12 @@ class WriteFile(ReadFile):
             OSError: ``EDQUOT``, ``EINVAL`` and others, and nothing is changed.
         """
         self._mark()
-        growth = size - os.fstat(self.fd).st_size
-        self._quota.add_bytes(growth)
+        before = os.fstat(self.fd).st_size
+        self._quota.resize(before, size)
         try:
             os.ftruncate(self.fd, size)
         except OSError:
-            self._quota.bytes -= growth
+            self._quota.bytes -= size - before
             raise
 
     def set_mode(self, mode: int) -> None:
@@ -235,7 +237,7 @@ class WritableFs(ConfinedFs):
         """
         self._check_mutable(parts)
         with self._parent(parts) as directory:
-            self._create(lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
+            self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -258,7 +260,7 @@ class WritableFs(ConfinedFs):
         if not stays or self._rules.guards_below(parts):
             raise refused(errno.EACCES)
         with self._parent(parts) as directory:
-            self._create(lambda: os.symlink(target, parts[-1], dir_fd=directory))
+            self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
         self._tell(parts)
 
     def link(self, old: Parts, new: Parts) -> None:
@@ -272,7 +274,9 @@ class WritableFs(ConfinedFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             self.check_regular(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False))
             self._create(
-                lambda: os.link(old[-1], new[-1], src_dir_fd=old_dir, dst_dir_fd=new_dir, follow_symlinks=False)
+                new_dir,
+                new[-1],
+                lambda: os.link(old[-1], new[-1], src_dir_fd=old_dir, dst_dir_fd=new_dir, follow_symlinks=False),
             )
         self._tell(new)
 
@@ -311,7 +315,7 @@ class WritableFs(ConfinedFs):
                         return self._adopt(os.open(name, flags, dir_fd=directory)), False
                 except FileNotFoundError:
                     pass
-                self._quota.add_file()
+                self._charge_name(directory, name)
                 try:
                     fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, mode & PERMISSION_BITS, dir_fd=directory)
                 except OSError as exc:
@@ -322,8 +326,20 @@ class WritableFs(ConfinedFs):
                     return self._adopt(fd), True
         raise refused(errno.EAGAIN)
 
-    def _create(self, action: Callable[[], None]) -> None:
+    def _charge_name(self, directory: int, name: bytes) -> None:
+        """Charge a name that is about to be made; one that is there already fails for that, and not for the quota.
+
+        Raises:
+            OSError: ``EEXIST`` or ``EDQUOT``.
+        """
+        if self._quota.is_full_of_files:
+            with suppress(FileNotFoundError):
+                os.stat(name, dir_fd=directory, follow_symlinks=False)
+                raise refused(errno.EEXIST)
         self._quota.add_file()
+
+    def _create(self, directory: int, name: bytes, action: Callable[[], None]) -> None:
+        self._charge_name(directory, name)
         try:
             action()
         except OSError:

@@ -200,8 +200,10 @@ class ExportView:
             raise refused(errno.ENOTDIR)
         return _Listing(status, entries)
 
-    def statvfs(self) -> StatVfs:
-        """Return the room that is left, in the first directory that can be changed if there is one."""
+    def statvfs(self, path: bytes = b"/") -> StatVfs:
+        """Return the room that is left where ``path`` lies; above the directories, in the first that can be changed."""
+        if (tree := self._tree(split(path))) is not None:
+            return tree.statvfs()
         trees = self._trees.values()
         return next((tree for tree in trees if not tree.read_only), next(iter(trees))).statvfs()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from sublet.protocol.bounds import TransportName
+from sublet.workspace.quota import Quota, QuotaMet
 
 AccessMode = Literal["ro", "rw"]
 
@@ -35,10 +36,11 @@ class ViewRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExportLimits:
-    """Bounds of one lease. ``None`` is no bound of ours."""
+    """Bounds of one lease, over all that it lends. ``None`` is no bound of ours."""
 
     max_total_bytes: int | None = None
     max_files: int | None = None
+    max_file_bytes: int | None = None
     max_connections: int = 4
     max_channels: int = 4
     max_handles: int = 1024
@@ -61,7 +63,8 @@ class Export:
     ``lease_id`` is the SSH user name; ``resources`` are the directories, at least one, none of which overlaps another;
     ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
-    ``transport`` is the only one that the key can use.
+    ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each time
+    that a change is refused for the lease's quota.
     """
 
     lease_id: str
@@ -71,6 +74,7 @@ class Export:
     meta: Mapping[str, bytes] = field(default_factory=dict)
     limits: ExportLimits = ExportLimits()
     transport: TransportName = "sshfs"
+    on_quota_met: Callable[[QuotaMet], None] | None = None
 
 
 @dataclass(slots=True)
@@ -78,11 +82,11 @@ class LeaseUsage:
     """What a lease's connections did so far.
 
     ``touched`` are, by the name of the resource, the raw paths below it that were written, created, removed, renamed or
-    otherwise changed, bounded; a directory that was renamed is there by its old and its new path only.
-    ``quota_exceeded`` tells whether a change was refused for the lease's limits of bytes or files. ``roots`` are device
-    and inode of the directories that were served, by name, whatever their paths lead to meanwhile. ``returned`` tells
-    whether all changes of a transport that brings them at the end have arrived; ``refused`` are those that may not be
-    made here, as text that is safe to show, bounded, and ``refused_count`` how many there were.
+    otherwise changed, bounded; a directory that was renamed is there by its old and its new path only. ``quota`` counts
+    what was added, and knows whether a change was refused for that. ``roots`` are device and inode of the directories
+    that were served, by name, whatever their paths lead to meanwhile. ``returned`` tells whether all changes of a
+    transport that brings them at the end have arrived; ``refused`` are those that may not be made here, as text that is
+    safe to show, bounded, and ``refused_count`` how many there were.
     """
 
     bytes_read: int = 0
@@ -91,7 +95,7 @@ class LeaseUsage:
     connections: int = 0
     touched: dict[str, set[bytes]] = field(default_factory=dict)
     touched_overflow: bool = False
-    quota_exceeded: bool = False
+    quota: Quota = field(default_factory=Quota)
     roots: dict[str, tuple[int, int]] = field(default_factory=dict)
     returned: bool = False
     refused: list[str] = field(default_factory=list)

@@ -1,47 +1,110 @@
-"""How much a lease may add to a workspace: bytes by file size, files by name."""
+"""How much a lease may add to a workspace: bytes by file size, files by name, and the size of a file (DESIGN 4.6).
+
+The SFTP server asks ``Quota`` before every change. What arrives by another way is counted by the same rules: a stream
+of entries charges a ``Quota`` as it is unpacked, and a tree that was changed elsewhere is compared by
+``check_tree_delta``.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
 
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.viewpath import refused
+
+QuotaName = Literal["max_total_bytes", "max_files", "max_file_bytes"]
+
+_WORDS: Final[dict[QuotaName, str]] = {
+    "max_total_bytes": "may add at most {:,} bytes to the directory",
+    "max_files": "may add at most {:,} files, links and directories",
+    "max_file_bytes": "may let no file grow beyond {:,} bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaMet:
+    """Which bound of a lease a change was refused for, and its number."""
+
+    name: QuotaName
+    bound: int
+
+    def error(self) -> SubletError:
+        """Return what a delegation ends with whose writes were refused for this."""
+        return SubletError(
+            ErrorCode.TASK_FAILED,
+            f"quota exceeded: the agent {_WORDS[self.name].format(self.bound)} ({self.name}), and what went beyond "
+            "was refused",
+            f"Look at the audit for what arrived; delegate again with a larger {self.name}, as far as policy.json "
+            "allows.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSize:
+    """Names below a root, without itself, and the bytes of their files."""
+
+    bytes: int = 0
+    files: int = 0
 
 
 class Quota:
     """Counters of what a lease added, net of what it removed, against the bounds of its ``ExportLimits``.
 
-    Bytes are apparent file sizes, so a sparse file counts in full. A file whose last name is gone still holds its
-    bytes until its last handle closes, and so does its share here: otherwise a client could keep any number of
-    removed files open. The counters may be negative: a lease that removes more than it adds.
+    Bytes are apparent file sizes, so a sparse file counts in full, and a file with several names once. A file whose
+    last name is gone still holds its bytes until its last handle closes, and so does its share here: otherwise a client
+    could keep any number of removed files open. The counters may be negative: a lease that removes more than it adds.
 
     Args:
         max_bytes: bound of added bytes, or None.
         max_files: bound of added names (files, directories, links), or None.
-        on_exceeded: called each time that a change is refused.
+        max_file_bytes: bound of a file's size once it grows, or None. A larger file may be there before, and shrink.
+        on_met: called each time that a change is refused.
     """
 
     def __init__(
-        self, max_bytes: int | None, max_files: int | None, on_exceeded: Callable[[], None] | None = None
+        self,
+        max_bytes: int | None = None,
+        max_files: int | None = None,
+        max_file_bytes: int | None = None,
+        on_met: Callable[[QuotaMet], None] | None = None,
     ) -> None:
         self.max_bytes = max_bytes
         self.max_files = max_files
+        self.max_file_bytes = max_file_bytes
         self.bytes = 0
         self.files = 0
-        self._on_exceeded = on_exceeded
+        self.met: QuotaMet | None = None
+        """The first bound that a change was refused for."""
+        self._on_met = on_met
         self._open: dict[tuple[int, int], int] = {}
 
-    def add_bytes(self, count: int) -> None:
-        """Charge ``count`` bytes; a negative count is credit.
+    @property
+    def counts_sizes(self) -> bool:
+        """Whether the size of a file matters."""
+        return self.max_bytes is not None or self.max_file_bytes is not None
+
+    @property
+    def is_full_of_files(self) -> bool:
+        """Whether one more name would be refused."""
+        return self.max_files is not None and self.files >= self.max_files
+
+    def resize(self, old: int, new: int) -> None:
+        """Charge that a file of ``old`` bytes is about to have ``new`` bytes; less is credit.
 
         Raises:
             OSError: ``EDQUOT``, and nothing is charged.
         """
-        if count > 0 and self.max_bytes is not None and self.bytes + count > self.max_bytes:
-            raise self.exceeded()
-        self.bytes += count
+        if new > old:
+            if self.max_file_bytes is not None and new > self.max_file_bytes:
+                raise self._refused("max_file_bytes", self.max_file_bytes)
+            if self.max_bytes is not None and self.bytes + new - old > self.max_bytes:
+                raise self._refused("max_total_bytes", self.max_bytes)
+        self.bytes += new - old
 
     def add_file(self) -> None:
         """Charge one name.
@@ -50,7 +113,7 @@ class Quota:
             OSError: ``EDQUOT``, and nothing is charged.
         """
         if self.max_files is not None and self.files >= self.max_files:
-            raise self.exceeded()
+            raise self._refused("max_files", self.max_files)
         self.files += 1
 
     def remove_file(self, gone: os.stat_result | None = None) -> None:
@@ -60,6 +123,25 @@ class Quota:
             return
         if (gone.st_dev, gone.st_ino) not in self._open:
             self.bytes -= gone.st_size
+
+    def check(self, more: TreeSize, largest_grown: int = 0) -> None:
+        """Refuse a plan of changes that would add ``more`` in all; nothing is charged.
+
+        Args:
+            more: what the plan adds, net of what it removes.
+            largest_grown: size of the largest file that is new or grows.
+
+        Raises:
+            OSError: ``EDQUOT``.
+        """
+        amounts: tuple[tuple[QuotaName, int | None, int, int], ...] = (
+            ("max_total_bytes", self.max_bytes, self.bytes, more.bytes),
+            ("max_files", self.max_files, self.files, more.files),
+            ("max_file_bytes", self.max_file_bytes, 0, largest_grown),
+        )
+        for name, bound, used, amount in amounts:
+            if bound is not None and amount > 0 and used + amount > bound:
+                raise self._refused(name, bound)
 
     def opened(self, fd: int) -> None:
         """Note that a handle on ``fd`` exists."""
@@ -79,8 +161,47 @@ class Quota:
         if status.st_nlink == 0:
             self.bytes -= status.st_size
 
-    def exceeded(self) -> OSError:
-        """Tell that a change is refused, and return the error for it."""
-        if self._on_exceeded is not None:
-            self._on_exceeded()
+    def _refused(self, name: QuotaName, bound: int) -> OSError:
+        met = QuotaMet(name, bound)
+        self.met = self.met or met
+        if self._on_met is not None:
+            self._on_met(met)
         return refused(errno.EDQUOT)
+
+
+def tree_size(statuses: Iterable[os.stat_result]) -> TreeSize:
+    """Return the size of a tree from the status of every name below its root, as ``Quota`` counts it."""
+    names = total = 0
+    seen: set[tuple[int, int]] = set()
+    for status in statuses:
+        names += 1
+        if not stat.S_ISREG(status.st_mode):
+            continue
+        if status.st_nlink > 1:
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+        total += status.st_size
+    return TreeSize(total, names)
+
+
+def check_tree_delta(before: TreeSize, after: TreeSize, quota: Quota, *, largest_grown: int = 0) -> None:
+    """Refuse a changed tree that adds more than a lease may.
+
+    Args:
+        before: the tree that was lent.
+        after: what became of it.
+        quota: the lease's bounds, with nothing counted yet; its counters are set to the difference.
+        largest_grown: size of the largest file that is new or has grown.
+
+    Raises:
+        SubletError: ``TASK_FAILED`` naming the bound that was met.
+    """
+    more = TreeSize(after.bytes - before.bytes, after.files - before.files)
+    try:
+        quota.check(more, largest_grown)
+    except OSError:
+        assert quota.met is not None
+        raise quota.met.error() from None
+    finally:
+        quota.bytes, quota.files = more.bytes, more.files

@@ -44,14 +44,14 @@ class ServedLease:
 
     def __init__(self, export: Export) -> None:
         self.export = export
-        self.usage = LeaseUsage()
+        limits = export.limits
+        quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, export.on_quota_met)
+        self.usage = LeaseUsage(quota=quota)
         self.connections: set[Severable] = set()
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
         self._key = _public_data(export)
-        limits = export.limits
         self._handles = HandleBudget(limits.max_handles)
-        quota = Quota(limits.max_total_bytes, limits.max_files, self._quota_exceeded)
         trees: dict[str, ConfinedFs] = {}
         try:
             for resource in export.resources:
@@ -113,9 +113,6 @@ class ServedLease:
             touched.add(path)
         elif path not in touched:
             self.usage.touched_overflow = True
-
-    def _quota_exceeded(self) -> None:
-        self.usage.quota_exceeded = True
 
 
 def _public_data(export: Export) -> bytes:

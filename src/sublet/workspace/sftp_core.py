@@ -68,7 +68,7 @@ class SftpCore:
         }
         self._extensions: dict[bytes, Operation] = {
             b"statvfs@openssh.com": self._statvfs,
-            b"fstatvfs@openssh.com": self._statvfs,
+            b"fstatvfs@openssh.com": self._fstatvfs,
             b"limits@openssh.com": self._limits,
         }
         self._writes: WriteOps | None = None
@@ -217,7 +217,10 @@ class SftpCore:
         return operation(request, fields)
 
     def _statvfs(self, request: int, fields: Reader) -> bytes:
-        fields.string()  # a path or a handle: the whole view has one answer
+        return wire.pack_statvfs(request, self._view.statvfs(fields.string()))
+
+    def _fstatvfs(self, request: int, fields: Reader) -> bytes:
+        self._handles.any(fields.string())
         return wire.pack_statvfs(request, self._view.statvfs())
 
     def _limits(self, request: int, _fields: Reader) -> bytes:

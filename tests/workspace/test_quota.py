@@ -1,0 +1,289 @@
+"""The quota as a whole: whatever is asked of the server, what it counts is what is on the disk, and within bounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.workspace.confined_fs import ConfinedFs
+from sublet.workspace.confined_write import WritableFs
+from sublet.workspace.export_view import WritableView
+from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import Quota, QuotaMet, TreeSize, check_tree_delta, tree_size
+from sublet.workspace.sftp_core import SftpCore
+from sublet.workspace.sftp_handles import HandleBudget, Handles
+from support.sftp_client import NO_ATTRIBUTES, CoreClient, PathRules, attributes, string
+
+MAX_BYTES, MAX_FILES, MAX_FILE_BYTES = 3000, 6, 1200
+READ, WRITE, APPEND, CREAT, TRUNC, EXCL = 1, 2, 4, 8, 16, 32
+NAMES = [b"old", b"twin", b"a", b"b", b"c", b"d", b"d/x", b"d/y", b"e", b"link"]
+names = st.sampled_from(NAMES)
+sizes = st.just(0) | st.integers(0, 1400)
+
+
+def statuses(root: Path) -> list[os.stat_result]:
+    """Return the status of every name below ``root``."""
+    return [path.lstat() for path in root.rglob("*")]
+
+
+class QuotaMachine(RuleBasedStateMachine):
+    """Two sessions of one lease do anything to a small tree.
+
+    The model is the disk itself: names below the root, and the bytes of every file that a name or an open handle keeps.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp(prefix="quota"))
+        self.root = self.base / "root"
+        self.root.mkdir()
+        (self.root / "old").write_bytes(b"o" * 500)
+        (self.root / "large").write_bytes(b"l" * 5000)
+        os.link(self.root / "old", self.root / "twin")
+        self.before = tree_size(statuses(self.root))
+        self.met: list[QuotaMet] = []
+        self.quota = Quota(MAX_BYTES, MAX_FILES, MAX_FILE_BYTES, self.met.append)
+        self.fs = WritableFs(ConfinedFs.open_root(self.root), PathRules(), self.quota, lambda _: None)
+        view, budget = WritableView(self.fs, {}), HandleBudget(8)
+        self.clients = [CoreClient(SftpCore(view, LeaseUsage(), Handles(budget), lambda: True)) for _ in range(2)]
+        self.handles: list[tuple[CoreClient, bytes, int]] = []
+        """Session, wire name, and a descriptor of our own on the same file, to look at it once it has no name."""
+
+    def teardown(self) -> None:
+        for client in self.clients:
+            client.core.close()
+        for _, _, fd in self.handles:
+            os.close(fd)
+        gone = tree_size(statuses(self.root))
+        assert self.quota.bytes == gone.bytes - self.before.bytes
+        self.fs.close()
+        shutil.rmtree(self.base)
+
+    def path(self, name: bytes) -> bytes:
+        return string(b"/workspace/" + name)
+
+    @rule(
+        name=st.sampled_from([*NAMES, b"large"]),
+        flags=st.sampled_from([READ, WRITE, READ | WRITE, WRITE | APPEND]),
+        more=st.sampled_from([0, CREAT, CREAT | TRUNC, TRUNC, CREAT | EXCL]),
+        session=st.integers(0, 1),
+    )
+    def open(self, name: bytes, flags: int, more: int, session: int) -> None:
+        client = self.clients[session]
+        answer = client.open(b"/workspace/" + name, flags | (more if flags & WRITE else 0))
+        if answer.kind == 102:
+            self.handles.append((client, answer.handle, os.open(os.path.join(bytes(self.root), name), os.O_RDONLY)))
+
+    @rule(which=st.integers(0, 7), offset=sizes, size=sizes)
+    def write(self, which: int, offset: int, size: int) -> None:
+        if self.handles:
+            client, handle, fd = self.handles[which % len(self.handles)]
+            before = os.fstat(fd).st_size
+            answer = client.write(handle, b"w" * size, offset)
+            if answer.status != 0:
+                assert os.fstat(fd).st_size == before, "what was refused is not there in part"
+
+    @rule(which=st.integers(0, 7), size=sizes)
+    def resize_open(self, which: int, size: int) -> None:
+        if self.handles:
+            client, handle, _ = self.handles[which % len(self.handles)]
+            client.ask(10, string(handle) + attributes(size=size))
+
+    @rule(name=names, size=sizes)
+    def resize(self, name: bytes, size: int) -> None:
+        self.clients[0].ask(9, self.path(name) + attributes(size=size))
+
+    @rule(name=st.just(b"large"), size=st.integers(0, 6000))
+    def resize_large(self, name: bytes, size: int) -> None:
+        self.clients[0].ask(9, self.path(name) + attributes(size=size))
+
+    @rule(which=st.integers(0, 7))
+    def close(self, which: int) -> None:
+        if self.handles:
+            client, handle, fd = self.handles.pop(which % len(self.handles))
+            os.close(fd)
+            assert client.ask(4, string(handle)).status == 0
+
+    @rule(name=names)
+    def remove(self, name: bytes) -> None:
+        self.clients[0].ask(13, self.path(name))
+
+    @rule(name=st.sampled_from([b"d", b"e"]))
+    def mkdir(self, name: bytes) -> None:
+        self.clients[1].ask(14, self.path(name) + NO_ATTRIBUTES)
+
+    @rule(name=st.sampled_from([b"d", b"e"]))
+    def rmdir(self, name: bytes) -> None:
+        self.clients[0].ask(15, self.path(name))
+
+    @rule(old=names, new=names, replace=st.booleans())
+    def rename(self, old: bytes, new: bytes, replace: bool) -> None:
+        if replace:
+            self.clients[0].extended(b"posix-rename@openssh.com", self.path(old) + self.path(new))
+        else:
+            self.clients[0].ask(18, self.path(old) + self.path(new))
+
+    @rule(name=names, leads_to=names)
+    def symlink(self, name: bytes, leads_to: bytes) -> None:
+        self.clients[0].ask(20, string(leads_to) + self.path(name))
+
+    @rule(old=names, new=names)
+    def hardlink(self, old: bytes, new: bytes) -> None:
+        self.clients[0].extended(b"hardlink@openssh.com", self.path(old) + self.path(new))
+
+    @invariant()
+    def what_is_counted_is_what_is_there_and_within_bounds(self) -> None:
+        now = statuses(self.root)
+        nameless = {(s.st_dev, s.st_ino): s.st_size for _, _, fd in self.handles if (s := os.fstat(fd)).st_nlink == 0}
+        assert self.quota.files == tree_size(now).files - self.before.files <= MAX_FILES
+        held = tree_size(now).bytes + sum(nameless.values())
+        assert self.quota.bytes == held - self.before.bytes <= MAX_BYTES
+        large = (self.root / "large").stat()
+        assert large.st_size <= 5000
+        others = [s.st_size for s in now if stat.S_ISREG(s.st_mode) and s.st_ino != large.st_ino]
+        assert max([0, *others, *nameless.values()]) <= MAX_FILE_BYTES
+
+    @invariant()
+    def what_is_told_is_what_is_left(self) -> None:
+        answer = self.clients[0].extended(b"statvfs@openssh.com", string(b"/"))
+        size, fragment, blocks, free, available, files, inodes, usable, *_ = struct.unpack(">11Q", answer.body)
+        assert size == fragment == 512
+        assert available == free == (MAX_BYTES - self.quota.bytes) // size <= blocks
+        assert inodes == usable == MAX_FILES - self.quota.files <= files
+
+
+TestQuota = QuotaMachine.TestCase
+TestQuota.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def served(root: Path, quota: Quota) -> tuple[CoreClient, WritableFs]:
+    """Return a session on ``root`` and its file system, to be closed."""
+    fs = WritableFs(ConfinedFs.open_root(root), PathRules(), quota, lambda _: None)
+    core = SftpCore(WritableView(fs, {}), LeaseUsage(), Handles(HandleBudget(8)), lambda: True)
+    return CoreClient(core), fs
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("only root can make a small disk")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(small_disk: Path) -> None:
+    quota = Quota(1 << 30, 1000, 1 << 30)
+    client, fs = served(small_disk, quota)
+    handle = client.open(b"/workspace/big", READ | WRITE | CREAT).handle
+    piece, acknowledged = bytes(range(256)) * 40, 0
+    while (answer := client.write(handle, piece, acknowledged)).status == 0:
+        acknowledged += len(piece)
+
+    assert answer.status == 14  # no space, which is another thing than no quota
+    assert 100_000 < acknowledged < 256 * 1024
+    there = (small_disk / "big").read_bytes()
+    assert there[:acknowledged] == (piece * 30)[:acknowledged]
+    assert quota.bytes == len(there)
+    assert quota.met is None
+    told = struct.unpack(">11Q", client.extended(b"statvfs@openssh.com", string(b"/")).body)
+    assert told[4] * told[0] < len(piece)
+    assert client.ask(13, string(b"/workspace/big")).status == 0
+    client.core.close()
+    assert (quota.bytes, quota.files) == (0, 0)
+    fs.close()
+
+
+def test_a_name_that_is_there_is_no_matter_of_the_quota(tmp_path: Path) -> None:
+    """A program that takes a lock file, or makes a directory that is there, adds nothing."""
+    (tmp_path / "lock").touch()
+    (tmp_path / "d").mkdir()
+    quota = Quota(None, 0)
+    client, fs = served(tmp_path, quota)
+
+    exists = client.open(b"/workspace/lock", WRITE | CREAT | EXCL).status
+    assert exists == client.ask(14, string(b"/workspace/d") + NO_ATTRIBUTES).status == 4
+    assert quota.met is None
+    assert client.ask(14, string(b"/workspace/e") + NO_ATTRIBUTES).status == 15
+    assert quota.met == QuotaMet("max_files", 0)
+    client.core.close()
+    fs.close()
+
+
+def test_a_file_larger_than_a_file_may_grow_can_be_written_and_cut(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"l" * 5000)
+    quota = Quota(None, None, 1000)
+    client, fs = served(tmp_path, quota)
+    handle = client.open(b"/workspace/large", WRITE).handle
+
+    assert client.write(handle, b"new", 4000).status == 0
+    assert client.write(handle, b"new", 4999).status == 15
+    assert client.ask(10, string(handle) + attributes(size=2000)).status == 0
+    assert client.ask(10, string(handle) + attributes(size=2001)).status == 15
+    assert quota.bytes == -3000
+    client.core.close()
+    fs.close()
+
+
+def test_to_write_nothing_far_behind_the_end_adds_nothing(tmp_path: Path) -> None:
+    quota = Quota(1000, None, 1000)
+    client, fs = served(tmp_path, quota)
+    handle = client.open(b"/workspace/f", WRITE | CREAT).handle
+
+    assert client.write(handle, b"", 5000).status == 0
+    assert quota.bytes == (tmp_path / "f").stat().st_size == 0
+    client.core.close()
+    fs.close()
+
+
+@pytest.mark.parametrize(
+    ("after", "grown", "name"),
+    [
+        (TreeSize(111, 12), 20, "max_total_bytes"),
+        (TreeSize(110, 13), 20, "max_files"),
+        (TreeSize(110, 12), 51, "max_file_bytes"),
+    ],
+)
+def test_a_tree_that_was_changed_elsewhere_is_held_to_the_same_bounds(after: TreeSize, grown: int, name: str) -> None:
+    before = TreeSize(100, 10)
+    check_tree_delta(before, TreeSize(110, 12), Quota(10, 2, 50), largest_grown=50)
+    check_tree_delta(before, TreeSize(0, 0), Quota(0, 0, 0))
+    quota = Quota(10, 2, 50)
+
+    with pytest.raises(SubletError, match="quota exceeded") as caught:
+        check_tree_delta(before, after, quota, largest_grown=grown)
+
+    assert caught.value.code is ErrorCode.TASK_FAILED
+    assert name in caught.value.message
+    assert quota.met is not None
+    assert quota.met.name == name
+    assert (quota.bytes, quota.files) == (after.bytes - 100, after.files - 10)
+
+
+def test_a_tree_is_counted_by_names_and_a_linked_file_once(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 10)
+    os.link(tmp_path / "f", tmp_path / "g")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "l").symlink_to("f")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1000)
+    assert tree_size(statuses(tmp_path)) == TreeSize(1010, 5)
