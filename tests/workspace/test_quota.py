@@ -56,7 +56,7 @@ class QuotaMachine(RuleBasedStateMachine):
         self.met: list[QuotaMet] = []
         self.quota = Quota(MAX_BYTES, MAX_FILES, MAX_FILE_BYTES, self.met.append)
         self.fs = WritableFs(ConfinedFs.open_root(self.root), PathRules(), self.quota, lambda _: None)
-        view, budget = WritableView(self.fs, {}), HandleBudget(8)
+        view, budget = WritableView({"workspace": self.fs}, {}), HandleBudget(8)
         self.clients = [CoreClient(SftpCore(view, LeaseUsage(), Handles(budget), lambda: True)) for _ in range(2)]
         self.handles: list[tuple[CoreClient, bytes, int]] = []
         """Session, wire name, and a descriptor of our own on the same file, to look at it once it has no name."""
@@ -173,7 +173,7 @@ TestQuota.settings = settings(
 def served(root: Path, quota: Quota) -> tuple[CoreClient, WritableFs]:
     """Return a session on ``root`` and its file system, to be closed."""
     fs = WritableFs(ConfinedFs.open_root(root), PathRules(), quota, lambda _: None)
-    core = SftpCore(WritableView(fs, {}), LeaseUsage(), Handles(HandleBudget(8)), lambda: True)
+    core = SftpCore(WritableView({"workspace": fs}, {}), LeaseUsage(), Handles(HandleBudget(8)), lambda: True)
     return CoreClient(core), fs
 
 

@@ -270,7 +270,9 @@ def test_statvfs_and_limits_answer(serve: Serve) -> None:
     client = serve("rw", max_bytes=1 << 20, handles=9).client
     values = struct.unpack(">11Q", client.extended(b"statvfs@openssh.com", string(b"/workspace")).body)
     assert values[0] * values[4] <= 1 << 20
-    assert client.extended(b"fstatvfs@openssh.com", string(b"x")).kind == 201
+    handle = client.open(b"/workspace/file", READ).handle
+    assert client.extended(b"fstatvfs@openssh.com", string(handle)).kind == 201
+    assert client.extended(b"fstatvfs@openssh.com", string(b"x")).kind == 101
     assert struct.unpack(">4Q", client.extended(b"limits@openssh.com", b"").body)[3] == 9
     assert b"statvfs@openssh.com\x00\x00\x00\x012" in client.hello
 
