@@ -197,7 +197,7 @@ async def test_what_passes_the_quota_is_refused_as_a_whole(
         assert not await view.detach()
         usage = lender.plane.usage(LEASE)
     assert usage is not None
-    assert usage.quota_exceeded
+    assert usage.quota.met is not None
     assert not usage.returned
     assert os.listdir(lender.project) == ["code.txt"]
 

@@ -63,8 +63,8 @@ class Export:
     ``lease_id`` is the SSH user name; ``resources`` are the directories, at least one, none of which overlaps another;
     ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
-    ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each time
-    that a change is refused for the lease's quota.
+    ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
+    time that a change is refused for the lease's quota.
     """
 
     lease_id: str
