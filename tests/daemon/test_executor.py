@@ -176,7 +176,7 @@ async def test_the_same_invite_gets_the_same_answer_while_it_waits(side: Worker)
     ("lease", "code", "says"),
     [
         ({"agent": "nobody"}, ErrorCode.DECLINED, "there is no agent 'nobody'"),
-        ({"transport": "nfs"}, ErrorCode.DEP_MISSING, "transport 'nfs'"),
+        ({"transport": "nfs"}, ErrorCode.DEP_MISSING, "transport nfs is not served"),
     ],
 )
 async def test_what_is_not_offered_is_refused(

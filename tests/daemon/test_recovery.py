@@ -87,7 +87,7 @@ class Machine:
         )
 
     async def recover(self, journal: Journal) -> None:
-        await recover(journal, self.mounts, self.auditor, self.scratch)
+        await recover(journal, [self.mounts], self.auditor, self.scratch)
 
 
 async def write(journal: Journal, record: DelegationRecord) -> None:

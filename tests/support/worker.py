@@ -21,16 +21,20 @@ from sublet.daemon.times import rfc3339
 from sublet.policy.config import PolicyConfig
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
+from sublet.protocol.bounds import TransportName
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
+from sublet.workspace.archive_carrier import ArchiveCarrier
+from sublet.workspace.carrier import Carrier
 from sublet.workspace.model import Export, LentDirectory
 from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.mounts import Mounts
-from sublet.workspace.requirements import require_mount
+from sublet.workspace.requirements import require_transport
 from sublet.workspace.reverse import ReverseAcceptor
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.tar_format import TarLimits
 from support.jobs import command
 
 ALICE = KnownPeer("alice", b"\1" * 32, "SHA256:" + "A" * 43)
@@ -70,6 +74,11 @@ class ScriptedAgent:
             self.ended.set()
 
 
+def transport_of(accept: Accept) -> TransportName:
+    """Return the transport that ACCEPT chooses."""
+    return "archive" if accept.sublet.transport == "archive" else "sshfs"
+
+
 @dataclass
 class Worker:
     """One executor, the store below it, and a lender's data plane beside it."""
@@ -84,17 +93,19 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.mounts = Mounts(self.root / "mounts")
+        self.archives = ArchiveCarrier(self.root / "work", lambda: TarLimits(10_000, 1 << 30, 1 << 30))
+        self.carriers: dict[str, Carrier] = {"sshfs": self.mounts, "archive": self.archives}
         self.slots = Slots(2)
         self.executor = Executor(
             journal=self.journal,
             policy=Policy(Protected(self.root / "home"), self.config),
             slots=self.slots,
-            tools=ExecutorTools({"sshfs": self.mounts}, self.reverse, lambda _: self.agent, self.root / "scratch"),
+            tools=ExecutorTools(self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch"),
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,
             enforced=frozenset({"cwd_only"}),
-            require=require_mount,
+            require=require_transport,
         )
 
     @property
@@ -111,7 +122,8 @@ class Worker:
         assert key is not None
         rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [])
         lent = LentDirectory("workspace", self.project, "ro" if mode == "ro" else "rw", rules)
-        self.lender.open(Export(accept.delegation_id, (lent,), key, seconds))
+        transport = transport_of(accept)
+        self.lender.open(Export(accept.delegation_id, (lent,), key, seconds, transport=transport))
         return self.start_message(accept, seconds, mode=mode, **sublet)
 
     def start_message(self, accept: Accept, seconds: float = 60, *, mode: str = "rw", **sublet: object) -> Start:
@@ -122,6 +134,7 @@ class Worker:
                 "delegation_id": accept.delegation_id,
                 "lease": {"expires_at": rfc3339(4102444800.0), "access_mode": mode},
                 "mount": {
+                    "transport": accept.sublet.transport,
                     "endpoint": {"host": host, "port": port, "user": accept.delegation_id},
                     "export_locator": "/",
                     "credential": "publickey:none",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sublet.daemon.api import KnownPeer
 from sublet.daemon.records import AssignmentRecord
@@ -21,6 +21,7 @@ from sublet.protocol.messages import (
     SandboxProfile,
     Start,
 )
+from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
 
 
@@ -54,14 +55,9 @@ class Acceptance:
         """Return the agent that will do the work.
 
         Raises:
-            SubletError: ``DECLINED`` or ``DEP_MISSING``.
+            SubletError: ``DECLINED``.
         """
         agent = self._agent(message.sublet.agent)
-        transport = message.requirements.transport
-        if transport != "sshfs":
-            raise SubletError(
-                ErrorCode.DEP_MISSING, f"transport {transport!r} is not served here", "This executor mounts by sshfs."
-            )
         decision = self._policy.decide(
             Subject("peer", peer.name),
             Action.ASSIGNMENT_ACCEPT,
@@ -72,7 +68,14 @@ class Acceptance:
         return agent
 
     def accept(
-        self, message: Invite, agent: AgentConfig, *, mount_point: str, public_key: str, source_host: str
+        self,
+        message: Invite,
+        agent: AgentConfig,
+        *,
+        transport: str,
+        mount_point: str,
+        public_key: str,
+        source_host: str,
     ) -> Accept:
         """Return the ACCEPT: the access asked for, and at most the time asked for."""
         reverse = self._reverse_port(source_host)
@@ -92,6 +95,7 @@ class Acceptance:
             sublet=AcceptExtension(
                 reverse=ReverseEndpoint(port=reverse) if reverse else None,
                 sandbox_enforced=sorted(self._enforced),
+                transport=transport,
             ),
         )
 
@@ -102,6 +106,45 @@ class Acceptance:
                 return agent
         offered = ", ".join(agent.id for agent in agents) or "none"
         raise SubletError(ErrorCode.DECLINED, f"there is no agent {wanted!r} here", f"Offered: {offered}.")
+
+
+def choose_transport(message: Invite, served: Collection[str], require: Callable[[str], None]) -> str:
+    """Return the first transport that the delegator offers and this machine can take. Blocks: call it in a thread.
+
+    Args:
+        message: the INVITE; a plain AWCP peer names one transport only.
+        served: the transports that are known here.
+        require: raises ``DEP_MISSING`` where this machine lacks what a transport needs.
+
+    Raises:
+        SubletError: ``DEP_MISSING``, naming what the first choice lacks, and which other transport would do (AWCP 4.5).
+    """
+    wanted = message.requirements.transport
+    offered = message.sublet.transports if wanted in message.sublet.transports else [wanted]
+    failure: SubletError | None = None
+    for transport in offered:
+        try:
+            if transport in served:
+                require(transport)
+                return transport
+        except SubletError as error:
+            failure = failure or error
+    if failure is None:
+        names = ", ".join(clean_line(name, 40) for name in offered)
+        failure = SubletError(ErrorCode.DEP_MISSING, f"transport {names} is not served here")
+    others = [name for name in served if name not in offered and _works(name, require)]
+    if not others:
+        raise failure
+    fallback = f"Delegate with --transport {others[0]}, which this executor can take as it is."
+    raise SubletError(failure.code, failure.message, f"{failure.hint} Or: {fallback}" if failure.hint else fallback)
+
+
+def _works(transport: str, require: Callable[[str], None]) -> bool:
+    try:
+        require(transport)
+    except SubletError:
+        return False
+    return True
 
 
 def same_invite(first: Invite, second: Invite) -> bool:
@@ -118,6 +161,13 @@ def seconds_left(record: AssignmentRecord, message: Start) -> float:
     accepted = record.accept.remote_constraints
     if accepted.accepted_access_mode == "ro" and message.lease.access_mode == "rw":
         raise SubletError(ErrorCode.DECLINED, "START widens the access from ro to rw", "Send what was accepted.")
+    if message.mount.transport != record.accept.sublet.transport:
+        raise SubletError(
+            ErrorCode.DECLINED,
+            f"START says transport {clean_line(message.mount.transport, 40)!r}, and "
+            f"{record.accept.sublet.transport!r} was agreed on",
+            "Send what was accepted.",
+        )
     remaining = message.sublet.remaining_seconds
     # Our clocks may differ by more than the lease is long, so what the peer counted wins where it says it.
     seconds = unix_seconds(message.lease.expires_at) - time.time() if remaining is None else float(remaining)

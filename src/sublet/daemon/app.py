@@ -85,7 +85,7 @@ class _Daemon:
     async def run(self, ready: Callable[[StatusView], None]) -> None:
         """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
         parts = await make_parts(self._config, self._store, self._identity, self._own_address)
-        await recover(parts.journal, parts.mounts, parts.auditor, parts.scratch_root)
+        await recover(parts.journal, parts.carriers.values(), parts.auditor, parts.scratch_root)
         try:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
             service = self._service(parts)

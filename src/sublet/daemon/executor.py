@@ -12,7 +12,7 @@ import asyncssh
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.daemon.acceptance import Acceptance, same_invite, seconds_left
+from sublet.daemon.acceptance import Acceptance, choose_transport, same_invite, seconds_left
 from sublet.daemon.api import KnownPeer
 from sublet.daemon.assignment_run import AssignmentRun, ExecutorTools
 from sublet.daemon.journal import Journal
@@ -68,7 +68,7 @@ class Executor:
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
         enforced: frozenset[str],
-        require: Callable[[], None],
+        require: Callable[[str], None],
     ) -> None:
         self._journal = journal
         self._require = require
@@ -106,10 +106,10 @@ class Executor:
             if known is not None:
                 return self._again(known, message, peer)
             agent = self._acceptance.check(message, peer)
-            await asyncio.to_thread(self._require)
+            transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
             # Shielded, so that a caller who gives up leaves no half of it behind.
             with anyio.CancelScope(shield=True):
-                record = await self._accept(message, agent, peer, source_host)
+                record = await self._accept(message, agent, peer, source_host, transport)
             return record.accept
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
@@ -157,19 +157,22 @@ class Executor:
             return known.accept
         raise SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")
 
-    async def _accept(self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str) -> AssignmentRecord:
-        """Reserve a slot and a mount point and journal the assignment: all of it, or nothing is left of it."""
+    async def _accept(
+        self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
+    ) -> AssignmentRecord:
+        """Reserve a slot and a place for the view and journal the assignment: all of it, or nothing is left of it."""
         owner = message.delegation_id
         mount_point: Path | None = None
         self._check_serving()
         self._slots.reserve(owner)
         try:
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
-            mount_point = await asyncio.to_thread(self._tools.carriers["sshfs"].reserve, owner)
+            mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
             key = asyncssh.generate_private_key("ssh-ed25519")
             accept = self._acceptance.accept(
                 message,
                 agent,
+                transport=transport,
                 mount_point=str(mount_point),
                 public_key=key.export_public_key().decode().strip(),
                 source_host=source_host,
@@ -189,7 +192,7 @@ class Executor:
             group = self._check_serving()
             await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
         except BaseException:
-            await self._release(owner, mount_point)
+            await self._release(owner, transport, mount_point)
             raise
         self._records[owner] = record
         pending = self._pending[owner] = Pending(key)
@@ -283,15 +286,16 @@ class Executor:
             log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
             failure = broken
         self._runs.pop(delegation_id, None)
-        await self._release(delegation_id, Path(record.mount_point))
+        await self._release(delegation_id, record.accept.sublet.transport, Path(record.mount_point))
         return failure
 
-    async def _release(self, delegation_id: str, mount_point: Path | None) -> None:
+    async def _release(self, delegation_id: str, transport: str, mount_point: Path | None) -> None:
         """Free what a delegation holds. What can't be freed stays journalled for the next start."""
         self._records.pop(delegation_id, None)
         self._slots.release(delegation_id)
         try:
-            if mount_point is None or await asyncio.to_thread(self._tools.carriers["sshfs"].release, mount_point):
+            carrier = self._tools.carriers[transport]
+            if mount_point is None or await asyncio.to_thread(carrier.release, mount_point):
                 await self._journal.release_owned(delegation_id)
         except (OSError, SubletError) as error:
             log.error("a mount point was not freed", delegation_id=delegation_id, reason=str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,16 @@ from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.slots import Slots
+from sublet.workspace.archive_carrier import ArchiveCarrier
 from sublet.workspace.audit import Auditor
+from sublet.workspace.carrier import Carrier
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.mounts import Mounts
-from sublet.workspace.requirements import require_mount, require_sandbox
+from sublet.workspace.requirements import require_sandbox, require_transport
 from sublet.workspace.reverse import ReverseAcceptor
 from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.tar_format import TarLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Parts:
     agents: tuple[AgentConfig, ...]
     sandbox: Sandbox
     slots: Slots
-    mounts: Mounts
+    carriers: Mapping[str, Carrier]
     auditor: Auditor
     locks: DirectoryLocks
     data_plane: DataPlane
@@ -90,7 +93,6 @@ async def make_parts(
         Policy.load, config.policy_file or Path(config.home.config_dir) / "policy.json", protected
     )
     agents = tuple(await asyncio.to_thread(load_agents, config.agent_file or DEFAULT_AGENT_FILE))
-    mounts = Mounts(config.mount_root)
     sandbox = _sandbox(config, own)
     providers = {agent.id: CommandProvider(agent, sandbox) for agent in agents}
     peers = await PeerStore.load(journal)
@@ -107,12 +109,21 @@ async def make_parts(
         host, port = data_plane.address
         return port if is_loopback(source_host) or not is_loopback(host) else None
 
-    def require() -> None:
-        """Raise ``DEP_MISSING`` where this machine can't do an executor's work."""
-        require_mount()
+    def require(transport: str) -> None:
+        """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
+        require_transport(transport)
         if sandbox.enforced:
             require_sandbox()
 
+    def unpacked_limits() -> TarLimits:
+        """Return how much a lender's archive may hold: as much as may be lent from here."""
+        bounds = policy.limits.admission
+        return TarLimits(2 * bounds.max_files, bounds.max_total_bytes, bounds.max_file_bytes)
+
+    carriers: dict[str, Carrier] = {
+        "sshfs": Mounts(config.mount_root),
+        "archive": ArchiveCarrier(state_dir / "work", unpacked_limits),
+    }
     return Parts(
         identity=identity,
         journal=journal,
@@ -124,7 +135,7 @@ async def make_parts(
         agents=agents,
         sandbox=sandbox,
         slots=slots,
-        mounts=mounts,
+        carriers=carriers,
         auditor=auditor,
         locks=locks,
         data_plane=data_plane,
@@ -135,7 +146,7 @@ async def make_parts(
             journal=journal,
             policy=policy,
             slots=slots,
-            tools=ExecutorTools({"sshfs": mounts}, reverse, providers.__getitem__, scratch_root),
+            tools=ExecutorTools(carriers, reverse, providers.__getitem__, scratch_root),
             agents=lambda: agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -19,22 +20,22 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.audit import Auditor
+from sublet.workspace.carrier import Carrier
 from sublet.workspace.model import LeaseUsage
-from sublet.workspace.mounts import Mounts
 
 log = structlog.get_logger(__name__)
 
 
-async def recover(journal: Journal, mounts: Mounts, auditor: Auditor, scratch_root: Path) -> None:
-    """Reap stale mounts, scratch directories and resources, and end what was under way.
+async def recover(journal: Journal, carriers: Iterable[Carrier], auditor: Auditor, scratch_root: Path) -> None:
+    """Reap stale mounts and unpacked views, scratch directories and resources, and end what was under way.
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
     is released here. An executor of ours notices by its dead link that the lease is over.
     """
-    reaped = await asyncio.to_thread(mounts.reap)
+    reaped = [name for carrier in carriers for name in await asyncio.to_thread(carrier.reap)]
     await asyncio.to_thread(shutil.rmtree, scratch_root, ignore_errors=True)
     if reaped:
-        log.warning("stale mounts were removed", mounts=reaped)
+        log.warning("stale views were removed", views=reaped)
     while assignments := await journal.list_assignments(active=True):
         for assignment in assignments:
             await _fail(assignment, journal)

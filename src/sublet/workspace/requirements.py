@@ -68,6 +68,19 @@ def require_mount(dev_fuse: Path = DEV_FUSE) -> None:
     _require([check for check in check_mount(dev_fuse) if not check.ok], "mount a workspace")
 
 
+def require_transport(transport: str) -> None:
+    """Return if this machine can take a lender's view by ``transport``; an archive needs nothing.
+
+    Raises:
+        SubletError: ``DEP_MISSING``, as ``require_mount``.
+    """
+    if transport == "sshfs":
+        require_mount()
+    elif transport == "git":
+        check = check_git()
+        _require([] if check.ok else [check], "take a workspace by git")
+
+
 def require_sandbox() -> None:
     """Return if this machine can confine a provider; what has worked once is not tried again.
 
