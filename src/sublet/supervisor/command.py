@@ -17,7 +17,7 @@ import anyio
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig, CommandConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
-from sublet.supervisor.model import EndReason, Job, JobResource, Launch, Outcome, Output, Report, Sandbox
+from sublet.supervisor.model import Deadline, EndReason, Job, JobResource, Launch, Outcome, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.program import program_paths
@@ -105,7 +105,7 @@ class CommandProvider:
         """
         prompt_file = job.scratch / "prompt.txt"
         launch, argv = await asyncio.to_thread(self._prepare, job, prompt_file)
-        seconds = min(job.remaining_seconds, self._plan.timeout_seconds or job.remaining_seconds)
+        deadline = job.deadline or Deadline(asyncio.get_running_loop().time() + job.remaining_seconds)
         try:
             process = await GuardedProcess.start(argv, launch.env, launch.cwd, prompt_file)
         except OSError as error:
@@ -113,6 +113,12 @@ class CommandProvider:
         captures = Capture("stdout", report), Capture("stderr", report)
         ended: Ended | None = None
         clean_end = True
+        began = asyncio.get_running_loop().time()
+
+        def ends(at: float) -> float:
+            """Return when it is ended: with the lease, which may be extended, or by the agent's own limit."""
+            return min(at, began + self._plan.timeout_seconds) if self._plan.timeout_seconds else at
+
         try:
             async with asyncio.TaskGroup() as group:
                 drains = [
@@ -122,8 +128,9 @@ class CommandProvider:
                 flusher = group.create_task(flush_regularly(captures))
                 try:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(seconds):
-                            ended = await process.wait()
+                        async with asyncio.timeout_at(ends(deadline.at)) as limit:
+                            with deadline.watched(lambda at: _reschedule(limit, ends(at))):
+                                ended = await process.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
                         clean_end = await process.close()
@@ -136,7 +143,7 @@ class CommandProvider:
                 capture.finish()
         if not clean_end:
             report(Output("note", "A process still waits for the mount; it ends as soon as the mount is gone."))
-        return self._outcome(ended, captures, seconds)
+        return self._outcome(ended, captures, ends(deadline.at) - began)
 
     def _prepare(self, job: Job, prompt_file: Path) -> tuple[Launch, Sequence[str]]:
         """Make the files of the run, and the launch. Runs in a thread: it looks at disks, though never at the mount."""
@@ -213,6 +220,12 @@ class CommandProvider:
 def _listed(resources: Sequence[JobResource]) -> str:
     """Return the directories of a job as JSON."""
     return json.dumps([{"name": r.name, "path": str(r.path), "access_mode": r.access_mode} for r in resources])
+
+
+def _reschedule(limit: asyncio.Timeout, at: float) -> None:
+    # What has run out already stays so.
+    with contextlib.suppress(RuntimeError):
+        limit.reschedule(at)
 
 
 def _killed_by(number: int, reason: str) -> str:

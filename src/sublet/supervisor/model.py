@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 Stream = Literal["stdout", "stderr", "note"]
 EndReason = Literal["done", "failed", "timeout", "cancelled", "crashed"]
+
+
+class Deadline:
+    """When work has to end, on the loop's clock; it moves where the lease is extended while the work runs."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+        self._watchers: list[Callable[[float], None]] = []
+
+    @property
+    def at(self) -> float:
+        """The time, as it is now."""
+        return self._at
+
+    def move(self, at: float) -> None:
+        """Set another time and tell whoever watches."""
+        self._at = at
+        for watcher in list(self._watchers):
+            watcher(at)
+
+    @contextmanager
+    def watched(self, watcher: Callable[[float], None]) -> Iterator[None]:
+        """Call ``watcher`` with every new time meanwhile; it must not raise."""
+        self._watchers.append(watcher)
+        try:
+            yield
+        finally:
+            self._watchers.remove(watcher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +55,8 @@ class Job:
 
     ``resources`` are the directories that are lent for it, the first of which is the one to work in, ``workspace``;
     ``access_mode`` is the widest of theirs. ``meta`` is the read-only directory beside them; ``scratch`` is private,
-    writable and gone afterwards. ``remaining_seconds`` counts from the call.
+    writable and gone afterwards. ``remaining_seconds`` counts from the call, and where a ``deadline`` is given, that is
+    when it ends and may move.
     """
 
     delegation_id: str
@@ -39,6 +69,7 @@ class Job:
     mount_point: Path
     remaining_seconds: float
     expires_at: str
+    deadline: Deadline | None = None
 
     @property
     def workspace(self) -> Path:
