@@ -30,7 +30,7 @@ async def make(side: Worker) -> AssignmentRun:
     accept = await side.accepted()
     start = side.start_message(accept)
     tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, side.root / "scratch")
-    return AssignmentRun(await side.record(), start, KEY, HERE, tools)
+    return AssignmentRun(await side.record(), start, KEY, HERE, anyio.current_time() + 60, tools)
 
 
 def say(run: AssignmentRun, text: str, dropped: int = 0) -> None:
@@ -73,7 +73,7 @@ async def test_the_first_reason_to_stop_is_the_one_told(side: Worker) -> None:
     run = await make(side)
     run.stop(SubletError(ErrorCode.CANCELLED, "first"))
     run.stop(SubletError(ErrorCode.CANCELLED, "second"))
-    await run.work(anyio.current_time() + 60)
+    await run.work()
     run.finish()
     run.updates.close()
     assert run.error is not None

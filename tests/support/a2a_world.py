@@ -38,6 +38,7 @@ from sublet.protocol.messages import (
     Mount,
     Progress,
     ProposedLease,
+    RemoteConstraints,
     RemoteMount,
     Start,
     Workspace,
@@ -98,6 +99,8 @@ class ScriptedExecutor:
     def __init__(self) -> None:
         self.invited: list[Invite] = []
         self.started: list[Start] = []
+        self.renewed: list[Start] = []
+        self.renewal_refusal: Exception | None = None
         self.cancelled: list[str] = []
         self.wound_down: list[tuple[str, SubletError, float]] = []
         self.closed: list[str] = []
@@ -137,6 +140,16 @@ class ScriptedExecutor:
             yield Done(delegation_id=message.delegation_id, final_summary=self.summary)
         finally:
             self.closed.append(message.delegation_id)
+
+    async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
+        self.renewed.append(message)
+        if self.renewal_refusal is not None:
+            raise self.renewal_refusal
+        return Accept(
+            delegation_id=message.delegation_id,
+            remote_mount=RemoteMount(mount_point="/mnt/x"),
+            remote_constraints=RemoteConstraints(max_ttl_seconds=message.sublet.remaining_seconds),
+        )
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         await self.check_owner(delegation_id, peer)

@@ -39,6 +39,15 @@ class DirectLink:
         raise NotImplementedError
         yield
 
+    async def follow(
+        self, peer: PeerAddress, task: RemoteTask, message: Callable[[], Start]
+    ) -> AsyncGenerator[Update, None]:
+        raise NotImplementedError
+        yield
+
+    async def renew(self, peer: PeerAddress, task: RemoteTask, message: Start) -> Accept | Error:
+        raise NotImplementedError
+
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -14,7 +15,17 @@ from sublet.daemon.api import PairReply, PairRequest
 from sublet.daemon.models import AgentView
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import Accept, Done, DoneExtension, Error, Invite, Progress, Start
+from sublet.protocol.messages import (
+    Accept,
+    Done,
+    DoneExtension,
+    Error,
+    Invite,
+    Progress,
+    RemoteConstraints,
+    RemoteMount,
+    Start,
+)
 
 EXECUTOR_KEY = asyncssh.generate_private_key("ssh-ed25519")
 PUBLIC_KEY = EXECUTOR_KEY.export_public_key().decode().strip()
@@ -76,6 +87,15 @@ def failing(*errors: Exception, then: Answer | None = None) -> Answer:
     return answer
 
 
+async def agreeing(start: Start) -> Accept:
+    """Agree to what a renewal asks for."""
+    return Accept(
+        delegation_id=start.delegation_id,
+        remote_mount=RemoteMount(mount_point="/mounts/" + start.delegation_id),
+        remote_constraints=RemoteConstraints(max_ttl_seconds=start.sublet.remaining_seconds),
+    )
+
+
 async def hanging(_: Invite) -> Accept:
     """Never answer."""
     await asyncio.Event().wait()
@@ -93,6 +113,9 @@ class ScriptedLink:
         self.answer: Answer = accepting()
         self.invites: list[Invite] = []
         self.starts: list[Start] = []
+        self.followed: list[RemoteTask] = []
+        self.renewals: list[Start] = []
+        self.renewal: Callable[[Start], Awaitable[Accept | Error]] = agreeing
         self.cancelled: list[str] = []
         self.failed: list[Error] = []
         self.obeys = True
@@ -148,6 +171,18 @@ class ScriptedLink:
                 with anyio.CancelScope(shield=True):
                     await self.closes_on.wait()
             self.streams_open -= 1
+
+    async def follow(
+        self, peer: PeerAddress, task: RemoteTask, message: Callable[[], Start]
+    ) -> AsyncGenerator[Update, None]:
+        self.followed.append(task)
+        async with aclosing(self.run(peer, task, message())) as updates:
+            async for update in updates:
+                yield update
+
+    async def renew(self, peer: PeerAddress, task: RemoteTask, message: Start) -> Accept | Error:
+        self.renewals.append(message)
+        return await self.renewal(message)
 
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         self.cancelled.append(task.task_id)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import cast
 
-from a2a.types import Part, Task, TaskState
+from a2a.types import Message, Part, Task, TaskState
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 from pydantic import ValidationError
@@ -49,6 +49,19 @@ class AnswerReader:
         """
         answer = self._answer(task.status.message.parts)
         return answer if isinstance(answer, Accept) else None
+
+    def reply(self, message: Message) -> Accept | Error:
+        """Return what answers a renewal, made just now.
+
+        Raises:
+            RemoteProtocolError: its signature is not right or old, or it is neither ACCEPT nor ERROR.
+        """
+        answer = self._answer(message.parts, int(time.time()))
+        if not isinstance(answer, Accept | Error):
+            raise RemoteProtocolError(
+                ErrorCode.DECLINED, "the peer answered a renewal with neither ACCEPT nor ERROR", "Update the peer."
+            )
+        return answer
 
     def end(self, task: Task) -> Done | Error | None:
         """Return how ``task`` ended, or None while it has not.
@@ -96,14 +109,15 @@ class AnswerReader:
             message="the peer calls the task completed but gave no DONE",
         )
 
-    def _answer(self, parts: Iterable[Part]) -> AnyMessage | None:
+    def _answer(self, parts: Iterable[Part], now: int | None = None) -> AnyMessage | None:
         body = find_body(parts)
         if body is None:
             return None
         message = decode(body)
         # An answer may be read long after it was made, and it is bound to its delegation, whose id never returns:
         # its age proves nothing and its replay harms nobody.
-        verify_message(body, signer=self._signer, recipient=self._recipient, now=_signed_at(body), nonces=None)
+        at = _signed_at(body) if now is None else now
+        verify_message(body, signer=self._signer, recipient=self._recipient, now=at, nonces=None)
         if message.delegation_id != self._delegation_id:
             raise RemoteProtocolError(
                 ErrorCode.AUTH_FAILED, "the answer is about another delegation", "Update the peer."

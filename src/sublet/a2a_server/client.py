@@ -6,7 +6,7 @@ import dataclasses
 import re
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -81,6 +81,32 @@ class A2APeerLink:
         async with aclosing(follower.updates()) as updates:
             async for update in updates:
                 yield update
+
+    async def follow(
+        self, peer: PeerAddress, task: RemoteTask, message: Callable[[], Start]
+    ) -> AsyncGenerator[Update, None]:
+        """``PeerLink.follow``."""
+        delegation_id = task.context_id
+        follower = Follower(
+            partial(self._verified, peer),
+            task.task_id,
+            lambda: self._request(peer, message(), task),
+            AnswerReader(delegation_id, peer.public_key, self._fingerprint),
+            partial(refusal, delegation_id),
+            renew=lambda: self.renew(peer, task, message()),
+        )
+        async with aclosing(follower.updates()) as updates:
+            async for update in updates:
+                yield update
+
+    async def renew(self, peer: PeerAddress, task: RemoteTask, message: Start) -> Accept | Error:
+        """``PeerLink.renew``."""
+        session = await self._verified(peer)
+        try:
+            answer = await session.ask(self._request(peer, message, task))
+        except A2AError as error:
+            return refusal(message.delegation_id, error)
+        return AnswerReader(message.delegation_id, peer.public_key, self._fingerprint).reply(answer)
 
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         """``PeerLink.cancel``."""

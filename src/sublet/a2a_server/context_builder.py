@@ -18,7 +18,15 @@ from sublet.a2a_server.invites import PendingInvites
 from sublet.a2a_server.parts import find_body, trim
 from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
-from sublet.a2a_server.work import AlreadyAnswered, AwcpWork, StopRequested, TextWork, put_work, task_id_for
+from sublet.a2a_server.work import (
+    AlreadyAnswered,
+    AwcpWork,
+    RenewRequested,
+    StopRequested,
+    TextWork,
+    put_work,
+    task_id_for,
+)
 from sublet.daemon.api import ExecutorApi, KnownPeer
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import AnyMessage, decode
@@ -84,6 +92,7 @@ class AwcpContextBuilder(RequestContextBuilder):
             A2AError: the message is refused; nothing was changed and no task made.
             AlreadyAnswered: an INVITE that has its task already.
             StopRequested: an ERROR for a task that is alive.
+            RenewRequested: a START for a task that works.
         """
         if params is None:
             return RequestContext(context, None, task_id, context_id, task)
@@ -183,12 +192,15 @@ class AwcpContextBuilder(RequestContextBuilder):
             raise _out_of_order("START", "without the task of an accepted INVITE")
         if task.context_id != message.delegation_id:
             raise _out_of_order("START", "on the task of another delegation")
-        if task.status.state != TaskState.TASK_STATE_INPUT_REQUIRED:
+        running = task.status.state == TaskState.TASK_STATE_WORKING
+        if not running and task.status.state != TaskState.TASK_STATE_INPUT_REQUIRED:
             raise _out_of_order("START", f"while the task is {TaskState.Name(task.status.state)}")
         try:
             await self._executor.check_owner(message.delegation_id, peer)
         except SubletError as error:
             raise a2a_error(error, UnsupportedOperationError) from None
+        if running:
+            raise RenewRequested(task, message, peer, call.caller.source_host)
         return task.id
 
     async def _check_open_tasks(self, call: _Call) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from contextlib import aclosing
 from typing import TypeVar
 
 import structlog
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Message, TaskState
+from a2a.types import Message, Role, TaskState
 from nacl.signing import SigningKey
 
 from sublet.a2a_server.ends import Ends
@@ -16,7 +17,7 @@ from sublet.a2a_server.outbox import Outbox
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.refusal import wire_error
 from sublet.a2a_server.signer import signed
-from sublet.a2a_server.work import AwcpWork
+from sublet.a2a_server.work import AwcpWork, RenewRequested
 from sublet.daemon.api import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, Start
@@ -74,6 +75,23 @@ class DelegatedWork:
         cancelled = end.code is ErrorCode.CANCELLED
         state = TaskState.TASK_STATE_CANCELED if cancelled else TaskState.TASK_STATE_FAILED
         await self.fail(message.delegation_id, end, state, work.peer, updater)
+
+    async def renew(self, renewal: RenewRequested) -> Message:
+        """Answer a START for work that runs: ACCEPT with what is agreed to, or ERROR; the task goes on either way."""
+        answer: Accept | Error
+        try:
+            answer = await self._executor.renew(renewal.start, renewal.peer, source_host=renewal.source_host)
+        except Exception as error:
+            failure = _as_failure(error, "START", renewal.start.delegation_id)
+            answer = wire_error(renewal.start.delegation_id, failure, ErrorCode.DECLINED)
+        return Message(
+            message_id=str(uuid.uuid4()),
+            task_id=renewal.task.id,
+            context_id=renewal.task.context_id,
+            role=Role.ROLE_AGENT,
+            parts=[to_part(signed(answer, self._key, renewal.peer.fingerprint))],
+            extensions=[AWCP_URI],
+        )
 
     async def stop(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation in whatever state it is."""

@@ -173,11 +173,10 @@ class A2AFace:
 
     def _build_handler(self) -> SubletRequestHandler:
         context, ends = self._context, Ends()
-        executor = SubletAgentExecutor(
-            DelegatedWork(context.executor, context.key, ends), PlainAnswers(context.messages, ends), ends
-        )
+        delegated = DelegatedWork(context.executor, context.key, ends)
+        executor = SubletAgentExecutor(delegated, PlainAnswers(context.messages, ends), ends)
         builder = AwcpContextBuilder(self._store, context.executor, self._invites, context.fingerprint, context.nonces)
-        return SubletRequestHandler(executor, self._store, self.card(), builder, context.executor)
+        return SubletRequestHandler(executor, self._store, self.card(), builder, context.executor, delegated)
 
     def _bind(self) -> socket.socket:
         host, port = self._context.a2a_host, self._context.a2a_port

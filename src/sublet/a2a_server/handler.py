@@ -1,4 +1,4 @@
-"""The SDK's request handler with what it lacks: repeated INVITEs, ERROR as cancel, cancel of a parked task."""
+"""The SDK's request handler with what it lacks: repeated INVITEs, renewals, ERROR as cancel, cancel of parked tasks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from a2a.utils.errors import TaskNotCancelableError
 from a2a.utils.task import apply_history_length
 
 from sublet.a2a_server.caller import caller_of
+from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.task_store import SqliteTaskStore
-from sublet.a2a_server.work import AlreadyAnswered, StopRequested, is_delegation
+from sublet.a2a_server.work import AlreadyAnswered, RenewRequested, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
 from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
@@ -36,6 +37,7 @@ class SubletRequestHandler(DefaultRequestHandler):
         card: only its capabilities are read here.
         builder: accepts or refuses messages.
         executor: told of every cancel, since the SDK calls nobody for a task that it does not hold in memory.
+        delegated: answers renewals.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class SubletRequestHandler(DefaultRequestHandler):
         card: AgentCard,
         builder: RequestContextBuilder,
         executor: ExecutorApi,
+        delegated: DelegatedWork,
     ) -> None:
         super().__init__(
             agent_executor=agent_executor,
@@ -55,6 +58,7 @@ class SubletRequestHandler(DefaultRequestHandler):
         )
         self._tasks = store
         self._executor = executor
+        self._delegated = delegated
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Message | Task:
         """Answer ``message/send``; what was answered before is answered alike."""
@@ -65,6 +69,8 @@ class SubletRequestHandler(DefaultRequestHandler):
             return apply_history_length(earlier.task, params.configuration)
         except StopRequested as stop:
             return await self._stop(stop, context)
+        except RenewRequested as renewal:
+            return await self._delegated.renew(renewal)
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -78,6 +84,8 @@ class SubletRequestHandler(DefaultRequestHandler):
             yield apply_history_length(earlier.task, params.configuration)
         except StopRequested as stop:
             yield await self._stop(stop, context)
+        except RenewRequested as renewal:
+            yield await self._delegated.renew(renewal)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """Cancel a task and the delegation behind it.

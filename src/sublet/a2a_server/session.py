@@ -18,6 +18,7 @@ from a2a.types import (
     AgentCard,
     CancelTaskRequest,
     GetTaskRequest,
+    Message,
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
@@ -85,6 +86,14 @@ class PeerSession:
                 self._card = None
                 await self.card()
             raise
+
+    async def ask(self, request: SendMessageRequest) -> Message:
+        """Send a message about a task that works and return the message that answers it."""
+        with translated(self.peer):
+            response = await self._rpc.send_message(request, context=self._context)
+            if not response.HasField("message"):
+                raise TypeError("the answer is no message")
+            return response.message
 
     async def get_task(self, task_id: str) -> Task:
         """Return the task as it is now, without its history."""

@@ -18,7 +18,7 @@ from sublet.a2a_server.delegated import DONE_ARTIFACT
 from sublet.a2a_server.session import PeerSession
 from sublet.daemon.ports import Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import Done, Error, Progress
+from sublet.protocol.messages import Accept, Done, Error, Progress
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +37,7 @@ class _Next(Enum):
 
     START = auto()
     READ = auto()
+    RENEW = auto()
     SUBSCRIBE = auto()
 
 
@@ -49,6 +50,8 @@ class Follower:
         start: returns a freshly signed START, since one that may have arrived can't be sent twice.
         reader: checks answers.
         refused: turns an A2A error into the ERROR that it stands for.
+        renew: for work that was started earlier, by a process that is gone: sends START again to work that runs. It is
+            looked first what became of it, and it is waited for without end.
     """
 
     def __init__(
@@ -58,18 +61,23 @@ class Follower:
         start: Callable[[], SendMessageRequest],
         reader: AnswerReader,
         refused: Callable[[A2AError], Error],
+        *,
+        renew: Callable[[], Awaitable[Accept | Error]] | None = None,
     ) -> None:
         self._session = session
         self._task_id = task_id
         self._start = start
         self._reader = reader
         self._refused = refused
-        self._step = _Next.START
-        self._starts = 0
+        self._renew = renew
+        self._renewed = renew is None
+        self._refusals = 0
+        self._step = _Next.START if renew is None else _Next.READ
+        self._starts = 0 if renew is None else 1
         self._give_up_at = 0.0
         self._task = Task(id=task_id)
         self._last: Progress | None = None
-        self._heard = False
+        self._heard = renew is not None
         """Whether the task has said anything since START was sent."""
         self._silent = False
 
@@ -89,7 +97,7 @@ class Follower:
                     yield update
                     if isinstance(update, Done | Error):
                         return
-            if doing is _Next.READ and self._step is not _Next.READ:
+            if doing in (_Next.READ, _Next.RENEW) and self._step is not _Next.READ:
                 continue
             # A stream that ends without a terminal state is never taken for an end: it may have been too slow for
             # the peer, which drops such streams without a word.
@@ -102,7 +110,12 @@ class Follower:
         """Do one thing on the peer and yield what comes of it; what is next is decided on the way."""
         try:
             session = await self._session()
-            news = self._read(session) if doing is _Next.READ else self._listen(session, doing)
+            if doing is _Next.READ:
+                news = self._read(session)
+            elif doing is _Next.RENEW:
+                news = self._go_on()
+            else:
+                news = self._listen(session, doing)
             async with aclosing(news) as updates:
                 async for update in updates:
                     yield update
@@ -125,9 +138,26 @@ class Follower:
     async def _read(self, session: PeerSession) -> AsyncGenerator[Update, None]:
         self._task.CopyFrom(await session.get_task(self._task_id))
         waiting = self._task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
-        self._step = _Next.START if waiting else _Next.SUBSCRIBE
+        if waiting:
+            self._step = _Next.START
+        else:
+            self._step = _Next.SUBSCRIBE if self._renewed else _Next.RENEW
         for update in self._news(self._task.metadata):
             yield update
+
+    async def _go_on(self) -> AsyncGenerator[Update, None]:
+        """Renew the work; a refusal is believed once another look shows that the work is not over."""
+        assert self._renew is not None
+        self._step = _Next.READ
+        answer = await self._renew()
+        if isinstance(answer, Accept):
+            self._refusals = 0
+            self._renewed = True
+            self._step = _Next.SUBSCRIBE
+            return
+        self._refusals += 1
+        if self._refusals > 1:
+            yield answer
 
     async def _listen(self, session: PeerSession, doing: _Next) -> AsyncGenerator[Update, None]:
         self._step = _Next.READ

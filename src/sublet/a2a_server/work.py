@@ -56,6 +56,17 @@ class StopRequested(Exception):
         self.peer = peer
 
 
+class RenewRequested(Exception):
+    """The message is a START for work that runs already: it goes past the SDK, which would queue and then drop it."""
+
+    def __init__(self, task: Task, start: Start, peer: KnownPeer, source_host: str) -> None:
+        super().__init__(task.id)
+        self.task = task
+        self.start = start
+        self.peer = peer
+        self.source_host = source_host
+
+
 def put_work(context: ServerCallContext, work: Work) -> None:
     """Leave ``work`` for the executor."""
     context.state[_STATE_KEY] = work

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from sublet.daemon.api import KnownPeer
 from sublet.daemon.records import AssignmentRecord
-from sublet.daemon.times import unix_seconds
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import (
+    MAX_TTL_SECONDS,
     Accept,
     AcceptExtension,
     Invite,
@@ -93,11 +94,54 @@ class Acceptance:
                 public_key=public_key,
             ),
             sublet=AcceptExtension(
+                renewable=True,
                 reverse=ReverseEndpoint(port=reverse) if reverse else None,
                 sandbox_enforced=sorted(self._enforced),
                 transport=transport,
             ),
         )
+
+    def renewal(
+        self, record: AssignmentRecord, message: Start, peer: KnownPeer, *, worked: float, left: float
+    ) -> tuple[float, str]:
+        """Return for how many seconds from now a running assignment goes on, and until when by the delegator's clock.
+
+        Args:
+            record: the assignment.
+            message: the START that came again.
+            peer: who sent it.
+            worked: seconds since it has begun, since limits count from there.
+            left: seconds that it has left by what was agreed before.
+
+        Raises:
+            SubletError: ``DECLINED`` for an older generation, other access, or time that is not granted;
+                ``START_EXPIRED``; ``AUTH_FAILED``.
+        """
+        if message.sublet.generation < record.generation:
+            raise SubletError(
+                ErrorCode.DECLINED,
+                "another process of the delegator's has taken this delegation over since",
+                "Stop the older one.",
+            )
+        if message.lease.access_mode != record.access_mode:
+            raise SubletError(
+                ErrorCode.DECLINED, f"the work runs with {record.access_mode} access", "Delegate again for another."
+            )
+        asked = _asked_seconds(message)
+        ends = unix_seconds(message.lease.expires_at)
+        granted = min(asked, left)
+        if record.expires_at is None or ends > unix_seconds(record.expires_at):
+            granted = max(granted, min(asked, self._max_ttl_seconds() - worked))
+        attributes: dict[str, str | int | bool] = {
+            "access_mode": message.lease.access_mode,
+            "ttl_seconds": int(worked + granted),
+        }
+        decision = self._policy.decide(
+            Subject("peer", peer.name), Action.ASSIGNMENT_ACCEPT, Resource(record.agent, attributes)
+        )
+        if not decision.allowed:
+            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
+        return granted, rfc3339(ends - (asked - granted))
 
     def _agent(self, wanted: str | None) -> AgentConfig:
         agents = self._agents()
@@ -168,6 +212,15 @@ def seconds_left(record: AssignmentRecord, message: Start) -> float:
             f"{record.accept.sublet.transport!r} was agreed on",
             "Send what was accepted.",
         )
+    return min(_asked_seconds(message), float(accepted.max_ttl_seconds or MAX_TTL_SECONDS))
+
+
+def _asked_seconds(message: Start) -> float:
+    """Return for how long START gives access by its own words.
+
+    Raises:
+        SubletError: ``START_EXPIRED`` or ``AUTH_FAILED``.
+    """
     remaining = message.sublet.remaining_seconds
     # Our clocks may differ by more than the lease is long, so what the peer counted wins where it says it.
     seconds = unix_seconds(message.lease.expires_at) - time.time() if remaining is None else float(remaining)
@@ -179,4 +232,4 @@ def seconds_left(record: AssignmentRecord, message: Start) -> float:
             "START names no host key, so the server could be anybody",
             "Send sublet.host_key.",
         )
-    return min(seconds, float(accepted.max_ttl_seconds or seconds))
+    return seconds

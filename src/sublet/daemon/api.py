@@ -130,6 +130,21 @@ class ExecutorApi(Protocol):
         Closing or cancelling the generator ends the task and unmounts before it returns.
         """
 
+    async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Go on with work that runs, as a START says that came again: its endpoint, its time, its follow-up.
+
+        Args:
+            message: the START; of an older generation than was heard before it is refused.
+            peer: who sent it, authenticated.
+            source_host: IP address from which it came, which is dialled from now on.
+
+        Returns:
+            ACCEPT, whose ``max_ttl_seconds`` is for how long from now the executor agrees to work.
+
+        Raises:
+            SubletError: ``DECLINED`` where nothing runs any more or it is not granted.
+        """
+
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation in whatever state it is; idempotent."""
 

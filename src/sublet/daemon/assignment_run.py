@@ -13,10 +13,12 @@ import anyio
 import asyncssh
 import structlog
 
+from sublet.daemon.follow_ups import FollowUps
 from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, Progress, Start
-from sublet.supervisor.model import Job, JobResource, Outcome, Output, Provider, Stream
+from sublet.protocol.text import clean_line
+from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Output, Provider, Stream
 from sublet.workspace.carrier import Carried, Carrier
 from sublet.workspace.connection import connect, connect_over
 from sublet.workspace.model import META, WORKSPACE, MountTarget
@@ -32,6 +34,7 @@ MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
 LEASE_END_SLACK_SECONDS = 0.5
 """What ends this close to the end of the lease, unfinished, was ended by the lease."""
+MAX_SHOWN_PROMPT_CHARS = 120
 
 log = structlog.get_logger(__name__)
 
@@ -52,19 +55,31 @@ class AssignmentRun:
     """Does the work of one START.
 
     ``updates`` yields progress until the end. Then either ``done`` is there or ``error`` says why not, and ``outcome``
-    is what the provider said, where it came to that.
+    is what the provider said, where it came to that. From ``over`` on nothing can be renewed any more.
 
     Args:
         record: the assignment.
         start: the START that has been checked.
         key: our half of the lease's credential.
         host: where START came from, the only host that is dialled.
+        deadline: when the lease ends, on the loop's clock; ``renew`` moves it.
         tools: what every assignment works with.
     """
 
     def __init__(
-        self, record: AssignmentRecord, start: Start, key: asyncssh.SSHKey, host: str, tools: ExecutorTools
+        self,
+        record: AssignmentRecord,
+        start: Start,
+        key: asyncssh.SSHKey,
+        host: str,
+        deadline: float,
+        tools: ExecutorTools,
     ) -> None:
+        self.renewing = asyncio.Lock()
+        self.over = False
+        self.follow_ups = FollowUps()
+        self.began = anyio.current_time()
+        self.deadline = Deadline(deadline)
         self.finished = asyncio.Event()
         self.done: Done | None = None
         self.error: SubletError | None = None
@@ -104,27 +119,43 @@ class AssignmentRun:
         self._failed = error
         self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
         self._update("running", "note", f"\n{error.message}\n", 0)
+        self.follow_ups.close()
+
+    def renew(self, start: Start, host: str, deadline: float) -> None:
+        """Go on with what a START says that has been checked: its endpoint from ``host``, until ``deadline``.
+
+        The mount in force stays as it is; whoever dials next dials there.
+        """
+        self._start = start
+        self._host = host
+        self.deadline.move(deadline)
+        if self._failed is None:
+            self._scope.deadline = deadline
+        if start.sublet.follow_up is not None:
+            self.follow_ups.add(start.sublet.follow_up)
 
     def abandon(self) -> None:
         """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
         self._scope.cancel()
         self._unmounting.cancel()
 
-    async def work(self, deadline: float) -> None:
-        """Mount, run the provider and unmount, all before ``deadline`` on the loop's clock. Nothing is raised."""
-        began = anyio.current_time()
+    async def work(self) -> None:
+        """Mount, run the provider and unmount, all before ``deadline``. Nothing is raised."""
         try:
-            self._scope.deadline = min(self._scope.deadline, deadline)
+            self._scope.deadline = min(self._scope.deadline, self.deadline.at)
             with self._scope:
-                await self._mounted(deadline)
-            self.error = self._failure(deadline)
+                await self._mounted()
+            self.error = self._failure()
         except SubletError as error:
             self.error = self._stopped or self._failed or error
         except Exception:
             log.exception("assignment broke", delegation_id=self.id)
             self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
+        finally:
+            self.over = True
+            self.follow_ups.close()
         if self.error is None and self.outcome is not None:
-            duration = int((anyio.current_time() - began) * 1000)
+            duration = int((anyio.current_time() - self.began) * 1000)
             self.done = Done(
                 delegation_id=self.id,
                 final_summary=self.outcome.summary,
@@ -138,7 +169,7 @@ class AssignmentRun:
         self._send.close()
         self.finished.set()
 
-    async def _mounted(self, deadline: float) -> None:
+    async def _mounted(self) -> None:
         """Connect, mount, work and unmount."""
         self._say("mounting")
         connection = await self._connect()
@@ -148,7 +179,7 @@ class AssignmentRun:
             mount = await carrier.attach(mount_point, connection, self._start.mount.export_locator)
             try:
                 self._say("running")
-                await self._while_mounted(mount, deadline)
+                await self._while_mounted(mount)
                 self._say("unmounting")
             finally:
                 with self._unmounting:
@@ -159,7 +190,7 @@ class AssignmentRun:
             # A delegator that cancels cuts the link first and says so next: its word is the better reason.
             await anyio.sleep(LAST_WORD_SECONDS)
 
-    async def _while_mounted(self, mount: Carried, deadline: float) -> None:
+    async def _while_mounted(self, mount: Carried) -> None:
         """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""
         outcome: Outcome | SubletError | None = None
         async with anyio.create_task_group() as group:
@@ -170,7 +201,7 @@ class AssignmentRun:
                 group.cancel_scope.cancel()
 
             group.start_soon(end_when_lost)
-            outcome = await self._provide(mount.path, deadline)
+            outcome = await self._provide(mount.path)
             group.cancel_scope.cancel()
         if isinstance(outcome, SubletError):
             raise outcome
@@ -201,23 +232,24 @@ class AssignmentRun:
             socket = await expected.wait(REVERSE_WAIT_SECONDS)
             return await connect_over(socket, target, self._key)
 
-    async def _provide(self, mount_point: Path, deadline: float) -> Outcome | SubletError:
+    async def _provide(self, mount_point: Path) -> Outcome | SubletError:
+        """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.
+
+        The last outcome counts: whoever sends a follow-up has seen what came before, or can read it in the output.
+        """
         scratch = self._tools.scratch_root / self.id
         await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
-            job = Job(
-                delegation_id=self.id,
-                description=self._record.invite.task.description,
-                prompt=self._record.invite.task.prompt,
-                access_mode=self._start.lease.access_mode,
-                resources=self._resources(mount_point),
-                meta=mount_point / META,
-                scratch=scratch,
-                mount_point=mount_point,
-                remaining_seconds=max(0.0, deadline - anyio.current_time()),
-                expires_at=self._start.lease.expires_at,
-            )
-            return await self._tools.provider(self._record.agent).run(job, self._report)
+            number, prompt = 0, self._record.invite.task.prompt
+            while True:
+                job = self._job(prompt, mount_point, scratch)
+                outcome = await self._tools.provider(self._record.agent).run(job, self._report)
+                if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
+                    return outcome
+                number, prompt = number + 1, follow_up.prompt
+                ended = "" if outcome.reason == "done" else f" after {outcome.why()}"
+                shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
+                self._update("running", "note", f"Follow-up {number} begins{ended}: {shown}\n", 0)
         except SubletError as error:
             return error
         finally:
@@ -235,13 +267,28 @@ class AssignmentRun:
             for lent in offered
         ]
 
-    def _failure(self, deadline: float) -> SubletError | None:
+    def _job(self, prompt: str, mount_point: Path, scratch: Path) -> Job:
+        return Job(
+            delegation_id=self.id,
+            description=self._record.invite.task.description,
+            prompt=prompt,
+            access_mode=self._start.lease.access_mode,
+            resources=self._resources(mount_point),
+            meta=mount_point / META,
+            scratch=scratch,
+            mount_point=mount_point,
+            remaining_seconds=max(0.0, self.deadline.at - anyio.current_time()),
+            expires_at=self._start.lease.expires_at,
+            deadline=self.deadline,
+        )
+
+    def _failure(self) -> SubletError | None:
         """Return why the work is not done, with the end of what the agent said; None where it is.
 
         Work whose last writes did not all arrive is not done (DESIGN 4.1).
         """
         outcome = self.outcome
-        late = anyio.current_time() >= deadline - LEASE_END_SLACK_SECONDS
+        late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS
         if late and (outcome is None or outcome.reason == "timeout"):
             # The delegator cancels a lease that ends, perhaps before our own clock says so.
             return expired()

@@ -127,6 +127,17 @@ class Executor:
             raise run.error or SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
         yield run.done
 
+    async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Go on with work that runs: ``ExecutorApi.renew``."""
+        record = await self._owned(message.delegation_id, peer)
+        run = self._runs.get(record.id)
+        if run is None:
+            raise _not_running(record)
+        # Shielded, so that what is journalled takes effect though the caller gives up.
+        with anyio.CancelScope(shield=True):
+            return await self._renew(run, message, peer, source_host)
+        raise AssertionError  # a shield swallows nothing
+
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
         record = await self._owned(delegation_id, peer)
@@ -239,30 +250,53 @@ class Executor:
             del self._pending[record.id]
             pending.decided.set()
             # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
-            run = AssignmentRun(record, message, pending.key, source_host, self._tools)
+            run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
             self._runs[record.id] = run
-            group.start_soon(self._work, run, message.lease.expires_at, deadline, slot.pop_all())
+            group.start_soon(self._work, run, message, slot.pop_all())
         return run
 
-    async def _work(self, run: AssignmentRun, expires_at: str, deadline: float, slot: ExitStack) -> None:
+    async def _work(self, run: AssignmentRun, start: Start, slot: ExitStack) -> None:
         # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
         with slot, anyio.CancelScope(shield=True):
             failure: SubletError | None = None
             try:
-                await self._started(run, expires_at)
-                await run.work(deadline)
+                await self._started(run, start)
+                await run.work()
                 failure = await self._conclude(run.id, run.error, run.outcome)
             finally:
                 run.finish(failure)
 
-    async def _started(self, run: AssignmentRun, expires_at: str) -> None:
+    async def _started(self, run: AssignmentRun, start: Start) -> None:
+        expires_at = start.lease.expires_at
         try:
-            await self._save(self._records[run.id], AssignmentEvent.START, expires_at=expires_at)
+            await self._save(
+                self._records[run.id],
+                AssignmentEvent.START,
+                expires_at=expires_at,
+                generation=start.sublet.generation,
+                access_mode=start.lease.access_mode,
+            )
         except SubletError as error:
             run.stop(error)
             return
         record = self._records[run.id]
-        log.info("work begins", **_names(record), access_mode=record.invite.lease.access_mode, expires_at=expires_at)
+        log.info("work begins", **_names(record), access_mode=record.access_mode, expires_at=expires_at)
+
+    async def _renew(self, run: AssignmentRun, message: Start, peer: KnownPeer, source_host: str) -> Accept:
+        async with run.renewing:
+            record = self._records.get(run.id)
+            if record is None or run.over:
+                raise _not_running(record)
+            if message.sublet.follow_up is not None:
+                run.follow_ups.check(message.sublet.follow_up)
+            now = anyio.current_time()
+            worked, left = now - run.began, run.deadline.at - now
+            seconds, expires_at = self._acceptance.renewal(record, message, peer, worked=worked, left=left)
+            await self._note(record, generation=message.sublet.generation, expires_at=expires_at)
+            run.renew(message, source_host, now + seconds)
+        log.info("work is renewed", **_names(record), generation=message.sublet.generation, expires_at=expires_at)
+        constraints = record.accept.remote_constraints.model_copy(update={"max_ttl_seconds": max(1, int(seconds))})
+        return record.accept.model_copy(update={"remote_constraints": constraints})
 
     # The end
 
@@ -336,6 +370,13 @@ class Executor:
         await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
         self._records[record.id] = changed
 
+    async def _note(self, record: AssignmentRecord, **changes: object) -> None:
+        """Journal facts that are no transition."""
+        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
+        await self._journal.save_assignment(changed)
+        if record.id in self._records:
+            self._records[record.id] = changed
+
     def _check_serving(self) -> TaskGroup:
         if self._group is None:
             raise SubletError(
@@ -346,6 +387,13 @@ class Executor:
 
 def _cancelled(why: str) -> SubletError:
     return SubletError(ErrorCode.CANCELLED, why, "What was written until then stays; see the audit.")
+
+
+def _not_running(record: AssignmentRecord | None) -> SubletError:
+    state = "over" if record is None or record.state is AssignmentState.ACTIVE else str(record.state)
+    return SubletError(
+        ErrorCode.DECLINED, f"there is nothing to go on with: the work is {state}", "Delegate again if needed."
+    )
 
 
 def _stopping() -> SubletError:

@@ -68,6 +68,29 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE`` where START itself can't be delivered; ``KEY_CHANGED``; ``AUTH_FAILED``.
         """
 
+    def follow(self, peer: PeerAddress, task: RemoteTask, message: Callable[[], Start]) -> AsyncGenerator[Update, None]:
+        """Go along with a task that an earlier process has started: as ``run``, however it stands and however late.
+
+        Where it works, START is sent again to renew it; where it still waits for START, it is started; where it has
+        ended while nobody listened, that end is yielded. A peer that can't be reached is tried until the caller stops
+        iterating.
+
+        Args:
+            peer: who does the work.
+            task: where.
+            message: returns the START of that moment.
+
+        Raises:
+            SubletError: ``KEY_CHANGED`` or ``AUTH_FAILED``.
+        """
+
+    async def renew(self, peer: PeerAddress, task: RemoteTask, message: Start) -> Accept | Error:
+        """Send START again to work that runs, to extend it or to give it a follow-up, and return the answer.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED`` or ``AUTH_FAILED``; it may have arrived all the same.
+        """
+
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         """Ask the peer to stop; idempotent, and quiet where the task is already over.
 

@@ -139,7 +139,10 @@ class DelegationRecord(Record):
 
 
 class AssignmentRecord(Record):
-    """The executor's memory of one delegation."""
+    """The executor's memory of one delegation.
+
+    ``generation`` is the highest of the delegator's processes that has been heard: what an older one says is refused.
+    """
 
     id: str
     state: AssignmentState = AssignmentState.PENDING
@@ -151,7 +154,9 @@ class AssignmentRecord(Record):
     mount_point: str
     created_at: str
     updated_at: str
+    access_mode: AccessMode = "rw"
     expires_at: str | None = None
+    generation: int = 1
     error: ErrorView | None = None
     outcome: Literal["done", "failed", "timeout", "cancelled", "crashed"] | None = None
     exit_code: int | None = None

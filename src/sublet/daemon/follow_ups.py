@@ -1,0 +1,72 @@
+"""Further prompts for an assignment that runs: what waits, and when it is too late for another (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.messages import FollowUp
+
+MAX_WAITING_FOLLOW_UPS = 16
+MAX_FOLLOW_UPS = 64
+"""Follow-ups of one assignment, over all its time."""
+
+
+class FollowUps:
+    """The follow-ups of one assignment, in the order in which they came. Each id counts once."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._waiting: deque[FollowUp] = deque()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last prompt has been worked on, so that no other is taken."""
+        return self._closed
+
+    def known(self, follow_up: FollowUp) -> bool:
+        """Tell whether this one was taken before."""
+        return follow_up.id in self._known
+
+    def check(self, follow_up: FollowUp) -> None:
+        """Refuse what can't be taken now.
+
+        Raises:
+            SubletError: ``DECLINED``: the work is over, or too many wait.
+        """
+        if self.known(follow_up):
+            return
+        if self._closed:
+            raise SubletError(
+                ErrorCode.DECLINED, "the work is over already, so the follow-up came too late", "Delegate again."
+            )
+        if len(self._waiting) >= MAX_WAITING_FOLLOW_UPS or len(self._known) >= MAX_FOLLOW_UPS:
+            raise SubletError(
+                ErrorCode.DECLINED,
+                f"{len(self._waiting)} follow-ups wait already, of {len(self._known)} in all",
+                "Wait until the agent has come to them, or delegate again.",
+            )
+
+    def add(self, follow_up: FollowUp) -> None:
+        """Take one; taking it twice changes nothing.
+
+        Raises:
+            SubletError: as ``check``.
+        """
+        self.check(follow_up)
+        if not self.known(follow_up):
+            self._known.add(follow_up.id)
+            self._waiting.append(follow_up)
+
+    def next(self) -> FollowUp | None:
+        """Return the next one; None where none waits, and from then on none is taken any more."""
+        if self._waiting:
+            return self._waiting.popleft()
+        self._closed = True
+        return None
+
+    def close(self) -> None:
+        """Take no more, and drop what waits."""
+        self._closed = True
+        self._waiting.clear()
