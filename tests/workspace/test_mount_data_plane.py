@@ -103,7 +103,7 @@ async def test_revoking_a_lease_ends_the_work_and_loses_the_mount(
             plane.revoke(LEASE, "a test")
             assert (await working).exit_code == 7
         async with asyncio.timeout(5):
-            await mount.lost.wait()
+            await mount.cut.wait()
         assert await mount.detach() is False
 
 

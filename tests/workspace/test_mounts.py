@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -230,19 +231,24 @@ def test_the_options_are_the_fixed_ones_and_contain_links() -> None:
 # Losing it
 
 
-@pytest.mark.parametrize("how", ["link", "sshfs killed"])
-async def test_a_lost_mount_is_never_taken_for_an_empty_directory(mounts: Mounts, export: Path, how: str) -> None:
+def sshfs_of(mount: Mount) -> int:
+    found = subprocess.run(["pgrep", "-f", f"sshfs.*{mount.path}$"], capture_output=True, text=True, check=True)
+    return int(found.stdout)
+
+
+@pytest.mark.parametrize(("number", "told"), [(signal.SIGTERM, "by itself with status"), (signal.SIGKILL, "killed by signal 9")])
+async def test_a_lost_mount_is_never_taken_for_an_empty_directory(
+    mounts: Mounts, export: Path, number: signal.Signals, told: str
+) -> None:
     async with lender(files_of(export), KEY) as target, await connect(target, KEY, 5) as connection:
         mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
-        if how == "link":
-            connection.abort()
-        else:
-            found = subprocess.run(["pgrep", "-f", f"sshfs.*{mount.path}$"], capture_output=True, text=True, check=True)
-            os.kill(int(found.stdout), signal.SIGKILL)
+        os.kill(sshfs_of(mount), number)
         async with asyncio.timeout(5):
             await mount.lost.wait()
+            while told not in mount.why_lost:
+                await asyncio.sleep(0.01)
         assert await asyncio.to_thread(attempt, lambda: (mount.path / "result").write_text("lost")) != 0
-        if how == "link":
+        if number is signal.SIGTERM:
             while is_mounted(mount.path):
                 await asyncio.sleep(0.01)
             # As an ordinary user sees it; root reads what it likes, and still can't write.
@@ -251,6 +257,66 @@ async def test_a_lost_mount_is_never_taken_for_an_empty_directory(mounts: Mounts
         assert await mount.detach() is False
     assert list(mounts.root.iterdir()) == []
     assert not (export / "result").exists()
+
+
+async def test_a_mount_fails_without_its_link_and_goes_on_with_another(mounts: Mounts, export: Path) -> None:
+    (export / "old").write_text("old\n")
+    async with lender(files_of(export), KEY) as target:
+        first = await connect(target, KEY, 5)
+        mount = await mounts.attach(mounts.reserve("dlg_1"), first)
+        open_before = await asyncio.to_thread((mount.path / "old").open)
+        assert not mount.cut.is_set()
+
+        first.abort()
+        async with asyncio.timeout(5):
+            await mount.cut.wait()
+        assert not mount.lost.is_set()
+        assert await asyncio.to_thread(attempt, lambda: (mount.path / "result").write_text("lost")) == errno.EIO
+        failed = mount.interrupted
+        assert failed >= 1
+
+        async with await connect(target, KEY, 5) as second:
+            await mount.rejoin(second)
+            assert not mount.cut.is_set()
+            assert await asyncio.to_thread((mount.path / "hello").read_text) == "hi\n"
+            # This lender numbers its handles from nought on every link: the old one must not read the new one's file.
+            with await asyncio.to_thread((mount.path / "hello").open) as opened:
+                assert await asyncio.to_thread(open_before.read) != "hi\n"
+                await asyncio.to_thread(open_before.close)
+                assert await asyncio.to_thread(opened.read) == "hi\n"
+            await asyncio.to_thread((mount.path / "result").write_text, "arrived")
+            assert (export / "result").read_text() == "arrived"
+            assert mount.interrupted > failed
+            assert await mount.detach()
+    assert list(mounts.root.iterdir()) == []
+
+
+async def test_a_mount_without_its_link_is_ended_at_once(mounts: Mounts, export: Path) -> None:
+    async with lender(files_of(export), KEY) as target, await connect(target, KEY, 5) as connection:
+        mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
+        connection.abort()
+        async with asyncio.timeout(2):
+            await mount.cut.wait()
+            assert await mount.detach() is False
+    assert list(mounts.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("flush", [True, False])
+async def test_detaching_from_a_stopped_sshfs_is_bounded(
+    mounts: Mounts, export: Path, monkeypatch: pytest.MonkeyPatch, flush: bool
+) -> None:
+    monkeypatch.setattr("sublet.workspace.mounts.FLUSH_SECONDS", 0.5)
+    async with lender(files_of(export), KEY) as target, await connect(target, KEY, 5) as connection:
+        mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
+        os.kill(sshfs_of(mount), signal.SIGSTOP)
+        worker = await asyncio.create_subprocess_exec(
+            "cat", str(mount.path / "hello"), stderr=asyncio.subprocess.DEVNULL
+        )
+        async with asyncio.timeout(3):
+            assert await mount.detach(flush=flush) is False
+            assert await worker.wait() != 0
+    assert mounted_below(mounts.root) == []
+    assert list(mounts.root.iterdir()) == []
 
 
 async def test_case_c02_a_frozen_lender_becomes_an_error_within_the_stated_bound(mounts: Mounts, export: Path) -> None:
@@ -264,7 +330,7 @@ async def test_case_c02_a_frozen_lender_becomes_an_error_within_the_stated_bound
                 "cat", str(mount.path / "hello"), stderr=asyncio.subprocess.DEVNULL
             )
             assert await worker.wait() != 0
-        assert mount.lost.is_set()
+        assert mount.cut.is_set()
         assert time.monotonic() - began <= LINK_LOSS_SECONDS + 3
         assert await mount.detach() is False
     assert list(mounts.root.iterdir()) == []

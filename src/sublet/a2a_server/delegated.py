@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import structlog
 from a2a.server.tasks import TaskUpdater
@@ -112,16 +112,17 @@ class DelegatedWork:
 
     async def _relay(self, start: Start, work: AwcpWork, updater: TaskUpdater) -> Done | SubletError:
         outbox: Outbox[Progress] = Outbox(key=lambda item: (item.phase, item.stream), merge=_joined)
+        link = _LatestLink()
         async with asyncio.TaskGroup() as group:
-            group.create_task(_publish(outbox, updater))
+            group.create_task(_publish(outbox, link, updater))
             try:
-                return await self._collect(start, work, outbox)
+                return await self._collect(start, work, outbox, link)
             except Exception as error:
                 return _as_failure(error, "START", start.delegation_id)
             finally:
                 outbox.close()
 
-    async def _collect(self, start: Start, work: AwcpWork, outbox: Outbox[Progress]) -> Done:
+    async def _collect(self, start: Start, work: AwcpWork, outbox: Outbox[Progress], link: _LatestLink) -> Done:
         updates = self._executor.run(start, work.peer, source_host=work.source_host)
         done: Done | None = None
         async with aclosing(updates) as stream:
@@ -129,18 +130,18 @@ class DelegatedWork:
                 if isinstance(update, Done):
                     done = update
                     break
-                outbox.put(_bounded(update))
+                outbox.put(_bounded(link.note(update)))
         if done is None:
             raise SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
         return done
 
 
-async def _publish(outbox: Outbox[Progress], updater: TaskUpdater) -> None:
+async def _publish(outbox: Outbox[Progress], link: _LatestLink, updater: TaskUpdater) -> None:
     # In metadata, not in a status message: every status message becomes task history, rewritten on each save.
     async for progress in outbox.items():
         await updater.update_status(
             TaskState.TASK_STATE_WORKING,
-            metadata={AWCP_URI: progress.model_dump(mode="json", exclude_none=True)},
+            metadata={AWCP_URI: link.told(progress).model_dump(mode="json", exclude_none=True)},
         )
 
 
@@ -148,6 +149,20 @@ def _joined(earlier: Progress, later: Progress) -> Progress:
     text = earlier.text + later.text
     dropped = earlier.dropped_chars + later.dropped_chars
     return _bounded(later.model_copy(update={"text": text, "dropped_chars": dropped}))
+
+
+class _LatestLink:
+    """Lets every update say how the link is when it is published, since updates of several streams overtake another."""
+
+    def __init__(self) -> None:
+        self._state: Literal["up", "down"] | None = None
+
+    def note(self, progress: Progress) -> Progress:
+        self._state = progress.link or self._state
+        return progress
+
+    def told(self, progress: Progress) -> Progress:
+        return progress.model_copy(update={"link": self._state})
 
 
 def _bounded(progress: Progress) -> Progress:

@@ -13,6 +13,7 @@ import anyio
 import asyncssh
 import structlog
 
+from sublet.daemon.data_link import DataLink, LinkState
 from sublet.daemon.follow_ups import FollowUps
 from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
@@ -20,16 +21,9 @@ from sublet.protocol.messages import Done, DoneExtension, Progress, Start
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Output, Provider, Stream
 from sublet.workspace.carrier import Carried, Carrier
-from sublet.workspace.connection import connect, connect_over
-from sublet.workspace.model import META, WORKSPACE, MountTarget
+from sublet.workspace.model import META, WORKSPACE
 from sublet.workspace.reverse import ReverseAcceptor
 
-DIRECT_CONNECT_SECONDS = 2.0
-"""How long the direct way is tried before the delegator is asked to dial us."""
-REVERSE_WAIT_SECONDS = 15.0
-"""How long we wait for the delegator to dial."""
-LAST_WORD_SECONDS = 1.0
-"""How long a lost link waits for the delegator to say why, once the agent has ended and nothing is mounted."""
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
 LEASE_END_SLACK_SECONDS = 0.5
@@ -86,15 +80,23 @@ class AssignmentRun:
         self.outcome: Outcome | None = None
         self._record = record
         self._start = start
-        self._key = key
-        self._host = host
         self._tools = tools
+        self._link = DataLink(
+            record.id,
+            key,
+            may_reverse=record.accept.sublet.reverse is not None,
+            acceptor=tools.reverse,
+            listener=self,
+        )
+        self._link.redirect(host, start)
         self._scope = anyio.CancelScope()
         self._unmounting = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
         self._failed: SubletError | None = None
-        self._lost = False
+        self._lost: str | None = None
         self._flushed = False
+        self._link_state: LinkState | None = None
+        self._interrupted = 0
         self._dropped = 0
         self._send, self.updates = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
 
@@ -127,12 +129,23 @@ class AssignmentRun:
         The mount in force stays as it is; whoever dials next dials there.
         """
         self._start = start
-        self._host = host
+        self._link.redirect(host, start)
         self.deadline.move(deadline)
         if self._failed is None:
             self._scope.deadline = deadline
         if start.sublet.follow_up is not None:
             self.follow_ups.add(start.sublet.follow_up)
+
+    def ask_to_dial(self) -> None:
+        """``LinkListener.ask_to_dial``."""
+        self._say("need_reverse")
+
+    def link_changed(self, state: LinkState, why: str) -> None:
+        """``LinkListener.link_changed``."""
+        self._link_state = state
+        text = "the link to the lender's files "
+        text += "is back" if state == "up" else f"was lost ({why}); work in them fails until it is back"
+        self._update("running", "note", text + "\n", 0)
 
     def abandon(self) -> None:
         """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
@@ -159,7 +172,12 @@ class AssignmentRun:
             self.done = Done(
                 delegation_id=self.id,
                 final_summary=self.outcome.summary,
-                sublet=DoneExtension(exit_code=self.outcome.exit_code, duration_ms=duration),
+                sublet=DoneExtension(
+                    exit_code=self.outcome.exit_code,
+                    duration_ms=duration,
+                    link_losses=self._link.losses,
+                    interrupted_operations=self._interrupted,
+                ),
             )
 
     def finish(self, failure: SubletError | None = None) -> None:
@@ -172,7 +190,7 @@ class AssignmentRun:
     async def _mounted(self) -> None:
         """Connect, mount, work and unmount."""
         self._say("mounting")
-        connection = await self._connect()
+        connection = await self._link.connect()
         try:
             mount_point = Path(self._record.mount_point)
             carrier = self._tools.carriers[self._record.accept.sublet.transport]
@@ -182,55 +200,39 @@ class AssignmentRun:
                 await self._while_mounted(mount)
                 self._say("unmounting")
             finally:
+                # Of a lease that is over, nothing can be written out any more: that is not waited for.
+                ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
                 with self._unmounting:
-                    self._flushed = await mount.detach(flush=self._stopped is None)
+                    self._flushed = await mount.detach(flush=not ended)
+                self._interrupted = mount.interrupted
         finally:
-            connection.abort()
-        if self._lost:
-            # A delegator that cancels cuts the link first and says so next: its word is the better reason.
-            await anyio.sleep(LAST_WORD_SECONDS)
+            self._link.close()
 
     async def _while_mounted(self, mount: Carried) -> None:
-        """Run the provider for as long as its mount is alive: without it, it could only fail, for all its time."""
+        """Run the provider for as long as its mount lives, or may come back."""
         outcome: Outcome | SubletError | None = None
         async with anyio.create_task_group() as group:
 
             async def end_when_lost() -> None:
                 await mount.lost.wait()
-                self._lost = True
+                self._lost = mount.why_lost
+                group.cancel_scope.cancel()
+
+            async def keep_link() -> None:
+                self._lost = (await self._link.keep(mount)).message
                 group.cancel_scope.cancel()
 
             group.start_soon(end_when_lost)
+            group.start_soon(keep_link)
             outcome = await self._provide(mount.path)
+            if isinstance(outcome, Outcome):
+                self.outcome = outcome
+            if self._start.lease.access_mode == "rw":
+                # The last writes may still be on their way to the lender.
+                await self._link.restored(mount)
             group.cancel_scope.cancel()
         if isinstance(outcome, SubletError):
             raise outcome
-        self.outcome = outcome
-
-    async def _connect(self) -> asyncssh.SSHClientConnection:
-        """Reach the delegator's server directly, or ask it to dial us (DESIGN 4.6)."""
-        mount = self._start.mount
-        assert self._start.sublet.host_key is not None
-        # Our own id and not the user that START names: that one could be somebody else's delegation.
-        with self._tools.reverse.expect(self.id) as expected:
-            target = MountTarget(self._host, mount.endpoint.port, mount.endpoint.user, self._start.sublet.host_key)
-            if self._start.sublet.data_path == "direct":
-                try:
-                    return await connect(target, self._key, DIRECT_CONNECT_SECONDS)
-                except SubletError as error:
-                    if error.code == ErrorCode.AUTH_FAILED:
-                        raise
-                    log.info("no direct way to the delegator", reason=error.message)
-            if self._record.accept.sublet.reverse is None:
-                raise SubletError(
-                    ErrorCode.MOUNT_FAILED,
-                    f"the delegator's SFTP port {target.port} can't be reached at {target.host}",
-                    "Let the delegator listen where this machine reaches it (sublet up --sftp), or let the "
-                    "delegator reach this machine's SFTP port.",
-                )
-            self._say("need_reverse")
-            socket = await expected.wait(REVERSE_WAIT_SECONDS)
-            return await connect_over(socket, target, self._key)
 
     async def _provide(self, mount_point: Path) -> Outcome | SubletError:
         """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.
@@ -296,10 +298,12 @@ class AssignmentRun:
             return self._stopped
         if self._failed is not None:
             return self._failed if outcome is None else _ended_with(self._failed, outcome)
-        if outcome is None or self._lost:
+        writes = self._start.lease.access_mode == "rw"
+        if outcome is None or (self._lost is not None and outcome.reason != "done"):
             return SubletError(
                 ErrorCode.MOUNT_FAILED,
-                "the link to the delegator's files was lost while the task ran, and the agent was stopped",
+                "the link to the delegator's files was lost while the task ran, and the agent was stopped: "
+                + (self._lost or "the work was ended"),
                 "Look at the audit for what arrived, then delegate again.",
             )
         if outcome.reason != "done":
@@ -309,10 +313,11 @@ class AssignmentRun:
                 f"`sublet output {self.id}` has all it printed.",
                 agent_end=AgentEnd(outcome.reason, outcome.exit_code, outcome.summary),
             )
-        if not self._flushed and self._start.lease.access_mode == "rw":
+        if not self._flushed and writes:
+            reason = f": {self._lost}" if self._lost is not None else ""
             return SubletError(
                 ErrorCode.TASK_FAILED,
-                "the work was done, but its last writes did not all reach the delegator",
+                f"the work was done, but its last writes did not all reach the delegator{reason}",
                 "Look at the audit for what arrived, then delegate again.",
             )
         return None
@@ -325,7 +330,15 @@ class AssignmentRun:
 
     def _update(self, phase: Phase, stream: Stream, text: str, dropped_chars: int) -> None:
         self._dropped += dropped_chars
-        update = Progress(delegation_id=self.id, phase=phase, stream=stream, text=text, dropped_chars=self._dropped)
+        update = Progress(
+            delegation_id=self.id,
+            phase=phase,
+            stream=stream,
+            # With everything, since whoever reads this may have missed any other update.
+            link=self._link_state,
+            text=text,
+            dropped_chars=self._dropped,
+        )
         try:
             self._send.send_nowait(update)
             self._dropped = 0

@@ -84,6 +84,8 @@ class UnpackedView:
 
     def __init__(self, place: Path, dirs: WorkDirs, descriptor: int) -> None:
         self.path = place
+        self.cut = asyncio.Event()
+        """Never set: without its link, the view is lost."""
         self.lost = asyncio.Event()
         """Set as soon as the link has ended without us: no change can be brought back then."""
         self._dirs = dirs
@@ -95,6 +97,29 @@ class UnpackedView:
         self._halt = threading.Event()
         self._ending = False
         self._flushed: bool | None = None
+
+    @property
+    def why_cut(self) -> str:
+        """``Carried.why_cut``."""
+        return ""
+
+    @property
+    def why_lost(self) -> str:
+        """``Carried.why_lost``."""
+        return "the link to the lender was lost" if self.lost.is_set() else ""
+
+    @property
+    def interrupted(self) -> int:
+        """``Carried.interrupted``: work goes on in the copy whatever the link does."""
+        return 0
+
+    async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
+        """``Carried.rejoin``: a transfer does not go on over another link.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED``.
+        """
+        raise SubletError(ErrorCode.MOUNT_FAILED, "an archive does not go on over another link", "Delegate again.")
 
     async def detach(self, *, flush: bool = True) -> bool:
         """``Carried.detach``."""

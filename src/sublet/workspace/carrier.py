@@ -12,11 +12,32 @@ import asyncssh
 class Carried(Protocol):
     """One view where the work is done, made by ``Carrier.attach`` and ended by ``detach``.
 
-    ``path`` holds the view; ``lost`` is set as soon as work in it can come to nothing.
+    ``path`` holds the view. It outlives the connection over which it came: ``cut`` is set while there is none, and
+    ``rejoin`` gives it another. ``lost`` is set once work in it can come to nothing for good.
     """
 
     path: Path
+    cut: asyncio.Event
     lost: asyncio.Event
+
+    @property
+    def why_cut(self) -> str:
+        """Why there was no connection the last time that there was none."""
+
+    @property
+    def why_lost(self) -> str:
+        """Why it is lost, to follow 'because'; empty while it is not."""
+
+    @property
+    def interrupted(self) -> int:
+        """How many operations failed for want of a connection."""
+
+    async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Go on over ``connection``, which is logged in to the lender; ``cut`` is clear again afterwards.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where the lender gives no such channel.
+        """
 
     async def detach(self, *, flush: bool = True) -> bool:
         """Bring what was written to the lender, unless ``flush`` is false, and leave nothing here.

@@ -60,6 +60,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
             return None
         return await child.ended(seconds)
 
+    @property
+    def status(self) -> int | None:
+        """The exit status, or the number of the signal that ended it, negative; None while it runs."""
+        return self._transport.get_returncode() if self._transport is not None else None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the handle to the process."""
         assert isinstance(transport, asyncio.SubprocessTransport)

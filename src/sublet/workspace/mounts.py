@@ -170,8 +170,10 @@ class Mount:
 
     def __init__(self, mounts: Mounts, point: MountPoint) -> None:
         self.path = point.path
+        self.cut = asyncio.Event()
+        """Set while there is no link: every call in the mount then fails at once, and ``rejoin`` brings it back."""
         self.lost = asyncio.Event()
-        """Set as soon as the link or sshfs has ended without us: every call in the mount then fails."""
+        """Set as soon as sshfs has ended without us, and the mount with it."""
         self._mounts = mounts
         self._point = point
         self._sshfs: ChildProcess | None = None
@@ -179,6 +181,35 @@ class Mount:
         self._lock = asyncio.Lock()
         self._ending = False
         self._flushed: bool | None = None
+
+    @property
+    def why_cut(self) -> str:
+        """``Carried.why_cut``."""
+        return self._channel.why_cut if self._channel is not None else ""
+
+    @property
+    def why_lost(self) -> str:
+        """``Carried.why_lost``."""
+        if not self.lost.is_set():
+            return ""
+        status = self._sshfs.status if self._sshfs is not None else None
+        if status is not None and status < 0:
+            return f"sshfs was killed by signal {-status}"
+        return "sshfs has ended by itself" + (f" with status {status}" if status is not None else "")
+
+    @property
+    def interrupted(self) -> int:
+        """``Carried.interrupted``."""
+        return self._channel.interrupted if self._channel is not None else 0
+
+    async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Go on over another connection, after the last one was ``cut``.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where the lender gives no file channel there.
+        """
+        assert self._channel is not None
+        await self._channel.rejoin(connection)
 
     async def detach(self, *, flush: bool = True) -> bool:
         """Write out what is pending, unless ``flush`` is false, unmount, end sshfs and remove the directory.
@@ -195,13 +226,14 @@ class Mount:
             return self._flushed
 
     async def _detach(self, *, flush: bool) -> bool:
-        if self.lost.is_set() or not flush:
-            await self.end()
+        if self.lost.is_set() or self.cut.is_set() or not flush:
+            await self.end(at_once=True)
             return False
         # syncfs on a FUSE mount writes back what programs changed through shared mappings.
-        flushed = await ChildProcess.run(["sync", "-f", "--", str(self.path)], FLUSH_SECONDS) == 0
-        flushed = flushed and not self.lost.is_set()
-        await self.end()
+        status = await ChildProcess.run(["sync", "-f", "--", str(self.path)], FLUSH_SECONDS)
+        flushed = status == 0 and not self.lost.is_set() and not self.cut.is_set()
+        # What did not answer until now is not waited for again.
+        await self.end(at_once=status is None)
         return flushed and not is_mounted(self.path)
 
     async def start(self, connection: asyncssh.SSHClientConnection, remote_path: str) -> None:
@@ -214,7 +246,7 @@ class Mount:
         try:
             argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", OPTIONS, f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
-            self._channel = await MountChannel.open(connection, ours, self._ended)
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._ended)
         except OSError as error:
             ours.close()
             raise self._failure(f"sshfs can't be started ({error.strerror})") from error
@@ -238,10 +270,16 @@ class Mount:
             await self._sshfs.ended(EXIT_SECONDS)
             raise self._failure("the lender's files do not answer")
 
-    async def end(self) -> None:
-        """Unmount, end sshfs, and remove the directory with what protects it. Safe to call again."""
+    async def end(self, *, at_once: bool = False) -> None:
+        """Unmount, end sshfs, and remove the directory with what protects it. Safe to call again.
+
+        Args:
+            at_once: kill sshfs first, which answers every waiting call, even where it is stopped.
+        """
         self._ending = True
-        if is_mounted(self.path):
+        if at_once and self._sshfs is not None:
+            await self._sshfs.ended(0)
+        if is_mounted(self.path) and not at_once:
             await ChildProcess.run(["fusermount3", "-u", "--", str(self.path)], UNMOUNT_SECONDS)
         if is_mounted(self.path):
             await ChildProcess.run(_lazy_unmount(self.path), UNMOUNT_SECONDS)
