@@ -233,7 +233,7 @@ def test_c21_a_killed_executor_gets_its_slots_back(daemons: Pair, proxy: HeldPro
         executor.kill()
         wait_for(lambda: not processes_with(mark), 20, "the end of the worker")
         condition = wait_for(lambda: view(delegator, id_).condition, 20, "word of the silence")  # noqa: B023
-        assert condition.kind == "degraded"
+        assert condition.kind == "unresponsive"
         assert "bob can't be heard" in condition.detail
         come_back(executor, proxy)
         assert executor.mounts == []

@@ -135,12 +135,10 @@ def test_a_lender_that_is_killed_comes_back_clean_and_says_the_truth(daemons: Pa
     wait_for(lambda: (tmp_path / "begun").exists(), 30, "the work")
 
     lender.kill()
-    try:
-        wait_for(lambda: not processes_with(sign), LOST_SECONDS, "the end of the work, which lost its directory")
-        wait_for(lambda: worker.mounts == [], LOST_SECONDS, "the end of the mount")
-    finally:
-        restart(lender, None)
+    restart(lender, None)
 
+    wait_for(lambda: not processes_with(sign), LOST_SECONDS, "the end of the work, which lost its directory")
+    wait_for(lambda: worker.mounts == [], LOST_SECONDS, "the end of the mount")
     assert held(lender) == []
     ended = view(lender, delegation)
     assert ended.error is not None

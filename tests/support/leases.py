@@ -75,6 +75,16 @@ def states(daemon: Daemon, delegation_id: str) -> list[str]:
     return [str(event.data["state"]) for event in events(daemon, delegation_id) if is_state(event)]
 
 
+def conditions(daemon: Daemon, delegation_id: str) -> list[str]:
+    """Return the kinds of condition that a delegation was in, in order; empty for none."""
+    found = []
+    for event in events(daemon, delegation_id):
+        if event.kind is EventKind.DELEGATION_CONDITION:
+            condition = event.data["condition"]
+            found.append(str(condition["kind"]) if isinstance(condition, dict) else "")
+    return found
+
+
 def is_state(event: Event) -> bool:
     """Tell whether the event is a transition."""
     return event.kind is EventKind.DELEGATION_STATE
@@ -129,7 +139,7 @@ def process_state(pid: int) -> str:
 def restart(daemon: Daemon, agent: Mapping[str, Any] | None = SHELL_AGENT) -> None:
     """Start a daemon that is gone again, where its peers know it to be."""
     address = urlsplit(str(daemon.info["a2a_url"])).netloc
-    daemon.up(agent=agent, a2a=address)
+    daemon.up(agent=agent, a2a=address, sftp=str(daemon.info["sftp"]))
 
 
 def assignment(executor: Daemon, delegation_id: str) -> dict[str, Any]:

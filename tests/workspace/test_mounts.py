@@ -236,7 +236,9 @@ def sshfs_of(mount: Mount) -> int:
     return int(found.stdout)
 
 
-@pytest.mark.parametrize(("number", "told"), [(signal.SIGTERM, "by itself with status"), (signal.SIGKILL, "killed by signal 9")])
+@pytest.mark.parametrize(
+    ("number", "told"), [(signal.SIGTERM, "by itself with status"), (signal.SIGKILL, "killed by signal 9")]
+)
 async def test_a_lost_mount_is_never_taken_for_an_empty_directory(
     mounts: Mounts, export: Path, number: signal.Signals, told: str
 ) -> None:

@@ -15,6 +15,7 @@ from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
+from sublet.daemon.peer_condition import PeerCondition
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
 from sublet.daemon.records import DelegationRecord, ResourceRecord, error_view, lease_over
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
@@ -40,6 +41,8 @@ from sublet.workspace.model import LentDirectory
 
 RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
+REDIAL_PEER_SECONDS = 1.0
+"""How long to wait before an executor that lost its link is dialled again."""
 CANCEL_PEER_SECONDS = 3.0
 """How long the peer is given to hear that its task is over; access is cut long before."""
 QUOTA_GRACE_SECONDS = 5
@@ -78,7 +81,8 @@ class DelegationRun:
         self._ending = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
         self._task: RemoteTask | None = None
-        self._dialled = False
+        self._condition = PeerCondition(peer.name)
+        self._dialling = False
 
     @property
     def record(self) -> DelegationRecord:
@@ -254,16 +258,17 @@ class DelegationRun:
                 group.start_soon(self._end_at_quota, self._task)
                 async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
                     async for update in updates:
-                        if isinstance(update, Silence):
-                            await self._keeper.note(condition=_degraded(update, self._peer.name))
-                            continue
-                        if not isinstance(update, Progress):
+                        if isinstance(update, Done | Error):
                             self._task = None
                             await self._take(update)
                             break
-                        if update.phase == "need_reverse" and reverse is not None and not self._dialled:
-                            self._dialled = True
-                            group.start_soon(self._access.dial, reverse.port)
+                        self._condition.hear(update)
+                        await self._keeper.note(condition=self._condition.view)
+                        if isinstance(update, Silence):
+                            continue
+                        if update.phase == "need_reverse" and reverse is not None and not self._dialling:
+                            self._dialling = True
+                            group.start_soon(self._dial, reverse.port)
                         await self._progress(update)
                     else:
                         raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
@@ -294,6 +299,27 @@ class DelegationRun:
                     log.warning("peer was not told of the quota", delegation_id=self.record.id, reason=str(failure))
                 await anyio.sleep_forever()
             raise
+
+    async def _dial(self, port: int) -> None:
+        """Reach the executor from here, and again where the link that it had was lost.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where it has not had the files yet, and can't be reached.
+        """
+        try:
+            while True:
+                try:
+                    await self._access.dial(port)
+                    return
+                except SubletError as error:
+                    if not self._condition.link_is_down:
+                        raise
+                    log.info("the executor can't be dialled", delegation_id=self.record.id, reason=error.message)
+                await anyio.sleep(REDIAL_PEER_SECONDS)
+                if not self._condition.link_is_down:
+                    return
+        finally:
+            self._dialling = False
 
     async def _take(self, end: Done | Error) -> None:
         """Journal DONE, or raise what ERROR says."""
@@ -399,13 +425,6 @@ def _event_of(failure: SubletError) -> DelegationEvent:
     if failure.code == ErrorCode.CANCELLED:
         return DelegationEvent.CANCEL
     return DelegationEvent.EXPIRE if failure.code == ErrorCode.EXPIRED else DelegationEvent.FAIL
-
-
-def _degraded(silence: Silence, peer: str) -> ConditionView | None:
-    if not silence.reason:
-        return None
-    detail = f"{peer} can't be heard, and is tried again until the lease ends: {silence.reason}"
-    return ConditionView(kind="degraded", detail=detail)
 
 
 def _queued(place: int) -> ConditionView:

@@ -38,6 +38,8 @@ def result_view(done: Done) -> ResultView:
         highlights=[clean_name(path) for path in done.highlights],
         notes=clean(done.notes),
         exit_code=done.sublet.exit_code,
+        link_losses=done.sublet.link_losses,
+        interrupted_operations=done.sublet.interrupted_operations,
     )
 
 

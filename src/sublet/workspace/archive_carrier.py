@@ -14,7 +14,7 @@ from typing import Final, TypeVar, TypeVarTuple
 import anyio
 import asyncssh
 
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.archive_client import ArchiveChannel, failed
 from sublet.workspace.archive_wire import Planned, Report

@@ -29,7 +29,8 @@ MAX_ENDED: Final = 1024
 DIAL_SECONDS: Final = 20
 _BACKLOG: Final = 128
 _PREAMBLE_SECONDS: Final = 10
-_KEEPALIVE_SECONDS: Final = 30
+_KEEPALIVE_SECONDS: Final = 6
+"""More than between two of a client's own: who lives is never asked, and three unanswered end the connection."""
 _CLOSE_SECONDS: Final = 1
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 

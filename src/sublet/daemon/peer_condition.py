@@ -1,0 +1,40 @@
+"""What is amiss between a delegator and an executor that works: words that don't come, and files out of its reach."""
+
+from __future__ import annotations
+
+from sublet.daemon.models import ConditionView
+from sublet.daemon.ports import Silence
+from sublet.protocol.messages import Progress
+from sublet.protocol.text import clean_line
+
+
+class PeerCondition:
+    """Keeps both kinds of trouble apart, since each begins and ends by itself; silence is shown first."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._silence = ""
+        self._link = ""
+
+    @property
+    def link_is_down(self) -> bool:
+        """Whether the executor said that it can't reach the files."""
+        return bool(self._link)
+
+    @property
+    def view(self) -> ConditionView | None:
+        """What to show."""
+        if self._silence:
+            detail = f"{self._peer} can't be heard, and is tried again until the lease ends: {self._silence}"
+            return ConditionView(kind="unresponsive", detail=detail)
+        return ConditionView(kind="degraded", detail=self._link) if self._link else None
+
+    def hear(self, update: Progress | Silence) -> None:
+        """Take what ``update`` says of it."""
+        if isinstance(update, Silence):
+            self._silence = update.reason
+        elif update.link == "up":
+            self._link = ""
+        elif update.link == "down" and (not self._link or update.stream == "note"):
+            said = clean_line(update.text) or "it lost the link to the files and tries to get it back"
+            self._link = f"{self._peer}: {said}"
