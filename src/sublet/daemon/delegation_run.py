@@ -262,8 +262,8 @@ class DelegationRun:
                             self._task = None
                             await self._take(update)
                             break
-                        self._condition.hear(update)
-                        await self._keeper.note(condition=self._condition.view)
+                        if self._condition.hear(update):
+                            await self._keeper.note(condition=self._condition.view)
                         if isinstance(update, Silence):
                             continue
                         if update.phase == "need_reverse" and reverse is not None and not self._dialling:

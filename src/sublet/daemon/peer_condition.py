@@ -29,8 +29,9 @@ class PeerCondition:
             return ConditionView(kind="unresponsive", detail=detail)
         return ConditionView(kind="degraded", detail=self._link) if self._link else None
 
-    def hear(self, update: Progress | Silence) -> None:
-        """Take what ``update`` says of it."""
+    def hear(self, update: Progress | Silence) -> bool:
+        """Take what ``update`` says of it, and tell whether that changes ``view``."""
+        before = self.view
         if isinstance(update, Silence):
             self._silence = update.reason
         elif update.link == "up":
@@ -38,3 +39,4 @@ class PeerCondition:
         elif update.link == "down" and (not self._link or update.stream == "note"):
             said = clean_line(update.text) or "it lost the link to the files and tries to get it back"
             self._link = f"{self._peer}: {said}"
+        return self.view != before
