@@ -7,7 +7,6 @@ with the lease's own rules and reading what is there; the workspace itself is on
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -19,12 +18,11 @@ from typing import Final, Literal
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
-from sublet.workspace import manifest as manifests
 from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.manifest import Manifest
 from sublet.workspace.model import ViewRules
+from sublet.workspace.shadow import Shadow, lock
 from sublet.workspace.shadow_git import SYMLINK, ShadowGit, checked_id
-from sublet.workspace.snapshot import take
 
 MAX_REPORT_FILES: Final = 10_000
 """Changed files that a report lists; its counts go on."""
@@ -99,6 +97,16 @@ class KeptSnapshots:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ViewSnapshot:
+    """A snapshot of a private view, with what it holds and the secret that names what is too large to keep."""
+
+    commit: str
+    manifest: Manifest
+    unread: tuple[tuple[bytes, str], ...]
+    salt: bytes
+
+
 class Auditor:
     """Makes and compares snapshots. Every method blocks: call it in a thread.
 
@@ -138,25 +146,67 @@ class Auditor:
         with self._locked(root) as shadow:
             before = shadow.manifest(checked_id(snapshot))
             commit, after, unaudited = shadow.snapshot(root, rules, snapshot, before)
-            report = _compare(before, after, _author(touched, overflow))
-            lines: dict[bytes, tuple[int, int] | None] = {}
-            if report:
-                lines = shadow.git.line_counts(snapshot, commit, limit=MAX_NUMSTAT_BYTES)
-                shadow.git.compact()
-        counts: dict[Change, int] = {}
-        for changed in report:
-            counts[changed.change] = counts.get(changed.change, 0) + 1
-        sums = [n for n in lines.values() if n is not None]
-        return AuditResult(
-            baseline=snapshot,
-            result=commit,
-            files=tuple(_with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
-            counts=counts,
-            lines_added=sum(n[0] for n in sums),
-            lines_deleted=sum(n[1] for n in sums),
-            unaudited=tuple(unaudited),
-            truncated=len(report) > MAX_REPORT_FILES,
-        )
+            return _report(shadow, (snapshot, before), (commit, after), _author(touched, overflow), unaudited)
+
+    def view_baseline(self, root: Path, rules: ViewRules, view: int) -> ViewSnapshot:
+        """Snapshot a private view of ``root`` before its lease, among the snapshots of ``root``.
+
+        Args:
+            root: the directory that the view is of.
+            rules: those of the lease.
+            view: descriptor of the view's root; it stays the caller's.
+
+        Raises:
+            SubletError: as ``baseline``.
+        """
+        with self._locked(root, create=True) as shadow:
+            head = shadow.head()
+            commit, found, unread = shadow.snapshot(view, rules, head, shadow.manifest(head), moves_head=False)
+            return ViewSnapshot(commit, found, tuple(unread), shadow.salt)
+
+    def view_result(
+        self, snapshot: str, root: Path, rules: ViewRules, view: int, own: Callable[[bytes], bool]
+    ) -> tuple[ViewSnapshot, ViewSnapshot, AuditResult]:
+        """Snapshot a private view after its lease and report what differs from ``snapshot``, all the executor's.
+
+        Args:
+            snapshot: what ``view_baseline`` returned.
+            root: the directory that the view is of.
+            rules: the rules with which the baseline was made.
+            view: descriptor of the view's root; it stays the caller's.
+            own: whether what differs at a path was changed in the view; the rest is left out.
+
+        Returns:
+            The snapshots before and after, and the report.
+
+        Raises:
+            SubletError: as ``result``.
+        """
+        with self._locked(root) as shadow:
+            before = shadow.manifest(checked_id(snapshot))
+            commit, after, unread = shadow.snapshot(view, rules, snapshot, before, moves_head=False, own=own)
+            report = _report(shadow, (snapshot, before), (commit, after), lambda _: "executor", unread)
+            salt = shadow.salt
+        return ViewSnapshot(snapshot, before, (), salt), ViewSnapshot(commit, after, tuple(unread), salt), report
+
+    def salt(self, root: Path) -> bytes:
+        """Return the secret by which the snapshots of ``root`` name files that are too large to keep.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there are no snapshots.
+        """
+        with self._locked(root) as shadow:
+            return shadow.salt
+
+    @contextlib.contextmanager
+    def repository(self, root: Path) -> Iterator[ShadowGit]:
+        """Hold the repository with the snapshots of ``root`` alone.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there are no snapshots.
+        """
+        with self._locked(root) as shadow:
+            yield shadow.git
 
     def patch(self, root: Path, baseline: str, result: str, *, below: str = "", limit: int | None = None) -> Patch:
         """Return the difference of two snapshots as a unified patch.
@@ -199,12 +249,12 @@ class Auditor:
         return found
 
     @contextlib.contextmanager
-    def _locked(self, root: Path, *, create: bool = False) -> Iterator[_Shadow]:
+    def _locked(self, root: Path, *, create: bool = False) -> Iterator[Shadow]:
         """Hold the shadow of ``root`` alone: audits of one workspace follow one another."""
         real = os.path.realpath(os.fsencode(root))
         directory = self._shadows / hashlib.sha256(real).hexdigest()[:40]
         try:
-            lock = _lock(directory, create=create)
+            held = lock(directory, create=create)
         except FileNotFoundError:
             raise SubletError(
                 LocalCode.NOT_FOUND,
@@ -212,89 +262,40 @@ class Auditor:
                 "It was never audited, or its record was pruned.",
             ) from None
         try:
-            shadow = _Shadow(directory)
+            shadow = Shadow(directory)
             if create:
                 shadow.create(real)
             yield shadow
         finally:
-            os.close(lock)
+            os.close(held)
 
 
-def _lock(directory: Path, *, create: bool) -> int:
-    """Return a descriptor that holds the lock of ``directory`` until it is closed."""
-    while True:
-        if create:
-            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            directory.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), (directory / "lock").stat()):
-                    return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)  # forgotten while this one waited: the lock is that of a removed directory
-
-
-class _Shadow:
-    """The files of one workspace's audit: repository, manifests, and which snapshot is the newest."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.git = ShadowGit(directory / "git")
-        self._manifests = directory / "manifests"
-        self._head = directory / "head"
-        self._salt = directory / "salt"
-
-    def create(self, real: bytes) -> None:
-        """Make what is missing."""
-        self._manifests.mkdir(mode=0o700, exist_ok=True)
-        self.git.create()
-        if not self._salt.exists():
-            (self.directory / "workspace").write_bytes(real)
-            draft = self.directory / "salt.new"
-            draft.write_bytes(secrets.token_hex(16).encode())
-            draft.replace(self._salt)
-
-    def head(self) -> str | None:
-        """Return the newest snapshot, or None where there is none that can be used."""
-        with contextlib.suppress(FileNotFoundError, SubletError):
-            return checked_id(self._head.read_text())
-        return None
-
-    def manifest(self, commit: str | None) -> dict[bytes, manifests.Record]:
-        """Return what ``commit`` holds."""
-        if commit is None:
-            return {}
-        known = manifests.load(self._manifests, commit)
-        if known is not None:
-            return known
-        return {path: manifests.Record(mode, blob, None) for path, mode, blob in self.git.entries(commit)}
-
-    def snapshot(
-        self, root: Path, rules: ViewRules, parent: str | None, known: Manifest
-    ) -> tuple[str, Manifest, list[tuple[bytes, str]]]:
-        """Read the workspace, commit what differs from ``parent``; return the commit, its manifest and what failed."""
-        with self.git.importer() as importer:
-            taken = take(root, rules, known, self._salt.read_bytes(), importer.blob)
-            found = taken.manifest
-            changed = [(p, r.mode, r.blob) for p, r in found.items() if p not in known or known[p][:2] != r[:2]]
-            # Git can't be told that a link replaces a file of a name it refuses for links: it goes first.
-            deleted = [
-                p for p, r in known.items() if p not in found or (r.mode == SYMLINK) != (found[p].mode == SYMLINK)
-            ]
-            commit = parent
-            if commit is None or changed or deleted:
-                commit = importer.commit(parent, deleted, changed)
-        if commit != parent or found != known:
-            manifests.save(self._manifests, commit, found)
-        if self.head() != commit:
-            draft = self.directory / "head.new"
-            draft.write_text(commit)
-            draft.replace(self._head)
-        return commit, found, taken.unread
+def _report(
+    shadow: Shadow,
+    before: tuple[str, Manifest],
+    after: tuple[str, Manifest],
+    author: Callable[[bytes], Literal["executor", "other"]],
+    unaudited: list[tuple[bytes, str]],
+) -> AuditResult:
+    report = _compare(before[1], after[1], author)
+    lines: dict[bytes, tuple[int, int] | None] = {}
+    if report:
+        lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
+        shadow.git.compact()
+    counts: dict[Change, int] = {}
+    for changed in report:
+        counts[changed.change] = counts.get(changed.change, 0) + 1
+    sums = [n for n in lines.values() if n is not None]
+    return AuditResult(
+        baseline=before[0],
+        result=after[0],
+        files=tuple(_with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
+        counts=counts,
+        lines_added=sum(n[0] for n in sums),
+        lines_deleted=sum(n[1] for n in sums),
+        unaudited=tuple(unaudited),
+        truncated=len(report) > MAX_REPORT_FILES,
+    )
 
 
 def _compare(

@@ -22,6 +22,7 @@ _RESOLVE_NO_MAGICLINKS: Final = 0x02
 _RESOLVE_NO_SYMLINKS: Final = 0x04
 _RESOLVE_BENEATH: Final = 0x08
 _RENAME_NOREPLACE: Final = 1
+_RENAME_EXCHANGE: Final = 2
 # EAGAIN means that a rename somewhere raced with the lookup; a peer that renames in a loop must not keep us here.
 _MAX_RETRIES: Final = 64
 
@@ -121,6 +122,20 @@ def choose_opener() -> Opener:
     finally:
         os.close(root)
     return open_beneath
+
+
+def exchange(old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
+    """Exchange two existing names in one step (``renameat2(RENAME_EXCHANGE)``).
+
+    Raises:
+        OSError: as ``renameat2(2)``; ``EINVAL`` or ``ENOSYS`` where the file system or libc has no such thing.
+    """
+    renameat2 = getattr(_libc, "renameat2", None)
+    if renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if renameat2(old_dir, old, new_dir, new, _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def rename_noreplace(old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:

@@ -39,6 +39,8 @@ DEFAULT_HIDDEN: Final = (
     ".git",
     # these stay hidden when ``.git`` is revealed: remotes in them carry tokens
     "**/.git/config", "**/.git/config.worktree", "**/.git/modules",
+    # what comes and goes while a staged result is applied
+    ".sublet-apply-*",
 )  # fmt: skip
 """Names that an executor neither sees nor creates, unless the lease reveals them."""
 

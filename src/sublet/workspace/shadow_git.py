@@ -126,19 +126,54 @@ class ShadowGit:
             found.append((unmask(path), int(mode, 8), object_id.decode()))
         return found
 
-    def line_counts(self, old: str, new: str, *, limit: int) -> dict[bytes, tuple[int, int] | None]:
+    def line_counts(
+        self, old: str, new: str, *, limit: int, renames: bool = False
+    ) -> dict[bytes, tuple[int, int] | None]:
         """Return lines added and deleted by path, None for binary files; what exceeds ``limit`` bytes is left out."""
-        output, _ = self.run(["diff-tree", "-z", "--numstat", *_diff_arguments(old, new)], limit=limit)
+        output, _ = self.run(["diff-tree", "-z", "--numstat", *_diff_arguments(old, new, renames=renames)], limit=limit)
         counts: dict[bytes, tuple[int, int] | None] = {}
-        for line in output.split(b"\0")[:-1]:
+        pieces = iter(output.split(b"\0")[:-1])
+        for line in pieces:
             added, deleted, path = line.split(b"\t", 2)
+            if not path:  # a rename: the old and the new path follow
+                next(pieces, b"")
+                path = next(pieces, b"")
             counts[unmask(path)] = None if added == b"-" else (int(added), int(deleted))
         return counts
 
-    def patch(self, old: str, new: str, *, limit: int, below: str = "") -> tuple[bytes, bool]:
-        """Return the patch, at most ``limit`` bytes of it, and whether it was cut; ``below`` leads all names in it."""
-        names = [f"--src-prefix=a/{below}/", f"--dst-prefix=b/{below}/"] if below else []
-        return self.run(["diff-tree", "-p", *names, *_diff_arguments(old, new)], limit=limit)
+    def renames(self, old: str, new: str, *, limit: int) -> dict[bytes, bytes]:
+        """Return the old path of each new one that git takes for renamed, as far as ``limit`` bytes tell."""
+        arguments = ["diff-tree", "-z", "--name-status", "--diff-filter=R", *_diff_arguments(old, new, renames=True)]
+        output, _ = self.run(arguments, limit=limit)
+        pieces = output.split(b"\0")
+        triples = zip(pieces[0::3], pieces[1::3], pieces[2::3], strict=False)
+        return {unmask(to): unmask(source) for _, source, to in triples}
+
+    def blob(self, object_id: str, *, limit: int) -> bytes | None:
+        """Return the content of a blob, or None where it is larger than ``limit`` bytes.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is no such blob.
+        """
+        content, cut = self.run(["cat-file", "blob", checked_id(object_id)], limit=limit)
+        return None if cut else content
+
+    def patch(
+        self, old: str, new: str, *, limit: int, below: str = "", renames: bool = False, binary: bool = False
+    ) -> tuple[bytes, bool]:
+        """Return the patch, at most ``limit`` bytes of it, and whether it was cut.
+
+        Args:
+            old: what is compared with.
+            new: what is compared.
+            limit: bytes after which it is cut.
+            below: a directory that leads all names in it.
+            renames: whether a renamed file is told as such.
+            binary: whether it holds what is not text, too, so that ``git apply`` can make it.
+        """
+        how = ["--binary", "--full-index"] if binary else []
+        how += [f"--src-prefix=a/{below}/", f"--dst-prefix=b/{below}/"] if below else []
+        return self.run(["diff-tree", "-p", *how, *_diff_arguments(old, new, renames=renames)], limit=limit)
 
     def compact(self) -> None:
         """Join the packs when there are many; objects that no commit on the reference holds are kept as well."""
@@ -299,8 +334,9 @@ def checked_id(object_id: str) -> str:
     return object_id
 
 
-def _diff_arguments(old: str, new: str) -> list[str]:
-    return ["-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
+def _diff_arguments(old: str, new: str, *, renames: bool = False) -> list[str]:
+    how = "-M" if renames else "--no-renames"
+    return ["-r", how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
 
 
 def _quoted(path: bytes) -> bytes:

@@ -16,7 +16,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.manifest import Manifest, Record, Stamp
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow_git import EXECUTABLE, PLAIN, SYMLINK, blob_id
-from sublet.workspace.walk import Budget, Directory, Unread, WalkOverrunError, open_root, walk
+from sublet.workspace.walk import OPEN_DIRECTORY, Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
 MAX_ENTRIES: Final = 300_000
 MAX_SECONDS: Final = 300.0
@@ -44,11 +44,11 @@ class Taken:
     unread: list[tuple[bytes, str]] = field(default_factory=list)
 
 
-def take(root: Path, rules: ViewRules, known: Manifest, salt: bytes, store: Store) -> Taken:
+def take(root: Path | int, rules: ViewRules, known: Manifest, salt: bytes, store: Store) -> Taken:
     """Walk the export of ``root`` and return what it holds.
 
     Args:
-        root: the workspace.
+        root: the workspace, or a descriptor of its root.
         rules: which names it exports.
         known: an earlier manifest of the same workspace; files with an equal trusted stamp are not read.
         salt: secret of this workspace, so that no file can be made to look like the stand-in for another.
@@ -58,6 +58,16 @@ def take(root: Path, rules: ViewRules, known: Manifest, salt: bytes, store: Stor
         SubletError: ``UNAVAILABLE`` where the root can't be read or the walk goes beyond its bounds.
     """
     return _Reader(known, salt, store).read(root, rules)
+
+
+def read_record(directory_fd: int, name: bytes, salt: bytes) -> Record:
+    """Return what a snapshot would hold of one name, which is no directory.
+
+    Raises:
+        OSError: there is none, or it can't be read within the bounds.
+    """
+    st = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    return _Reader({}, salt, lambda _: None).record(directory_fd, name, name, st)
 
 
 class _Reader:
@@ -72,9 +82,9 @@ class _Reader:
         self._taken = Taken()
         self._mounts: set[bytes] = set()
 
-    def read(self, root: Path, rules: ViewRules) -> Taken:
+    def read(self, root: Path | int, rules: ViewRules) -> Taken:
         try:
-            root_fd = open_root(root)
+            root_fd = open_root(root) if isinstance(root, Path) else os.open(".", OPEN_DIRECTORY, dir_fd=root)
         except OSError as exc:
             raise _unavailable(f"can't be read: {os.strerror(exc.errno or 0)}") from None
         try:
@@ -97,7 +107,7 @@ class _Reader:
                 continue
             path = b"/".join((*directory.parts, name))
             try:
-                self._taken.manifest[path] = self._record(directory.fd, name, path, st)
+                self._taken.manifest[path] = self.record(directory.fd, name, path, st)
             except FileNotFoundError:
                 continue  # removed since its directory was listed
             except OSError as exc:
@@ -105,7 +115,8 @@ class _Reader:
                 # Its times stand in for its content: they tell at least that it was changed.
                 self._taken.manifest[path] = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
 
-    def _record(self, directory_fd: int, name: bytes, path: bytes, st: os.stat_result) -> Record:
+    def record(self, directory_fd: int, name: bytes, path: bytes, st: os.stat_result) -> Record:
+        """Return the record of one name, as ``st`` has it."""
         if stat.S_ISLNK(st.st_mode):
             return self._blob(path, SYMLINK, os.readlink(name, dir_fd=directory_fd), None)
         if not stat.S_ISREG(st.st_mode):

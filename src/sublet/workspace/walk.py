@@ -23,7 +23,7 @@ MAX_DEPTH: Final = 200
 
 Parts = tuple[bytes, ...]
 
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WalkOverrunError(Exception):
@@ -87,7 +87,7 @@ def open_root(root: Path) -> int:
     Raises:
         OSError: where it does not exist, is no directory, can't be read, or a link has taken the place of a part of it.
     """
-    return open_real(root, _OPEN_DIRECTORY)
+    return open_real(root, OPEN_DIRECTORY)
 
 
 def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory | Unread]:
@@ -116,7 +116,7 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
                 yield Unread(parts, f"nested deeper than {MAX_DEPTH} directories")
                 continue
             try:
-                child = _list(os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=fd), parts, rules, nested, budget)
+                child = _list(os.open(parts[-1], OPEN_DIRECTORY, dir_fd=fd), parts, rules, nested, budget)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # removed or replaced since its parent was listed
             except OSError as exc:
