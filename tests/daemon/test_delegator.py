@@ -162,6 +162,31 @@ async def test_accept_narrows_and_never_widens(
     await side.settled(found)
 
 
+async def test_an_executor_that_accepts_without_enforcing_what_is_required_gets_nothing(side: Lender) -> None:
+    side.link.answer = accepting(sublet={"sandbox_enforced": ["cwd_only", "an\x1b[1mything"]})
+    view = await side.settled(await side.create(require_enforced=["memory", "cwd_only"]))
+    assert side.link.invites[0].sublet.require_enforced == ["memory", "cwd_only"]
+    assert view.state is DelegationState.ERROR
+    assert view.error is not None
+    assert view.error.code == "DECLINED"
+    assert "requires: memory; it was given no access" in view.error.message
+    assert view.error.hint.startswith("It enforces: anything, cwd_only.")
+    assert not view.error.from_peer
+    assert side.link.starts == []
+    assert view.expires_at is None
+    assert side.link.cancelled == [f"tsk_{view.delegation_id}"]
+
+
+async def test_what_the_executor_enforces_is_shown(side: Lender) -> None:
+    side.link.answer = accepting(max_ttl_seconds=5, sublet={"sandbox_enforced": ["memory", "cwd_only"]})
+    found = await side.running(require_enforced=["memory"])
+    view = await side.delegator.view(found)
+    assert view.sandbox_enforced == ["cwd_only", "memory"]
+    assert (view.requested_ttl_seconds, view.ttl_seconds) == (60, 5)
+    side.link.done(found)
+    await side.settled(found)
+
+
 RSA = asyncssh.generate_private_key("ssh-rsa", key_size=2048).export_public_key().decode()
 
 

@@ -177,6 +177,7 @@ async def test_the_same_invite_gets_the_same_answer_while_it_waits(side: Worker)
     [
         ({"agent": "nobody"}, ErrorCode.DECLINED, "there is no agent 'nobody'"),
         ({"transport": "nfs"}, ErrorCode.DEP_MISSING, "transport nfs is not served"),
+        ({"require_enforced": ["memory", "cwd_only"]}, ErrorCode.DECLINED, "requires is not enforced here: memory"),
     ],
 )
 async def test_what_is_not_offered_is_refused(

@@ -12,7 +12,7 @@ import pytest
 
 from sublet.daemon import service as service_module
 from sublet.daemon.api import DaemonApi
-from sublet.daemon.models import AddPeer, CreateDelegation
+from sublet.daemon.models import AddPeer, CreateDelegation, PruneRequest
 from sublet.daemon.records import ResourceRecord
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.policy.engine import Policy
@@ -89,10 +89,15 @@ def parts(log: list[str], policy: object) -> ServiceParts:
 
 def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
     """Return something plausible for each parameter; a new kind of parameter has to be added here."""
+    requests: dict[str, object] = {
+        "add_peer": AddPeer(link="sublet:x", name="bob"),
+        "create_delegation": CreateDelegation(
+            workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]
+        ),
+        "prune_resources": PruneRequest(),
+    }
     known: dict[str, object] = {
-        "request": AddPeer(link="sublet:x", name="bob")
-        if method.__name__ == "add_peer"
-        else CreateDelegation(workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]),
+        "request": requests.get(method.__name__),
         "delegation_id": "dlg_1",
         "timeout": 0.0,
         "cursor": 0,

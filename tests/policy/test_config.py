@@ -45,10 +45,12 @@ def test_limits(tmp_path: Path) -> None:
             "slots": 2,
             "access_modes": ["ro"],
             "admission": {"max_files": 10, "on_sensitive": "refuse"},
+            "require_enforced": ["memory"],
         },
     }
     limits = load(write(tmp_path, document)).limits
     assert (limits.max_ttl_seconds, limits.slots, limits.access_modes) == (600, 2, ("ro",))
+    assert limits.require_enforced == ("memory",)
     assert (limits.admission.max_files, limits.admission.on_sensitive) == (10, "refuse")
     assert limits.admission.max_total_bytes == PolicyConfig().limits.admission.max_total_bytes
 

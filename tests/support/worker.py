@@ -104,7 +104,7 @@ class Worker:
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,
-            enforced=frozenset({"cwd_only"}),
+            enforced=lambda agent: frozenset({"cwd_only"}),
             require=require_transport,
         )
 
@@ -167,7 +167,8 @@ class Worker:
 
 
 def invite(name: str = "dlg_1", /, **lease: object) -> Invite:
-    """Return an INVITE; ``agent`` and ``transport`` are where they belong, all else belongs to the lease."""
+    """Return an INVITE; what is no part of the lease is put where it belongs."""
+    required = lease.pop("require_enforced", [])
     agent, transport = lease.pop("agent", None), lease.pop("transport", "sshfs")
     return Invite.model_validate(
         {
@@ -176,7 +177,7 @@ def invite(name: str = "dlg_1", /, **lease: object) -> Invite:
             "lease": {"ttl_seconds": 60, "access_mode": "rw", **lease},
             "workspace": {"export_name": f"awcp/{name}"},
             "requirements": {"transport": transport},
-            "sublet": {"agent": agent},
+            "sublet": {"agent": agent, "require_enforced": required},
         }
     )
 

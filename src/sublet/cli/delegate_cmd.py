@@ -46,6 +46,7 @@ _BOUNDS = {
     "max_total_bytes": "--max-total-bytes is more than any disk holds",
     "max_file_bytes": "--max-file-bytes is more than any disk holds",
     "max_files": "--max-files is more than any disk holds",
+    "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
 """What is wrong with an argument that the request does not take, in the words of the command line."""
@@ -83,6 +84,14 @@ def delegate(
     max_file_bytes: Annotated[
         int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How large a file may grow.")
     ] = None,
+    require_sandbox: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ITEM[,ITEM]",
+            help="Lend only to a peer that enforces these: cwd_only, allow_network, memory, processes, cpu_time, "
+            "output, scratch.",
+        ),
+    ] = None,
     description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -102,6 +111,7 @@ def delegate(
             ttl=ttl,
             wait=wait,
             reveal=reveal or [],
+            require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
             description=description,
             quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
         )
@@ -177,6 +187,7 @@ def _request(
     ttl: int | None,
     wait: bool,
     reveal: list[str],
+    require_enforced: list[str],
     description: str | None,
     quota: dict[str, int | None],
 ) -> CreateDelegation:
@@ -198,6 +209,7 @@ def _request(
             access_mode="ro" if ro else "rw",
             ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
             reveal=reveal,
+            require_enforced=require_enforced,
             wait_for_peer=wait,
             max_total_bytes=quota["max_total_bytes"],
             max_files=quota["max_files"],

@@ -72,6 +72,8 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("working for others", f"{status.assignments_active} of {status.slots} slots"),
         ("agents", ", ".join(clean_line(agent, 64) for agent in status.agents) or "none"),
         ("sandbox", status.sandbox or "none"),
+        ("limits", f"held by {status.limits}" if status.limits else "none"),
+        ("enforced", ", ".join(clean_line(item, 64) for item in status.enforced) or "nothing"),
     ]
     return Group(head, _facts(facts))
 

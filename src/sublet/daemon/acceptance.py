@@ -34,7 +34,7 @@ class Acceptance:
         agents: those offered now; the first is the default.
         max_ttl_seconds: the longest lease that is accepted now.
         reverse_port: port at which a delegator at this address can dial us, or None.
-        enforced: items of ``sandbox_profile`` that are enforced here, not only declared.
+        enforced: items of ``sandbox_profile`` and limits that are enforced here for an agent, not only declared.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Acceptance:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: frozenset[str],
+        enforced: Callable[[AgentConfig], frozenset[str]],
     ) -> None:
         self._policy = policy
         self._agents = agents
@@ -59,6 +59,12 @@ class Acceptance:
             SubletError: ``DECLINED``.
         """
         agent = self._agent(message.sublet.agent)
+        if missing := sorted({*message.sublet.require_enforced} - self._enforced(agent)):
+            raise SubletError(
+                ErrorCode.DECLINED,
+                f"what the delegator requires is not enforced here: {', '.join(map(clean_line, missing))}",
+                f"Enforced for agent {agent.id}: {', '.join(sorted(self._enforced(agent))) or 'nothing'}.",
+            )
         decision = self._policy.decide(
             Subject("peer", peer.name),
             Action.ASSIGNMENT_ACCEPT,
@@ -96,7 +102,7 @@ class Acceptance:
             sublet=AcceptExtension(
                 renewable=True,
                 reverse=ReverseEndpoint(port=reverse) if reverse else None,
-                sandbox_enforced=sorted(self._enforced),
+                sandbox_enforced=sorted(self._enforced(agent)),
                 transport=transport,
             ),
         )
@@ -193,7 +199,12 @@ def _works(transport: str, require: Callable[[str], None]) -> bool:
 
 def same_invite(first: Invite, second: Invite) -> bool:
     """Tell whether two INVITEs ask for the same, whatever their signatures."""
-    return first.model_copy(update={"sublet": second.sublet}) == second and first.sublet.agent == second.sublet.agent
+    return first.model_copy(update={"sublet": second.sublet}) == second and _asked(first) == _asked(second)
+
+
+def _asked(message: Invite) -> tuple[object, ...]:
+    asked = message.sublet
+    return asked.agent, asked.transports, asked.result_mode, asked.resources, asked.require_enforced
 
 
 def seconds_left(record: AssignmentRecord, message: Start) -> float:

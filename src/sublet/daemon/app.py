@@ -85,6 +85,8 @@ class _Daemon:
     async def run(self, ready: Callable[[StatusView], None]) -> None:
         """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
         parts = await make_parts(self._config, self._store, self._identity, self._own_address)
+        if left := await asyncio.to_thread(parts.cages.reap):
+            log.warning("control groups of a daemon that is gone were removed", groups=left)
         await recover(parts.journal, parts.carriers.values(), parts.auditor, parts.scratch_root)
         try:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
@@ -97,6 +99,7 @@ class _Daemon:
             parts.data_plane.close()
             with anyio.CancelScope(shield=True):
                 await parts.link.aclose()
+                await asyncio.to_thread(parts.cages.close)
 
     async def _serve(self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None]) -> None:
         with _signals(self._stop):
@@ -129,7 +132,7 @@ class _Daemon:
                 lend_roots=parts.lend_roots,
                 pruning=parts.pruning,
                 status=lambda: self._status(parts),
-                doctor=lambda: diagnose(self._config.home, running=True),
+                doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
                 stop=self._stop.set,
                 node_id=self._identity.node_id,
             )
@@ -179,6 +182,8 @@ class _Daemon:
             slots=parts.slots.capacity,
             agents=[agent.id for agent in parts.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
+            limits=parts.cages.means,
+            enforced=sorted(parts.enforced(parts.agents[0])) if parts.agents else [],
         )
 
 

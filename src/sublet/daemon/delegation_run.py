@@ -10,6 +10,7 @@ import anyio
 import structlog
 
 from sublet.daemon.background import in_background
+from sublet.daemon.enforcement import check_enforced, enforced_by
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
@@ -213,7 +214,11 @@ class DelegationRun:
             task=Task(description=record.description, prompt=record.request.prompt),
             lease=ProposedLease(ttl_seconds=record.ttl_seconds, access_mode=record.access_mode),
             workspace=Workspace(export_name=f"awcp/{record.id}"),
-            sublet=InviteExtension(agent=record.agent, resources=_offered(record)),
+            sublet=InviteExtension(
+                agent=record.agent,
+                resources=_offered(record),
+                require_enforced=record.request.require_enforced,
+            ),
         )
         await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
         task, answer = await self._invite(invite)
@@ -222,6 +227,7 @@ class DelegationRun:
         self._task = task
         await self._tools.journal.acquire(record.id, "remote_task", {"task_id": task.task_id, "peer": record.peer})
         _check_mount_point(answer)
+        check_enforced(record.request.require_enforced, answer, self._peer.name)
         mode, ttl = _narrowed(record, answer)
         await self._keeper.advance(
             DelegationEvent.ACCEPT,
@@ -231,6 +237,7 @@ class DelegationRun:
             access_mode=mode,
             resources=_limited(record, mode),
             ttl_seconds=ttl,
+            sandbox_enforced=enforced_by(answer),
         )
         return answer
 

@@ -15,15 +15,17 @@ from sublet.workspace.requirements import check_requirements
 MIN_FREE_BYTES = 256 << 20
 
 
-async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None) -> list[Check]:
+async def diagnose(home: Home, *, running: bool, mount_root: Path | None = None, limits: str = "") -> list[Check]:
     """Check what this machine has and lacks.
 
     Args:
         home: whose directories are looked at.
         running: whether the daemon of ``home`` runs; without it, mounts below its root are stale.
         mount_root: where the executor mounts, if not where it does by default.
+        limits: by what the running daemon holds agents to their limits.
     """
-    return await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
+    checks = await asyncio.to_thread(_diagnose, home, running, mount_root or Path(home.default_mount_root))
+    return [*checks, *([_limits(limits)] if limits else [])]
 
 
 def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
@@ -32,6 +34,11 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
         for r in check_requirements()
     ]
     return [*checks, _disk(Path(home.state_dir)), _mounts(mount_root, running)]
+
+
+def _limits(means: str) -> Check:
+    weaker = "" if "cgroup" in means else ": no control group can be made here, so a limit may be met for a moment"
+    return Check(name="limits", ok=True, detail=f"held by {means}{weaker}", required_for="limits of agents")
 
 
 def _disk(state_dir: Path) -> Check:

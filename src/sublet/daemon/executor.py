@@ -67,7 +67,7 @@ class Executor:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: frozenset[str],
+        enforced: Callable[[AgentConfig], frozenset[str]],
         require: Callable[[str], None],
     ) -> None:
         self._journal = journal

@@ -80,7 +80,7 @@ class CreateDelegation(Request):
     max_total_bytes: Bound | None = Field(default=None, description="How many bytes the executor may add")
     max_files: Bound | None = Field(default=None, description="How many files the executor may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may become")
-    require_enforced: list[Annotated[str, Field(max_length=64)]] = Field(
+    require_enforced: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]] = Field(
         default_factory=list, max_length=16, description="What the executor has to enforce, not only declare"
     )
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
@@ -207,6 +207,8 @@ class DelegationView(View):
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
     unmountable: list[str] = Field(default=[], description="Links and nested mounts that do not go with it")
+    requested_ttl_seconds: int = Field(default=0, description="More than ttl_seconds where policy or peer narrowed it")
+    sandbox_enforced: list[str] = Field(default=[], description="What the executor says it enforces for its agent")
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()
@@ -336,3 +338,5 @@ class StatusView(View):
     slots: int = 0
     agents: list[str] = []
     sandbox: str = ""
+    limits: str = Field(default="", description="By what agents are held to their limits")
+    enforced: list[str] = Field(default=[], description="What is enforced for the first agent, as ACCEPT tells it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +31,14 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.slots import Slots
 from sublet.workspace.archive_carrier import ArchiveCarrier
 from sublet.workspace.audit import Auditor
+from sublet.workspace.cage import Cages
 from sublet.workspace.carrier import Carrier
+from sublet.workspace.cgroups import Cgroups
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.requirements import require_sandbox, require_transport
@@ -57,6 +61,8 @@ class Parts:
     lend_roots: LendRoots
     agents: tuple[AgentConfig, ...]
     sandbox: Sandbox
+    cages: Cages
+    enforced: Callable[[AgentConfig], frozenset[str]]
     slots: Slots
     carriers: Mapping[str, Carrier]
     auditor: Auditor
@@ -94,7 +100,8 @@ async def make_parts(
     )
     agents = tuple(await asyncio.to_thread(load_agents, config.agent_file or DEFAULT_AGENT_FILE))
     sandbox = _sandbox(config, own)
-    providers = {agent.id: CommandProvider(agent, sandbox) for agent in agents}
+    cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
+    providers = {agent.id: CommandProvider(agent, sandbox, limiter=cages) for agent in agents}
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse)
@@ -108,6 +115,10 @@ async def make_parts(
         """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""
         host, port = data_plane.address
         return port if is_loopback(source_host) or not is_loopback(host) else None
+
+    def enforced(agent: AgentConfig) -> frozenset[str]:
+        """Return what is enforced here and not only declared: items of the sandbox profile, and limits."""
+        return sandbox.enforced | enforced_limits(agent.limits)
 
     def require(transport: str) -> None:
         """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
@@ -134,6 +145,8 @@ async def make_parts(
         lend_roots=await LendRoots.load(journal),
         agents=agents,
         sandbox=sandbox,
+        cages=cages,
+        enforced=enforced,
         slots=slots,
         carriers=carriers,
         auditor=auditor,
@@ -150,7 +163,7 @@ async def make_parts(
             agents=lambda: agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
-            enforced=sandbox.enforced,
+            enforced=enforced,
             require=require,
         ),
         messages=Messages(

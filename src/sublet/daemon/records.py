@@ -76,6 +76,7 @@ class DelegationRecord(Record):
     error: ErrorView | None = None
     hidden: list[str] = []
     unmountable: list[str] = []
+    sandbox_enforced: list[str] = []
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
@@ -130,6 +131,8 @@ class DelegationRecord(Record):
             error=error,
             hidden=self.hidden,
             unmountable=self.unmountable,
+            requested_ttl_seconds=self.request.ttl_seconds,
+            sandbox_enforced=self.sandbox_enforced,
             audit=self.audit,
             audit_error=self.audit_error,
             usage=self.usage,
@@ -158,7 +161,7 @@ class AssignmentRecord(Record):
     expires_at: str | None = None
     generation: int = 1
     error: ErrorView | None = None
-    outcome: Literal["done", "failed", "timeout", "cancelled", "crashed"] | None = None
+    outcome: Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"] | None = None
     exit_code: int | None = None
 
 

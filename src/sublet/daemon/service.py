@@ -99,6 +99,8 @@ class DaemonService:
             )
         lent = [await self._may_lend(resource, request, caller) for resource in resources]
         check_apart(lent)
+        required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})
+        request = request.model_copy(update={"require_enforced": required})
         peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)

@@ -20,6 +20,7 @@ MAX_PEER_CHARS = 200
 MAX_KEY_CHARS = 200
 MAX_FAULTS = 5
 
+Item = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
 
 
@@ -51,6 +52,11 @@ class Delegate(Arguments):
     max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
     max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
+    require_enforced: Annotated[list[Item], Field(max_length=16)] = Field(
+        default_factory=list,
+        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network, memory, processes, "
+        "cpu_time, output, scratch",
+    )
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
         default=None, description="A retry with the same key starts nothing new"

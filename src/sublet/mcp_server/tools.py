@@ -66,6 +66,7 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         access_mode=given.access_mode,
         ttl_seconds=given.ttl_seconds,
         idempotency_key=given.idempotency_key,
+        require_enforced=given.require_enforced,
         wait_for_peer=given.wait_for_peer,
         max_total_bytes=given.max_total_bytes,
         max_files=given.max_files,

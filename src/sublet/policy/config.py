@@ -27,6 +27,7 @@ MAX_PROBLEMS_SHOWN: Final = 5
 _DEFAULTS: Final = Limits()
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1_000)]
+Item = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class _Limits(_Model):
     slots: Annotated[StrictInt, Field(ge=0, le=1_000)] = _DEFAULTS.slots
     access_modes: Annotated[list[AccessMode], Field(min_length=1)] = ["ro", "rw"]
     admission: _Admission = _Admission()
+    require_enforced: Annotated[list[Item], Field(max_length=16)] = []
 
 
 class _File(_Model):
@@ -148,6 +150,7 @@ def parse(document: object) -> PolicyConfig:
             slots=file.limits.slots,
             access_modes=tuple(file.limits.access_modes),
             admission=AdmissionLimits(**admission.model_dump()),
+            require_enforced=tuple(file.limits.require_enforced),
         ),
     )
 

@@ -43,13 +43,15 @@ class Limits:
     """What no rule can exceed.
 
     ``max_ttl_seconds`` bounds a lease given or taken; ``slots`` the assignments that run here at once;
-    ``access_modes`` what may be lent or accepted; ``admission`` the size of what is lent.
+    ``access_modes`` what may be lent or accepted; ``admission`` the size of what is lent;
+    ``require_enforced`` what an executor has to enforce before it is given any access.
     """
 
     max_ttl_seconds: int = MAX_TTL_SECONDS
     slots: int = 5
     access_modes: tuple[AccessMode, ...] = ("ro", "rw")
     admission: AdmissionLimits = AdmissionLimits()
+    require_enforced: tuple[str, ...] = ()
 
 
 def _narrowed(name: str, limit: int, wanted: int | None) -> int:

@@ -290,7 +290,7 @@ class ErrorExtension(SubletExtension):
     """ERROR beyond the spec."""
 
     exit_code: int | None = None
-    reason: Short | None = Field(default=None, description="failed, timeout, cancelled or crashed")
+    reason: Short | None = Field(default=None, description="failed, timeout, limit, cancelled or crashed")
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
     output_tail: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)] | None = Field(
         default=None, description="End of what the agent printed, with its line breaks"

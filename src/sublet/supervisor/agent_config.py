@@ -142,6 +142,27 @@ class SandboxConfig(_Part):
     )
 
 
+Bytes = Annotated[int, Field(ge=1 << 20, le=1 << 50)]
+
+
+class LimitsConfig(_Part):
+    """How much of this machine one task may use; ``null`` takes a limit away. Who meets one is ended and told which."""
+
+    memory_bytes: Bytes | None = Field(default=4 << 30, description="Of all its processes together")
+    processes: Annotated[int, Field(ge=4, le=1 << 20)] | None = Field(
+        default=2_048, description="That run at once; in a control group threads count as well"
+    )
+    cpu_seconds: Annotated[int, Field(ge=1, le=1 << 30)] | None = Field(
+        default=8 * 3600, description="Processor time of all its processes together"
+    )
+    output_bytes: Annotated[int, Field(ge=1024, le=1 << 50)] | None = Field(
+        default=256 << 20, description="What it may print; of that, the first and the last megabyte are kept"
+    )
+    scratch_bytes: Bytes | None = Field(
+        default=4 << 30, description="Its home and its temporary directory; and again as much in /tmp, in memory"
+    )
+
+
 class Skill(_Part):
     """One skill of the agent card."""
 
@@ -166,6 +187,7 @@ class AgentConfig(_Part):
     governance: GovernanceConfig = GovernanceConfig()
     skills: Annotated[tuple[Skill, ...], Field(max_length=64)] = ()
     sandbox: SandboxConfig = SandboxConfig()
+    limits: LimitsConfig = LimitsConfig()
     environment: Annotated[tuple[Variable, ...], Field(max_length=128)] = Field(
         default=(), description="Names of the daemon's environment variables that the agent gets"
     )

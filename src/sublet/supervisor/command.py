@@ -17,6 +17,8 @@ import anyio
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig, CommandConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
+from sublet.supervisor.held_job import HeldJob
+from sublet.supervisor.limits import Cage, GuardAlone, Limiter, told
 from sublet.supervisor.model import Deadline, EndReason, Job, JobResource, Launch, Outcome, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.presets import PRESETS
@@ -87,10 +89,20 @@ class CommandProvider:
         config: the agent.
         sandbox: confines what is started.
         environ: the environment from which allowed variables are taken; by default the daemon's own.
+        limiter: holds it to the agent's limits; by default the guard alone does, which can't see the scratch directory.
     """
 
-    def __init__(self, config: AgentConfig, sandbox: Sandbox, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        sandbox: Sandbox,
+        environ: Mapping[str, str] | None = None,
+        *,
+        limiter: Limiter | None = None,
+    ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
+        self._limits = config.limits
+        self._limiter = limiter or GuardAlone()
         self._sandbox = sandbox
         self._plan = plan(config, sandbox, self._environ)
 
@@ -105,9 +117,22 @@ class CommandProvider:
         """
         prompt_file = job.scratch / "prompt.txt"
         launch, argv = await asyncio.to_thread(self._prepare, job, prompt_file)
+        with anyio.CancelScope(shield=True):  # what is made has to be known, to be removed
+            held = HeldJob(self._limits, await asyncio.to_thread(self._cage, job))
+        try:
+            return await self._run(job, launch, argv, prompt_file, held, report)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(held.cage.close)
+
+    async def _run(
+        self, job: Job, launch: Launch, argv: Sequence[str], prompt_file: Path, held: HeldJob, report: Report
+    ) -> Outcome:
         deadline = job.deadline or Deadline(asyncio.get_running_loop().time() + job.remaining_seconds)
         try:
-            process = await GuardedProcess.start(argv, launch.env, launch.cwd, prompt_file)
+            process = await GuardedProcess.start(
+                argv, launch.env, launch.cwd, prompt_file, groups=held.cage.descriptors, watched=held.watched()
+            )
         except OSError as error:
             return Outcome("crashed", "", detail=f"the guard of the command can't be started: {error.strerror}")
         captures = Capture("stdout", report), Capture("stderr", report)
@@ -122,10 +147,10 @@ class CommandProvider:
         try:
             async with asyncio.TaskGroup() as group:
                 drains = [
-                    group.create_task(drain(stream, capture))
+                    group.create_task(drain(stream, capture, held.printed))
                     for stream, capture in zip((process.stdout, process.stderr), captures, strict=True)
                 ]
-                flusher = group.create_task(flush_regularly(captures))
+                helpers = [group.create_task(flush_regularly(captures)), group.create_task(held.watch(process.stop))]
                 try:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout_at(ends(deadline.at)) as limit:
@@ -134,7 +159,8 @@ class CommandProvider:
                 finally:
                     with anyio.CancelScope(shield=True):
                         clean_end = await process.close()
-                    flusher.cancel()
+                    for helper in helpers:
+                        helper.cancel()
                 await asyncio.wait(drains, timeout=DRAIN_SECONDS)
                 for task in drains:
                     task.cancel()
@@ -143,7 +169,19 @@ class CommandProvider:
                 capture.finish()
         if not clean_end:
             report(Output("note", "A process still waits for the mount; it ends as soon as the mount is gone."))
-        return self._outcome(ended, captures, ends(deadline.at) - began)
+        met = await asyncio.to_thread(held.finally_met, ended)
+        return self._outcome(ended, met, captures, ends(deadline.at) - began)
+
+    def _cage(self, job: Job) -> Cage:
+        limits = self._limits
+        return self._limiter.open(
+            job.delegation_id,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            cpu_seconds=limits.cpu_seconds,
+            scratch=job.scratch,
+            scratch_bytes=limits.scratch_bytes,
+        )
 
     def _prepare(self, job: Job, prompt_file: Path) -> tuple[Launch, Sequence[str]]:
         """Make the files of the run, and the launch. Runs in a thread: it looks at disks, though never at the mount."""
@@ -193,16 +231,19 @@ class CommandProvider:
             writable=writable,
             readable=readable if job.access_mode == "rw" else [job.mount_point, *readable],
             allow_network=self._plan.allow_network,
+            scratch_bytes=self._limits.scratch_bytes,
         )
         return launch, self._sandbox.wrap(launch)
 
-    def _outcome(self, ended: Ended | None, captures: Sequence[Capture], seconds: float) -> Outcome:
+    def _outcome(self, ended: Ended | None, met: str | None, captures: Sequence[Capture], seconds: float) -> Outcome:
         stdout, stderr = (clean(capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip() for capture in captures)
         summary = stdout or stderr
         if stdout and stderr and not (ended is not None and ended.how == "exit" and ended.number == 0):
             # The reason of a failure is usually on stderr, so it gets the end, and at least half of the room.
             errors = stderr[-(MAX_SUMMARY_CHARS // 2) :]
             summary = f"{stdout[-(MAX_SUMMARY_CHARS - len(errors) - 2) :]}\n\n{errors}"
+        if met is not None:
+            return Outcome("limit", summary, detail=told(self._limits, met))
         if ended is None:
             return Outcome("timeout", summary, detail=f"ended after {seconds:.0f} s, when its time was over")
         if ended.how == "start":

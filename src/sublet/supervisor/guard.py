@@ -1,11 +1,14 @@
 """Runs one command and ends whatever came of it. A program of its own: ``python -I -S guard.py`` (DESIGN 4.9).
 
-Usage: ``guard.py CONTROL STATUS CWD PROGRAM [ARGUMENT…]``; ``CONTROL`` and ``STATUS`` are inherited descriptors.
+Usage: ``guard.py CONTROL STATUS CWD LIMITS PROGRAM [ARGUMENT…]``; ``CONTROL`` and ``STATUS`` are inherited descriptors.
+``LIMITS`` is a list such as ``join=7,join=8,memory=1000000,processes=50,cpu_time=60``: descriptors of the control
+groups that the command goes into, and what is to be watched here because no control group does.
 
 Every process that the command leaves behind, however often it forked and whichever session it moved to, becomes a child
 of this one (``PR_SET_CHILD_SUBREAPER``), and is killed when the command has ended or the other end of ``CONTROL`` is
 closed, be it on purpose or by the daemon's death. Only then does this process end. On ``STATUS`` it writes one line:
-``exit N``, ``signal N``, or ``start REASON`` where the command could not be started.
+``exit N``, ``signal N``, ``limit NAME`` where a watched limit was met, or ``start REASON`` where the command could not
+be started.
 
 The daemon does not start the command itself, since entering a directory on a dead mount blocks without end.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -23,12 +27,25 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _STAT_PARENT = 1
+_STAT_THREADS = 17
+_STAT_FIELDS = 50
+_STAT_TIMES = slice(11, 15)
 _KILL_PAUSE_SECONDS = 0.002
+_WATCH_SECONDS = 0.1
+_SLACK = 8
+"""One part in so many that a single process may get beyond the limit of all, so that it is seen to have met it."""
+_FORK_SLACK, _FORKS = 2, 64
+"""How far processes may get beyond theirs, for the same reason; a process that can't fork only says so and ends."""
 
 
 def main() -> None:
     """Do what the module says."""
-    control, status, cwd, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    control, status, cwd, limits, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]
+    pairs = [pair.split("=") for pair in limits.split(",") if pair]
+    groups = [int(value) for name, value in pairs if name == "join"]
+    watched = {name: int(value) for name, value in pairs if name != "join"}
+    for group in groups:
+        os.set_inheritable(group, False)
     os.set_inheritable(control, False)
     os.set_inheritable(status, False)
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -43,17 +60,33 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     child = os.fork()
     if child == 0:
-        _become(command, cwd, status, prctl)
-    ended = _watch(child, control, wake)
+        _become(command, cwd, status, prctl, groups, watched)
+    for group in groups:
+        os.close(group)
+    ended = _watch(child, control, wake, watched)
     _end_all()
-    if ended is not None:
+    if isinstance(ended, int) and _peak_memory() > watched.get("memory", sys.maxsize):
+        ended = "memory"
+    if isinstance(ended, str):
+        os.write(status, f"limit {ended}\n".encode())
+    elif ended is not None:
         code = os.waitstatus_to_exitcode(ended)
         os.write(status, (f"signal {-code}\n" if code < 0 else f"exit {code}\n").encode())
 
 
-def _become(command: list[str], cwd: str, status: int, prctl: ctypes._NamedFuncPointer) -> None:
+def _become(
+    command: list[str],
+    cwd: str,
+    status: int,
+    prctl: ctypes._NamedFuncPointer,
+    groups: list[int],
+    watched: dict[str, int],
+) -> None:
     """Turn this fork into the command, or say why not."""
     try:
+        for group in groups:
+            os.write(group, b"0")
+        _limit_each(watched)
         os.setsid()
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         signal.set_wakeup_fd(-1)
@@ -68,13 +101,35 @@ def _become(command: list[str], cwd: str, status: int, prctl: ctypes._NamedFuncP
         os._exit(127)
 
 
-def _watch(child: int, control: int, wake: int) -> int | None:
-    """Wait for the command and return its wait status, or None where the daemon wants an end first."""
+def _limit_each(watched: dict[str, int]) -> None:
+    """Bound every single process by what the kernel offers, a little above what is watched for all together."""
+    if "memory" in watched:
+        _set(resource.RLIMIT_DATA, watched["memory"] + watched["memory"] // _SLACK)
+    if "cpu_time" in watched:
+        _set(resource.RLIMIT_CPU, watched["cpu_time"] + watched["cpu_time"] // _SLACK + 1)
+    if "processes" in watched and os.getuid() != 0:
+        # Counts all of the user's threads, in here and elsewhere; the kernel exempts root.
+        limit = _FORK_SLACK * watched["processes"] + _FORKS
+        _set(resource.RLIMIT_NPROC, _threads_of(os.getuid()) + limit)
+
+
+def _set(which: int, limit: int) -> None:
+    soft, hard = resource.getrlimit(which)
+    limits = [value for value in (limit, soft, hard) if value != resource.RLIM_INFINITY]
+    resource.setrlimit(which, (min(limits), min(limits)))
+
+
+def _watch(child: int, control: int, wake: int, watched: dict[str, int]) -> int | str | None:
+    """Wait for the command and return its wait status.
+
+    Returns the name of a limit where that was met, and None where the daemon wants an end first.
+    """
+    pause = _WATCH_SECONDS * 1000 if watched else None
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wake, select.POLLIN)
     while True:
-        for descriptor, _ in poll.poll():
+        for descriptor, _ in poll.poll(pause):
             if descriptor == control:
                 return None
             with contextlib.suppress(BlockingIOError):
@@ -82,9 +137,12 @@ def _watch(child: int, control: int, wake: int) -> int | None:
         while True:
             pid, ended = os.waitpid(-1, os.WNOHANG)
             if pid == child:
-                return ended
+                # What it has left running may be what it should not have: look before that is killed.
+                return (_met(watched) if watched else None) or ended
             if pid == 0:
                 break
+        if watched and (met := _met(watched)):
+            return met
 
 
 def _end_all() -> None:
@@ -101,14 +159,65 @@ def _end_all() -> None:
         time.sleep(_KILL_PAUSE_SECONDS)
 
 
+def _met(watched: dict[str, int]) -> str | None:
+    """Return which limit all processes of the command together have met."""
+    found = _descendants()
+    if len(found) > watched.get("processes", sys.maxsize):
+        return "processes"
+    if "cpu_time" in watched:
+        own = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ticks = sum(sum(map(int, _stat(pid)[_STAT_TIMES])) for pid in found)
+        if own.ru_utime + own.ru_stime + ticks / os.sysconf("SC_CLK_TCK") > watched["cpu_time"]:
+            return "cpu_time"
+    # What forked processes share counts for each at first; where that is too much, it is counted once.
+    limit = watched.get("memory", sys.maxsize)
+    if sum(map(_resident, found)) > limit and sum(map(_proportional, found)) > limit:
+        return "memory"
+    return None
+
+
+def _resident(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+    return 0
+
+
+def _proportional(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return _resident(pid)
+
+
+def _peak_memory() -> int:
+    """Return the most memory that one of the processes had that have ended."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+
+
+def _threads_of(uid: int) -> int:
+    total = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    total += int(_stat(int(name))[_STAT_THREADS])
+    return total
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of a process after its name; zeros for one that is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        # The name in parentheses may hold anything, parentheses too; the state and parent follow the last one.
+        return file.read().rpartition(b")")[2].split()
+    return [b"0"] * _STAT_FIELDS
+
+
 def _descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # The name in parentheses may hold anything, parentheses too; the state and parent follow the last one.
-                parent = int(file.read().rpartition(b")")[2].split()[_STAT_PARENT])
-                children.setdefault(parent, []).append(int(name))
+            children.setdefault(int(_stat(int(name))[_STAT_PARENT]), []).append(int(name))
     found: list[int] = []
     rest = [os.getpid()]
     while rest:

@@ -20,9 +20,12 @@ KILL_SECONDS = 16.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: by itself with a status, by a signal, or not even started, for a reason."""
+    """How a command ended: by itself with a status, by a signal, at a watched limit, or not even started, for a reason.
 
-    how: Literal["exit", "signal", "start"]
+    ``reason`` is the limit's name where it was a limit.
+    """
+
+    how: Literal["exit", "signal", "limit", "start"]
     number: int = 0
     reason: str = ""
 
@@ -43,10 +46,27 @@ class GuardedProcess:
         self._transports = transports
 
     @classmethod
-    async def start(cls, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdin: Path) -> GuardedProcess:
-        """Start ``argv`` in ``cwd`` with exactly ``env`` and the file ``stdin`` as its standard input.
+    async def start(
+        cls,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdin: Path,
+        *,
+        groups: Sequence[int] = (),
+        watched: Mapping[str, int] | None = None,
+    ) -> GuardedProcess:
+        """Start a command under its guard.
 
         Only the guard enters ``cwd``, so this returns at once even when that is on a dead mount.
+
+        Args:
+            argv: the command.
+            env: exactly its environment.
+            cwd: where it starts.
+            stdin: the file that is its standard input.
+            groups: descriptors of control groups that it goes into.
+            watched: limits that the guard holds it to: ``memory`` in bytes, ``processes``, ``cpu_time`` in seconds.
 
         Raises:
             OSError: the guard can't be started, or ``stdin`` not be opened.
@@ -58,14 +78,17 @@ class GuardedProcess:
             (control_in, control), (status, status_in), (stdout, stdout_in), (stderr, stderr_in) = ends
             for theirs in (control_in, status_in, stdout_in, stderr_in):
                 opened.callback(os.close, theirs)
-            command = [sys.executable, "-I", "-S", str(_GUARD), str(control_in), str(status_in), str(cwd), *argv]
+            bounds = [f"join={group}" for group in groups]
+            bounds += [f"{name}={value}" for name, value in (watched or {}).items()]
+            command = [sys.executable, "-I", "-S", str(_GUARD), str(control_in), str(status_in), str(cwd)]
+            command += [",".join(bounds), *argv]
             try:
                 guard = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=prompt,
                     stdout=stdout_in,
                     stderr=stderr_in,
-                    pass_fds=(control_in, status_in),
+                    pass_fds=(control_in, status_in, *groups),
                     env=env,
                     cwd="/",
                     start_new_session=True,
@@ -91,6 +114,8 @@ class GuardedProcess:
         how, _, rest = line.partition("\n")[0].partition(" ")
         if how == "start":
             return Ended("start", reason=rest)
+        if how == "limit":
+            return Ended("limit", reason=rest)
         if how == "exit" and rest.isdigit():
             return Ended("exit", int(rest))
         if how == "signal" and rest.isdigit():

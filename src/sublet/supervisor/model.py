@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Stream = Literal["stdout", "stderr", "note"]
-EndReason = Literal["done", "failed", "timeout", "cancelled", "crashed"]
+EndReason = Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"]
 
 
 class Deadline:
@@ -102,6 +102,8 @@ class Outcome:
         """Return in one line how it ended, for work that was not done."""
         if self.reason == "failed" and self.exit_code is not None:
             return f"the agent ended with exit code {self.exit_code}"
+        if self.reason == "limit":
+            return f"the agent {self.detail}"
         words = {"timeout": "ran out of time", "crashed": "crashed"}.get(self.reason, self.reason)
         return f"the agent {words}: {self.detail}" if self.detail else f"the agent {words}"
 
@@ -126,6 +128,8 @@ class Launch:
     writable: Sequence[Path]
     readable: Sequence[Path]
     allow_network: bool
+    scratch_bytes: int | None = None
+    """What its ``/tmp`` may hold, where it has one of its own."""
 
 
 class Sandbox(Protocol):

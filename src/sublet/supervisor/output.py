@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 from collections import deque
+from collections.abc import Callable
 
 from sublet.supervisor.model import Output, Report, Stream
 
@@ -89,10 +90,11 @@ class Capture:
             self._last_chars -= len(self._last.popleft())
 
 
-async def drain(reader: asyncio.StreamReader, capture: Capture) -> None:
-    """Feed ``capture`` until the stream ends."""
+async def drain(reader: asyncio.StreamReader, capture: Capture, count: Callable[[int], None]) -> None:
+    """Feed ``capture`` until the stream ends, and tell ``count`` how many bytes have come each time."""
     while data := await reader.read(_READ_BYTES):
         capture.feed(data)
+        count(len(data))
 
 
 async def flush_regularly(captures: tuple[Capture, ...]) -> None:

@@ -8,14 +8,18 @@ directory would otherwise bring along.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+
+PROBE_SECONDS = 10.0
 
 # Programs and libraries. Where a distribution has merged them into /usr these are links, elsewhere directories.
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -68,6 +72,10 @@ class ConfinedLaunch(Protocol):
     def allow_network(self) -> bool:
         """Whether it shares the host's network."""
 
+    @property
+    def scratch_bytes(self) -> int | None:
+        """What its private ``/tmp`` may hold; None for no bound but the memory's."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlainLaunch:
@@ -78,6 +86,7 @@ class PlainLaunch:
     writable: Sequence[Path] = field(default_factory=tuple)
     readable: Sequence[Path] = field(default_factory=tuple)
     allow_network: bool = False
+    scratch_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,7 @@ class BubblewrapSandbox:
         layers = sorted(self._layers(launch), key=lambda layer: (len(layer.path.parts), layer.rank))
         argv = [self.program, *_NAMESPACES, *([] if launch.allow_network else ["--unshare-net"])]
         argv += [*_system(), *_etc(launch.allow_network), *_PRIVATE]
+        argv += [*_bounded(argv[0], launch.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108 - a private one
         for layer in layers:
             argv += layer.arguments
         for path in ("/", "/dev", *(str(layer.path) for layer in layers if layer.arguments[0] == "--tmpfs")):
@@ -204,10 +214,27 @@ _NAMESPACES = (
 # runs on the host. bwrap covers these only where the directory itself looks writable.
 _READ_ONLY_PROC = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
 _PRIVATE = (
-    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - a private one
+    *("--proc", "/proc", "--dev", "/dev"),
     *(word for name in _READ_ONLY_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
     *("--dir", "/run", "--dir", "/var", "--symlink", "../tmp", "/var/tmp"),  # noqa: S108 - a private one
 )
+
+
+def _bounded(program: str, tmp_bytes: int | None) -> Sequence[str]:
+    """Return what bounds the tmpfs that follows; bubblewrap before 0.7 can't, and there the memory's bound must do."""
+    if tmp_bytes is None:
+        return ()
+    seen = os.stat(program)
+    return ("--size", str(tmp_bytes)) if _knows_size(program, seen.st_ino, seen.st_mtime_ns) else ()
+
+
+@functools.lru_cache(maxsize=8)
+def _knows_size(program: str, *_identity: int) -> bool:
+    try:
+        helped = subprocess.run([program, "--help"], capture_output=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--size BYTES" in helped.stdout + helped.stderr
 
 
 def _system() -> Iterator[str]:
