@@ -9,17 +9,19 @@ import structlog
 from a2a.server.agent_execution import AgentExecutor, RequestContextBuilder
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
+from a2a.server.events.event_queue import QueueShutDown  # type: ignore[attr-defined]  # there is no other name
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.types import AgentCard, CancelTaskRequest, Message, SendMessageRequest, Task, TaskState
-from a2a.utils.errors import TaskNotCancelableError
+from a2a.utils.errors import A2AError, TaskNotCancelableError, UnsupportedOperationError
 from a2a.utils.task import apply_history_length
 
 from sublet.a2a_server.caller import caller_of
 from sublet.a2a_server.delegated import DelegatedWork
+from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import AlreadyAnswered, RenewRequested, StopRequested, is_delegation
 from sublet.daemon.api import ExecutorApi
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 
 log = structlog.get_logger(__name__)
@@ -71,6 +73,8 @@ class SubletRequestHandler(DefaultRequestHandler):
             return await self._stop(stop, context)
         except RenewRequested as renewal:
             return await self._delegated.renew(renewal)
+        except QueueShutDown:
+            raise _ended_meanwhile() from None
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
@@ -86,6 +90,8 @@ class SubletRequestHandler(DefaultRequestHandler):
             yield await self._stop(stop, context)
         except RenewRequested as renewal:
             yield await self._delegated.renew(renewal)
+        except QueueShutDown:
+            raise _ended_meanwhile() from None
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """Cancel a task and the delegation behind it.
@@ -125,3 +131,11 @@ class SubletRequestHandler(DefaultRequestHandler):
         except SubletError as failure:
             log.info("nothing to wind down", delegation_id=stop.message.delegation_id, reason=str(failure))
         return await self._tasks.get(stop.task.id, context) or stop.task
+
+
+def _ended_meanwhile() -> A2AError:
+    """Return the answer to a message that came just as its task ended; to the SDK that is an internal error."""
+    return a2a_error(
+        SubletError(ErrorCode.DECLINED, "the task ended while the message came", "Start with a new INVITE."),
+        UnsupportedOperationError,
+    )

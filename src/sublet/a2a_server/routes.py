@@ -18,6 +18,7 @@ from sublet.a2a_server.caller import CallerContextBuilder
 from sublet.a2a_server.card import CARD_CACHE_CONTROL, CARD_PATH
 from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
+from sublet.a2a_server.json_rpc import WellFormed
 from sublet.a2a_server.limits import BoundedBodies
 from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PAIR_PATH, PairingRoute
 from sublet.a2a_server.stopping import Stopping, StopStreams
@@ -62,7 +63,7 @@ def build_app(
         Route(PAIR_PATH, pairing.__call__, methods=["POST"]),
         Route(HEALTH_PATH, _healthy, methods=["GET"]),
     ]
-    app: ASGIApp = StopStreams(EchoExtension(Starlette(routes=routes)), stopping)
+    app: ASGIApp = WellFormed(StopStreams(EchoExtension(Starlette(routes=routes)), stopping), RPC_PATH)
     return Gate(BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES}), hosts, authenticator, OPEN_PATHS)
 
 

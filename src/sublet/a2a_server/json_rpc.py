@@ -1,0 +1,71 @@
+"""What is no JSON-RPC request at all, answered as JSON-RPC 2.0 section 5.1 wants, before the SDK sees it.
+
+The SDK calls some of it an internal error (-32603), which tells an honest caller to look for the fault with us.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PARSE_ERROR: Final = -32700
+VERSION_NOT_SUPPORTED: Final = -32009
+"""A2A 1.0, section 5.4."""
+
+
+class WellFormed:
+    """ASGI middleware: answers a body that can't be read as JSON, or whose method is not of the version it names.
+
+    Args:
+        app: sees all else; whole bodies must come in one message, as from ``BoundedBodies``.
+        path: where JSON-RPC is spoken.
+    """
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["path"] != self._path or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        whole = await receive()
+        complaint = _complaint(whole.get("body", b""), Headers(scope=scope).get(VERSION_HEADER, ""))
+        if complaint is not None:
+            await complaint(scope, receive, send)
+            return
+        unread = True
+
+        async def again() -> Message:
+            nonlocal unread
+            if unread:
+                unread = False
+                return whole
+            return await receive()
+
+        await self._app(scope, again, send)
+
+
+def _complaint(body: bytes, version: str) -> JSONResponse | None:
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):  # also for what is no text, and for numbers of thousands of digits
+        return _error(None, PARSE_ERROR, "Parse error: the body is no JSON")
+    method = request.get("method") if isinstance(request, dict) else None
+    fits = not version or ".".join(version.split(".")[:2]) == PROTOCOL_VERSION_0_3
+    if fits or not isinstance(method, str) or method not in JSONRPC03Adapter.METHOD_TO_MODEL:
+        return None
+    told = request.get("id")
+    known = told if isinstance(told, str | int) and not isinstance(told, bool) else None
+    return _error(known, VERSION_NOT_SUPPORTED, f"{method} is a method of A2A 0.3, and {VERSION_HEADER} names another")
+
+
+def _error(request_id: str | int | None, code: int, message: str) -> JSONResponse:
+    return JSONResponse({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
