@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from sublet.a2a_server import door
-from sublet.a2a_server.connection import MAX_WAITING
 from sublet.a2a_server.door import Door
+from sublet.daemon.http_connection import MAX_WAITING
 from sublet.daemon.identity import load_tls
 from support.a2a_world import World
 
@@ -32,8 +32,12 @@ def silent(address: tuple[str, int], count: int, first_words: bytes = b"") -> It
         yield sockets
 
 
+PAIRING = b"POST /sublet/v1/pair HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n{"
+
+
 @pytest.mark.parametrize(
-    "first_words", [b"", b"POST / HTTP/1.1\r\nHost: ", f"GET {CARD} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()]
+    "first_words",
+    [b"", b"POST / HTTP/1.1\r\nHost: ", f"GET {CARD} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), PAIRING],
 )
 async def test_silent_connections_keep_nobody_out(bob: World, first_words: bytes) -> None:
     host, port = bob.url.removeprefix("http://").split(":")

@@ -16,9 +16,10 @@ from a2a.client import A2AClientError
 from a2a.types import ListTasksRequest, TaskState
 from nacl.signing import SigningKey
 
-from sublet.a2a_server import auth, connection, limits
+from sublet.a2a_server import auth, limits
 from sublet.a2a_server.assertion import ASSERTION_TYPE, private_key
 from sublet.a2a_server.auth import MAX_REQUESTS_PER_CALLER
+from sublet.daemon import http_connection
 from sublet.protocol.ids import fingerprint
 from support.a2a_world import TOKEN, Node, World, text, until, world
 
@@ -193,7 +194,7 @@ async def test_a_slow_body_times_out(bob: World, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("served_before", [0, 2])
 async def test_headers_that_never_end_time_out(bob: World, monkeypatch: pytest.MonkeyPatch, served_before: int) -> None:
     """Also after good requests on the same connection, where uvicorn waits for ever once a byte has come."""
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 0.2)
 
     def read_to_the_end() -> None:
         with connected(bob) as slow:
@@ -209,7 +210,7 @@ async def test_headers_that_never_end_time_out(bob: World, monkeypatch: pytest.M
 
 
 async def test_a_connection_that_says_nothing_times_out(bob: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 0.2)
     with connected(bob) as silent:
         assert await asyncio.to_thread(silent.recv, 4096) == b""
 
@@ -217,7 +218,7 @@ async def test_a_connection_that_says_nothing_times_out(bob: World, monkeypatch:
 async def test_the_rest_of_a_refused_request_can_not_be_trickled_for_ever(
     bob: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(http_connection, "HEADER_SECONDS", 0.3)
 
     def trickle() -> None:
         with connected(bob) as slow:
@@ -231,7 +232,7 @@ async def test_the_rest_of_a_refused_request_can_not_be_trickled_for_ever(
 
 
 async def test_a_reader_that_does_not_read_is_cut_off(bob: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "STUCK_READER_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "STUCK_READER_SECONDS", 0.2)
     listener = bob.face._socket
     assert listener is not None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # inherited by its connections

@@ -426,3 +426,25 @@ async def test_the_client_does_not_load_the_server() -> None:
     code = "import json, sys, sublet.daemon.control_client; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"starlette", "uvicorn", "asyncssh", "nacl", "structlog"} & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "first_words",
+    [b"", b"GET /v1/sta", b"POST /v1/prune HTTP/1.1\r\nHost: sublet\r\nContent-Length: 9000\r\n\r\n{"],
+)
+async def test_a_thousand_half_requests_keep_nobody_out(home: Home, first_words: bytes) -> None:
+    async with serving(DaemonDouble(status=STATUS), home) as client:
+        before = len(os.listdir("/proc/self/fd"))
+        opened = []
+        try:
+            for _ in range(1_000):
+                _, writer = await asyncio.open_unix_connection(home.control_socket)
+                writer.write(first_words)
+                opened.append(writer)
+            assert await client.status() == STATUS
+        finally:
+            for writer in opened:
+                writer.transport.abort()
+        with anyio.fail_after(20):
+            while len(os.listdir("/proc/self/fd")) > before:
+                await asyncio.sleep(0.02)

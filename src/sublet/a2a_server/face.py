@@ -13,7 +13,6 @@ from sublet.a2a_server.agent_executor import SubletAgentExecutor
 from sublet.a2a_server.auth import Authenticator, Credentials
 from sublet.a2a_server.caller import peer_of_owner
 from sublet.a2a_server.card import make_card
-from sublet.a2a_server.connection import DeadlineProtocol
 from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
 from sublet.a2a_server.door import Door
@@ -29,6 +28,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
+from sublet.daemon.http_connection import DeadlineProtocol
 from sublet.daemon.http_server import QuietServer, server_config
 from sublet.daemon.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.ports import FaceContext

@@ -21,7 +21,7 @@ COMPLETION_SECONDS = 0.5
 
 def duration(text: str) -> int:
     """Return the seconds of ``90``, ``90s``, ``15m``, ``2h`` or ``1d``."""
-    match = _DURATION.fullmatch(text.strip())
+    match = _DURATION.fullmatch(text)
     if match is None or int(match[1]) == 0:
         raise typer.BadParameter(f"{text!r} is no length of time: give seconds, or 90s, 15m, 2h, 1d")
     return int(match[1]) * _SECONDS[match[2]]
@@ -29,7 +29,7 @@ def duration(text: str) -> int:
 
 def byte_count(text: str) -> int:
     """Parse a number of bytes: ``500000``, ``20K``, ``500M``, ``2G``; the units are powers of 1,024."""
-    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size; write 500000, 20K, 500M or 2G")
     return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))
@@ -57,7 +57,7 @@ def address(text: str) -> tuple[str, int]:
     from sublet.daemon.network import parse_host_port
 
     try:
-        return parse_host_port(text.strip())
+        return parse_host_port(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not HOST:PORT, as in 127.0.0.1:8642 or [::1]:0") from None
 

@@ -8,10 +8,10 @@ import socket
 
 import anyio
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_api import ControlApi
+from sublet.daemon.http_connection import DeadlineProtocol
 from sublet.daemon.http_server import QuietServer, server_config
 from sublet.daemon.paths import Home
 from sublet.daemon.unix_socket import bind_private, peer_uid, remove
@@ -24,14 +24,14 @@ STOP_SECONDS = 1
 log = structlog.get_logger(__name__)
 
 
-class OwnerOnlyProtocol(H11Protocol):
+class OwnerOnlyProtocol(DeadlineProtocol):
     """HTTP/1.1 for connections of our own uid; others are cut before a byte of theirs is read."""
 
+    cuts_stuck_readers = False  # who pages through the output of a command reads on when they turn the page
     _refused = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Check the peer's uid first of all."""
-        assert isinstance(transport, asyncio.Transport)
         uid = peer_uid(transport.get_extra_info("socket"))
         if uid == os.getuid():
             super().connection_made(transport)

@@ -9,8 +9,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_SECONDS = 10.0
 MAX_WAITING = 128
-"""Connections that may be open and ask nothing. Beyond it the one that has been silent for longest makes room: a
-request takes milliseconds, so whoever opens many and stays silent keeps nobody out."""
+"""Connections that may be open without a whole request. Beyond it the one that has been so for longest makes room: a
+request takes milliseconds to arrive, so whoever opens many and stays silent or slow keeps nobody out."""
 STUCK_READER_SECONDS = 20.0
 """How long a full send buffer may stay full. Each waiting event of a task holds a copy of that task."""
 
@@ -18,6 +18,8 @@ STUCK_READER_SECONDS = 20.0
 class DeadlineProtocol(H11Protocol):
     """uvicorn's HTTP/1.1 connection; uvicorn itself only bounds the time between two requests."""
 
+    cuts_stuck_readers = True
+    _body_since: float | None = None
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
 
@@ -30,6 +32,7 @@ class DeadlineProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take data; a request that is not complete must be so in time."""
         super().data_received(data)
+        self._watch_body()
         self._watch_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -41,7 +44,7 @@ class DeadlineProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Note that the reader does not keep up."""
         super().pause_writing()
-        if self._reader_deadline is None:
+        if self.cuts_stuck_readers and self._reader_deadline is None:
             self._reader_deadline = self.loop.call_later(STUCK_READER_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -53,6 +56,12 @@ class DeadlineProtocol(H11Protocol):
         silent = [(since, other) for other in self.connections if (since := _silent_since(other)) is not None]
         if len(silent) >= MAX_WAITING:
             min(silent, key=lambda entry: entry[0])[1].transport.abort()
+
+    def _watch_body(self) -> None:
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._body_since = None
+        elif self._body_since is None:
+            self._body_since = self.loop.time()
 
     def _watch_headers(self) -> None:
         answering = self.conn.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)
@@ -75,8 +84,10 @@ class DeadlineProtocol(H11Protocol):
 
 
 def _silent_since(connection: object) -> float | None:
-    """Return when ``connection`` began to wait for a request, on the loop's clock; None where it is answering one."""
+    """Return since when ``connection`` waits for a request or the rest of one; None where it has one whole."""
     assert isinstance(connection, DeadlineProtocol)
+    if connection._body_since is not None:
+        return connection._body_since
     if connection._header_deadline is not None:
         return connection._header_deadline.when() - HEADER_SECONDS
     if connection.timeout_keep_alive_task is not None:
