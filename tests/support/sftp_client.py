@@ -303,6 +303,26 @@ class PathRules:
         """Tell whether ``parts`` is or lies below a locked name."""
         return any(tuple(parts[: len(p)]) == p for p in self._locked)
 
+    def left_out(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
+    def directory_only(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
+    def kept(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
+    def bars_links(self, parts: Sequence[bytes]) -> bool:
+        """Nothing does."""
+        return False
+
+    def without_repository(self) -> PathRules:
+        """Return themselves."""
+        return self
+
     def guards_below(self, parts: Sequence[bytes]) -> bool:
         """Tell whether ``parts`` lies above a hidden or locked name."""
         return any(len(parts) < len(p) and p[: len(parts)] == tuple(parts) for p in self._hidden + self._locked)

@@ -68,16 +68,18 @@ class Directory:
 
     def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
-        hidden, mounted = self._rules.hidden, self._mounts.covers
+        hidden, mounted, directory_only = self._rules.hidden, self._mounts.covers, self._rules.directory_only
         for entry in self._entries:
             name = os.fsencode(entry.name)
             parts = (*self._parts, name)
             if hidden(parts) or mounted(parts):
                 continue
             try:
-                yield name, entry.stat(follow_symlinks=False)
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
+            if stat.S_ISDIR(status.st_mode) or not directory_only(parts):
+                yield name, status
 
     def close(self) -> None:
         """Close the directory."""
@@ -170,10 +172,10 @@ class ConfinedFs:
         if not parts:
             return os.fstat(self._root)
         if len(parts) == 1:
-            return os.stat(parts[0], dir_fd=self._root, follow_symlinks=False)
+            return self._visible(parts, os.stat(parts[0], dir_fd=self._root, follow_symlinks=False))
         directory = self._open_beneath(self._root, b"/".join(parts[:-1]), DIRECTORY_PATH)
         try:
-            return os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            return self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False))
         finally:
             os.close(directory)
 
@@ -224,6 +226,8 @@ class ConfinedFs:
         self._check_visible(parts)
         if not parts:
             raise refused(errno.EINVAL)
+        if self._rules.directory_only(parts):
+            raise refused(errno.ENOENT)
         with self._parent(parts) as directory:
             target = os.readlink(parts[-1], dir_fd=directory)
         if not link_stays(len(parts) - 1, target):
@@ -246,7 +250,12 @@ class ConfinedFs:
             OSError: as ``open(2)``; a link is not followed.
         """
         self._check_visible(parts)
-        fd = self._open_beneath(self._root, b"/".join(parts) or b".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = self._open_beneath(self._root, b"/".join(parts) or b".", os.O_RDONLY | os.O_DIRECTORY)
+        except NotADirectoryError:
+            if self._rules.directory_only(parts):
+                raise refused(errno.ENOENT) from None
+            raise
         try:
             return Directory(fd, parts, self._rules, self._mounts)
         except OSError:
@@ -285,6 +294,12 @@ class ConfinedFs:
         if self._rules.hidden(parts) or self._mounts.covers(parts):
             raise refused(errno.ENOENT)
 
+    def _visible(self, parts: Parts, status: os.stat_result) -> os.stat_result:
+        """Return ``status``, unless it is of something that is visible as a directory only, and is none."""
+        if not stat.S_ISDIR(status.st_mode) and self._rules.directory_only(parts):
+            raise refused(errno.ENOENT)
+        return status
+
     def _parent(self, parts: Parts) -> Parent:
         if len(parts) == 1:
             return Parent(self._root, owned=False)
@@ -294,7 +309,7 @@ class ConfinedFs:
         if not parts:
             raise refused(errno.EISDIR)
         with self._parent(parts) as directory:
-            self.check_regular(os.stat(parts[-1], dir_fd=directory, follow_symlinks=False))
+            self.check_regular(self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)))
             fd = os.open(parts[-1], flags | OPEN_FILE, dir_fd=directory)
         return self._adopt(fd)
 

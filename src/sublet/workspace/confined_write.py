@@ -138,7 +138,7 @@ class WritableFs(ConfinedFs):
         Raises:
             OSError: as ``ConfinedFs.open_read``.
         """
-        if self._rules.locked(parts):
+        if self._rules.locked(parts) or self._rules.kept(parts):
             return super().open_read(parts)
         self._check_visible(parts)
         return WriteFile(self, self._open_regular(parts, os.O_RDONLY), parts, self._quota, self._tell, append=False)
@@ -155,6 +155,7 @@ class WritableFs(ConfinedFs):
             OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
         """
         self._check_mutable(parts)
+        self._check_replaceable(parts)
         access = flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND)
         if flags & os.O_CREAT:
             fd, created = self._open_or_create(parts, access, mode, exclusive=bool(flags & os.O_EXCL))
@@ -192,7 +193,11 @@ class WritableFs(ConfinedFs):
             return
         if follow and parts and stat.S_ISLNK(self.lstat(parts).st_mode):
             parts = self.resolve(parts)
-        self._check_mutable(parts)
+        self._check_mutable(parts, directory=True)
+        if mode is not None:
+            self._check_replaceable(parts)
+        if self._rules.directory_only(parts):
+            self.lstat(parts)
         if size is not None:
             file = self.open_write(parts, os.O_WRONLY, 0)
             try:
@@ -223,6 +228,7 @@ class WritableFs(ConfinedFs):
     def remove(self, parts: Parts) -> None:
         """Remove a name that is no directory."""
         self._check_mutable(parts)
+        self._check_replaceable(parts)
         with self._parent(parts) as directory:
             gone = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             os.unlink(parts[-1], dir_fd=directory)
@@ -235,14 +241,15 @@ class WritableFs(ConfinedFs):
         Raises:
             OSError: ``EDQUOT``, ``EEXIST`` and others.
         """
-        self._check_mutable(parts)
+        self._check_mutable(parts, directory=True)
         with self._parent(parts) as directory:
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
         """Remove an empty directory."""
-        self._check_mutable(parts)
+        self._check_mutable(parts, directory=True)
+        self._check_replaceable(parts)
         with self._parent(parts) as directory:
             os.rmdir(parts[-1], dir_fd=directory)
         self._quota.remove_file()
@@ -252,12 +259,13 @@ class WritableFs(ConfinedFs):
         """Create a link.
 
         Raises:
-            OSError: ``EACCES`` for a target that could leave the view, and for a link in place of a directory that
-                has rules anchored below it, since what it leads to would get those names without their rules.
+            OSError: ``EACCES`` for a target that could leave the view, where no link may be, and for a link in place of
+                a directory that has rules anchored below it, since what it leads to would get those names without
+                their rules.
         """
         self._check_mutable(parts)
         stays = self._any_link or link_stays(len(parts) - 1, target)
-        if not stays or self._rules.guards_below(parts):
+        if not stays or self._rules.guards_below(parts) or self._rules.bars_links(parts):
             raise refused(errno.EACCES)
         with self._parent(parts) as directory:
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
@@ -270,6 +278,7 @@ class WritableFs(ConfinedFs):
             OSError: ``EACCES`` for hidden and locked names on either side, and for what is no regular file.
         """
         self._check_mutable(old)
+        self._check_replaceable(old)
         self._check_mutable(new)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             self.check_regular(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False))
@@ -285,24 +294,47 @@ class WritableFs(ConfinedFs):
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names and directories above rules or mounts, and for a link that
-                would leave the view from its new place; ``EXDEV`` for a directory that holds such a link or is too
-                large to tell, so that the client copies instead; ``EEXIST`` unless ``replace``.
+                would leave the view from its new place; ``EXDEV`` for a directory that holds such a link, is too
+                large to tell, or would come under other rules, so that the client copies instead; ``EEXIST`` unless
+                ``replace``.
         """
+        self._check_replaceable(old)
         for parts in (old, new):
-            self._check_mutable(parts)
+            self._check_mutable(parts, directory=True)
             if self._rules.guards_below(parts) or self._mounts.lie_below(parts):
                 raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
+            self._check_kind(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False), old, new)
             self._check_links(old_dir, old, len(new) - len(old))
-            if replace:
+            if replace and not self._rules.kept(new):
                 self._replace(old_dir, old[-1], new_dir, new[-1])
             else:
                 rename_noreplace(old_dir, old[-1], new_dir, new[-1])
         self._tell(old)
         self._tell(new)
 
-    def _check_mutable(self, parts: Parts) -> None:
-        if not parts or self._rules.hidden(parts) or self._rules.locked(parts) or self._mounts.covers(parts):
+    def _check_mutable(self, parts: Parts, *, directory: bool = False) -> None:
+        rules = self._rules
+        if not parts or rules.hidden(parts) or rules.locked(parts) or self._mounts.covers(parts):
+            raise refused(errno.EACCES)
+        if not directory and rules.directory_only(parts):
+            raise refused(errno.EACCES)
+
+    def _check_replaceable(self, parts: Parts) -> None:
+        if self._rules.kept(parts):
+            raise refused(errno.EACCES)
+
+    def _check_kind(self, source: os.stat_result, old: Parts, new: Parts) -> None:
+        """Refuse a rename after which what is moved, or what lies in it, would show or be barred otherwise."""
+        rules = self._rules
+        if stat.S_ISDIR(source.st_mode):
+            if rules.directory_only(old) != rules.directory_only(new) or rules.bars_links(old) != rules.bars_links(new):
+                raise refused(errno.EXDEV)
+        elif (
+            rules.directory_only(old)
+            or rules.directory_only(new)
+            or (stat.S_ISLNK(source.st_mode) and rules.bars_links(new))
+        ):
             raise refused(errno.EACCES)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:

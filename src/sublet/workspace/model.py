@@ -27,11 +27,26 @@ class ViewRules(Protocol):
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
 
+    def left_out(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
+
+    def directory_only(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is there, or may be created, only as a directory; anything else of it is hidden."""
+
     def locked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
 
+    def kept(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name may be created, but is neither changed nor removed once it is there."""
+
+    def bars_links(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether no symbolic link may be put here."""
+
     def guards_below(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a rule is anchored below this directory, so that moving the directory would move the name."""
+
+    def without_repository(self) -> ViewRules:
+        """Return the rules of what is compared file by file, which the lender's repository data never is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,17 @@ be created as well.
 
 from __future__ import annotations
 
-import fnmatch
-import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace import git_rules
+from sublet.workspace.git_rules import REPOSITORY
+from sublet.workspace.patterns import AnyOf, PathPattern, PatternSet
 
 MAX_PATTERNS: Final = 1_000
-MAX_PATTERN_BYTES: Final = 1_024
 MAX_CACHED_NAMES: Final = 65_536
 """Distinct name components whose answer is remembered; the cache starts afresh beyond it."""
 
@@ -64,139 +64,99 @@ DEFAULT_LOCKED: Final = (
 )  # fmt: skip
 """Names that the lender's own tools execute later without being asked: readable, never changed through a lease."""
 
-_ANY_DEPTH = b"**"
-_Component = re.Pattern[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class _PathPattern:
-    """A pattern of several components; ``floating`` ones match at any depth, the others from the root."""
-
-    components: tuple[_Component, ...]
-    floating: bool
-
-    def matches(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether ``parts`` is exactly what the pattern names."""
-        size = len(self.components)
-        if len(parts) < size or (not self.floating and len(parts) != size):
-            return False
-        tail = parts[len(parts) - size :]
-        return all(c.match(p) for c, p in zip(self.components, tail, strict=True))
-
-    def is_below(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether ``parts`` is a proper ancestor of what the pattern names."""
-        longest = len(self.components) - 1
-        if not self.floating:
-            return len(parts) <= longest and self._starts_with(parts)
-        return any(self._starts_with(parts[len(parts) - n :]) for n in range(1, min(longest, len(parts)) + 1))
-
-    def _starts_with(self, parts: Sequence[bytes]) -> bool:
-        return all(c.match(p) for c, p in zip(self.components, parts, strict=False))
+_Paths = tuple[PathPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
     """What is known of one component: the answers of name patterns, and the path patterns that may end in it."""
 
-    hidden: bool
-    shown: bool
-    locked: bool
-    hidden_paths: tuple[_PathPattern, ...]
-    locked_paths: tuple[_PathPattern, ...]
+    hidden: bool = False
+    shown: bool = False
+    locked: bool = False
+    excluded: bool = False
+    kept: bool = False
+    included: bool = False
+    hidden_paths: _Paths = ()
+    locked_paths: _Paths = ()
+    excluded_paths: _Paths = ()
+    included_paths: _Paths = ()
 
 
-_ORDINARY: Final = _Name(hidden=False, shown=False, locked=False, hidden_paths=(), locked_paths=())
-
-
-class _AnyOf:
-    """Patterns of one component: those that hold whatever the case as one expression, the others as one more."""
-
-    __slots__ = ("_folded", "_written")
-
-    def __init__(self, folded: Iterable[bytes], written: Iterable[bytes]) -> None:
-        self._folded = _alternatives(folded)
-        self._written = _alternatives(written)
-
-    def matches(self, name: bytes) -> bool:
-        """Tell whether one of them matches this component."""
-        return bool(
-            (self._folded is not None and self._folded.match(name.lower()))
-            or (self._written is not None and self._written.match(name))
-        )
-
-
-class _PatternSet:
-    """Patterns of one purpose: names as one, paths one by one.
-
-    ``last_folded`` and ``last_written`` are the last components of all of them.
-    """
-
-    __slots__ = ("last_folded", "last_written", "names", "paths")
-
-    def __init__(self, patterns: Iterable[str], *, fold: bool, smart_case: bool = False) -> None:
-        folded: list[bytes] = []
-        written: list[bytes] = []
-        self.last_folded: list[bytes] = []
-        self.last_written: list[bytes] = []
-        paths: list[_PathPattern] = []
-        for pattern in patterns:
-            components, floating, anchored = _split(pattern)
-            as_written = not fold or (smart_case and any(c.lower() != c for c in components))
-            sources = [_translate(c if as_written else c.lower()) for c in components]
-            (self.last_written if as_written else self.last_folded).append(sources[-1])
-            if len(sources) == 1 and not anchored:
-                (written if as_written else folded).append(sources[0])
-            else:
-                flags = 0 if as_written else re.IGNORECASE
-                paths.append(_PathPattern(tuple(re.compile(s, flags) for s in sources), floating))
-        self.names = _AnyOf(folded, written)
-        self.paths = tuple(paths)
-
-    def path_matches(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether a path pattern names exactly this path."""
-        return any(p.matches(parts) for p in self.paths)
-
-    def paths_ending_in(self, name: bytes) -> tuple[_PathPattern, ...]:
-        """Return the path patterns whose last component matches ``name``; for nearly every name there is none."""
-        return tuple(p for p in self.paths if p.components[-1].match(name))
+_ORDINARY: Final = _Name()
 
 
 class Rules:
-    """Hidden, locked and revealed names; implements ``ViewRules``.
+    """Hidden, locked and left-out names; implements ``ViewRules``. ``patterns`` says how they are written.
 
-    A pattern without a slash matches a component at any depth, and with it all that lies below. A pattern with a slash
-    is anchored at the workspace root (``/build`` is the top-level one only); after a leading ``**/`` it matches at any
-    depth. Each component is an ``fnmatch`` pattern over bytes. In ``hidden``, a leading ``!`` makes an exception.
-
-    Hidden patterns match whatever the case, since many tools and some file systems do not tell ``.ENV`` from ``.env``;
-    locked ones likewise, unless they are written with capitals; revealing ones only as written.
+    Hidden and excluding patterns match whatever the case, since many tools and some file systems do not tell ``.ENV``
+    from ``.env``; locked ones likewise, unless they are written with capitals. Those that give more, which are
+    revealing, unlocking and including ones, match only as written. In ``hidden`` and ``exclude``, a leading ``!`` makes
+    an exception from the other patterns of the same list, and from nothing else.
 
     Args:
-        hidden: patterns of names that are neither listed nor opened nor created.
+        hidden: patterns of names that are neither listed nor opened nor created, since they are secret or dangerous.
         locked: patterns of names that are read-only.
         revealed: patterns that take names out of ``hidden``. What lies below a hidden directory stays hidden until
             that directory is revealed, too.
+        unlocked: patterns that take names out of ``locked``, likewise; never ``.git``.
+        include: patterns of the only names that go along, with all that lies below them and the directories on the way
+            to them; none is everything.
+        exclude: patterns of names that stay where they are.
+        git: what is shown of ``.git`` at the root (``git_rules``), whatever the patterns say.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a pattern that could never match or is out of bounds.
     """
 
-    __slots__ = ("_cache", "_excepted", "_guards", "_hidden", "_locked", "_notable", "_revealed")
+    __slots__ = (
+        "_arguments",
+        "_cache",
+        "_excepted",
+        "_excluded",
+        "_git",
+        "_guards",
+        "_hidden",
+        "_included",
+        "_kept",
+        "_locked",
+        "_notable",
+        "_revealed",
+        "_selective",
+        "_unlocked",
+    )
 
-    def __init__(self, hidden: Sequence[str], locked: Sequence[str], revealed: Sequence[str]) -> None:
-        if len(hidden) + len(locked) + len(revealed) > MAX_PATTERNS:
+    def __init__(
+        self,
+        hidden: Sequence[str],
+        locked: Sequence[str],
+        revealed: Sequence[str],
+        *,
+        unlocked: Sequence[str] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        git: GitMode = "hidden",
+    ) -> None:
+        if sum(map(len, (hidden, locked, revealed, unlocked, include, exclude))) > MAX_PATTERNS:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"there are more than {MAX_PATTERNS} patterns of hidden, locked and revealed names",
+                f"there are more than {MAX_PATTERNS} patterns of hidden, locked, revealed and left-out names",
                 "Use fewer patterns; a * covers many names.",
             )
-        self._hidden = _PatternSet((p for p in hidden if not p.startswith("!")), fold=True)
-        self._excepted = _PatternSet((p[1:] for p in hidden if p.startswith("!")), fold=True)
-        self._revealed = _PatternSet(revealed, fold=False)
-        self._locked = _PatternSet(locked, fold=True, smart_case=True)
-        self._guards = self._hidden.paths + self._excepted.paths + self._revealed.paths + self._locked.paths
-        sets = (self._hidden, self._excepted, self._revealed, self._locked)
-        self._notable = _AnyOf(
+        self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
+        self._git = git
+        self._hidden, self._excepted = _with_exceptions(hidden)
+        self._excluded, self._kept = _with_exceptions(exclude)
+        self._revealed = PatternSet(revealed, fold=False)
+        self._locked = PatternSet(locked, fold=True, smart_case=True)
+        self._unlocked = PatternSet(unlocked, fold=False)
+        self._included = PatternSet(include, fold=False) if include else None
+        self._selective = bool(include or exclude)
+        sets = [self._hidden, self._excepted, self._revealed, self._locked, self._unlocked, self._excluded, self._kept]
+        if self._included is not None:
+            sets.append(self._included)
+        self._guards = tuple(path for patterns in sets for path in patterns.paths)
+        self._notable = AnyOf(
             (last for patterns in sets for last in patterns.last_folded),
             (last for patterns in sets for last in patterns.last_written),
         )
@@ -204,21 +164,53 @@ class Rules:
 
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
+        if self._git != "hidden" and parts and parts[0] == REPOSITORY:
+            return len(parts) > 1 and not git_rules.shown(parts[1:])
         for end, part in enumerate(parts, 1):
             name = self._name(part)
             if not name.hidden and not (name.hidden_paths and any(p.matches(parts[:end]) for p in name.hidden_paths)):
                 continue
             if not name.shown and not self._shown_path(parts[:end]):
                 return True
-        return False
+        return self._selective and self.left_out(parts)
+
+    def left_out(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
+        if not self._selective or self._in_repository(parts):
+            return False
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            above = parts[:end]
+            excluded = name.excluded or any(p.matches(above) for p in name.excluded_paths)
+            if excluded and not name.kept and not self._kept.path_matches(above):
+                return True
+        return self._included is not None and not self._includes(parts) and not self._on_the_way(parts)
+
+    def directory_only(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is there, or may be created, only as a directory; anything else of it is hidden."""
+        if self._in_repository(parts):
+            return len(parts) == 1
+        return self._included is not None and bool(parts) and not self._includes(parts)
 
     def locked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be read, but neither written, created, renamed nor removed."""
+        if self._in_repository(parts):
+            return self._git == "ro" or len(parts) == 1 or not git_rules.writable(parts[1:])
         for end, part in enumerate(parts, 1):
             name = self._name(part)
-            if name.locked or (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
+            if not name.locked and not (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
+                continue
+            if part.lower() == REPOSITORY or not self._unlocks(part, parts[:end]):
                 return True
         return False
+
+    def kept(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name may be created, but is neither changed nor removed once it is there."""
+        return len(parts) > 1 and self._in_repository(parts) and git_rules.kept(parts[1:])
+
+    def bars_links(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether no symbolic link may be put here: the lender's git would write through it."""
+        return self._in_repository(parts)
 
     def guards_below(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a rule is anchored below this directory.
@@ -228,8 +220,36 @@ class Rules:
         """
         return any(p.is_below(parts) for p in self._guards)
 
+    def without_repository(self) -> Rules:
+        """Return the same rules with ``.git`` hidden: what is audited and compared file by file."""
+        if self._git == "hidden":
+            return self
+        hidden, locked, revealed, unlocked, include, exclude = self._arguments
+        return Rules(hidden, locked, revealed, unlocked=unlocked, include=include, exclude=exclude)
+
+    def _in_repository(self, parts: Sequence[bytes]) -> bool:
+        return self._git != "hidden" and bool(parts) and parts[0] == REPOSITORY
+
     def _shown_path(self, parts: Sequence[bytes]) -> bool:
         return self._excepted.path_matches(parts) or self._revealed.path_matches(parts)
+
+    def _unlocks(self, part: bytes, parts: Sequence[bytes]) -> bool:
+        return self._unlocked.names.matches(part) or self._unlocked.path_matches(parts)
+
+    def _includes(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether an including pattern names this, or something above it."""
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            if name.included or any(p.matches(parts[:end]) for p in name.included_paths):
+                return True
+        return False
+
+    def _on_the_way(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether something that is included could lie below this, if it is a directory."""
+        assert self._included is not None
+        if not parts or self._included.floats:
+            return True
+        return any(p.is_below(parts) for p in self._included.paths)
 
     def _name(self, part: bytes) -> _Name:
         found = self._cache.get(part)
@@ -242,13 +262,27 @@ class Rules:
     def _look_at(self, part: bytes) -> _Name:
         if not self._notable.matches(part):
             return _ORDINARY  # as nearly every name is
+        included = self._included
         return _Name(
             hidden=self._hidden.names.matches(part),
             shown=self._excepted.names.matches(part) or self._revealed.names.matches(part),
             locked=self._locked.names.matches(part),
+            excluded=self._excluded.names.matches(part),
+            kept=self._kept.names.matches(part),
+            included=included is not None and included.names.matches(part),
             hidden_paths=self._hidden.paths_ending_in(part),
             locked_paths=self._locked.paths_ending_in(part),
+            excluded_paths=self._excluded.paths_ending_in(part),
+            included_paths=included.paths_ending_in(part) if included is not None else (),
         )
+
+
+def _with_exceptions(patterns: Sequence[str]) -> tuple[PatternSet, PatternSet]:
+    """Return what the patterns name, and what those with a leading ``!`` take out of it."""
+    return (
+        PatternSet((p for p in patterns if not p.startswith("!")), fold=True),
+        PatternSet((p[1:] for p in patterns if p.startswith("!")), fold=True),
+    )
 
 
 def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), locked: Sequence[str] = ()) -> Rules:
@@ -258,38 +292,3 @@ def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), l
         SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
     """
     return Rules((*DEFAULT_HIDDEN, *hidden), (*DEFAULT_LOCKED, *locked), revealed)
-
-
-def _split(pattern: str) -> tuple[list[bytes], bool, bool]:
-    """Return the components of ``pattern``, whether it matches at any depth, and whether it is anchored."""
-    raw = os.fsencode(pattern)
-    anchored = raw.startswith(b"/")
-    components = raw.strip(b"/").split(b"/")
-    floating = components[0] == _ANY_DEPTH and len(components) > 1
-    if floating:
-        components = components[1:]
-    if len(raw) > MAX_PATTERN_BYTES or b"\0" in raw:
-        raise _bad_pattern(pattern, f"is longer than {MAX_PATTERN_BYTES} bytes or holds a NUL")
-    if any(c in (b"", b".", b"..") for c in components):
-        raise _bad_pattern(pattern, "has an empty, . or .. component and can never match")
-    if _ANY_DEPTH in components:
-        raise _bad_pattern(pattern, "has ** elsewhere than at its beginning")
-    return components, floating, anchored or (len(components) > 1 and not floating)
-
-
-def _bad_pattern(pattern: str, why: str) -> SubletError:
-    return SubletError(
-        LocalCode.INVALID_ARGUMENT,
-        f"the name pattern {pattern[:80]!r} {why}",
-        "Write a name such as *.pem, a path from the workspace root such as conf/secret, or **/ before either.",
-    )
-
-
-def _translate(component: bytes) -> bytes:
-    # Latin-1 maps bytes to characters one to one, so names that are not UTF-8 match byte by byte.
-    return fnmatch.translate(component.decode("latin-1")).encode("latin-1")
-
-
-def _alternatives(sources: Iterable[bytes]) -> _Component | None:
-    joined = b"|".join(b"(?:" + s + b")" for s in sources)
-    return re.compile(joined) if joined else None

@@ -88,7 +88,7 @@ class _Reader:
         except OSError as exc:
             raise _unavailable(f"can't be read: {os.strerror(exc.errno or 0)}") from None
         try:
-            for found in walk(root_fd, rules, Budget(MAX_ENTRIES, MAX_SECONDS)):
+            for found in walk(root_fd, rules.without_repository(), Budget(MAX_ENTRIES, MAX_SECONDS)):
                 if isinstance(found, Unread):
                     self._taken.unread.append((b"/".join(found.parts), found.reason))
                 else:

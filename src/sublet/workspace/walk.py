@@ -145,7 +145,11 @@ def _list(fd: int, parts: Parts, rules: ViewRules, nested: NestedMounts, budget:
                     directory.mounts.append(name)
                     continue
                 with contextlib.suppress(FileNotFoundError):
-                    directory.entries.append((name, entry.stat(follow_symlinks=False)))
+                    status = entry.stat(follow_symlinks=False)
+                    if not stat.S_ISDIR(status.st_mode) and rules.directory_only((*parts, name)):
+                        directory.hidden.append(name)
+                    else:
+                        directory.entries.append((name, status))
     except BaseException:
         os.close(fd)
         raise

@@ -1,0 +1,200 @@
+"""The copy of ``.git/config`` that an executor gets: what git needs to work, and nothing else (DESIGN 4.6).
+
+A repository's configuration names programs, other files, servers and credentials. The copy is made by a list of keys
+and of the values that each may have, so that what nobody thought of is left out. Git itself does the parsing: it is
+asked to list the content from its standard input, without includes, and executes nothing for that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from sublet.protocol.errors import ErrorCode, SubletError
+
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+MAX_ENTRIES: Final = 5_000
+MAX_VALUE_CHARS: Final = 1_024
+GIT_SECONDS: Final = 10.0
+
+Entry = tuple[str, str, str, str]
+"""Section, subsection, key and value; section and key in lower case."""
+
+_BOOLEAN = re.compile(r"(?i)true|false|yes|no|on|off|[01]|")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
+_TEXT = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
+_REF = re.compile(r"[A-Za-z0-9._/+@%-]{1,255}|\.")
+_REFSPEC = re.compile(r"\+?[A-Za-z0-9._/+@%*-]{1,255}(:[A-Za-z0-9._/+@%*-]{1,255})?")
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\]")
+_SCP = re.compile(r"(?:([^@/:\s]*)@)?([A-Za-z0-9._-]{1,255}):([^\x00-\x1f\x7f]*)")
+_URL_PATH = re.compile(r"[A-Za-z0-9._~/%+@-]{0,512}")
+
+_PLAIN_KEYS: Final = {
+    "core.repositoryformatversion": _NUMBER,
+    "core.filemode": _BOOLEAN,
+    "core.bare": _BOOLEAN,
+    "core.ignorecase": _BOOLEAN,
+    "core.precomposeunicode": _BOOLEAN,
+    "core.protecthfs": _BOOLEAN,
+    "core.protectntfs": _BOOLEAN,
+    "core.symlinks": _BOOLEAN,
+    "core.autocrlf": re.compile(_BOOLEAN.pattern + "|input"),
+    "core.eol": _WORD,
+    "core.safecrlf": re.compile(_BOOLEAN.pattern + "|warn"),
+    "core.logallrefupdates": re.compile(_BOOLEAN.pattern + "|always"),
+    "core.quotepath": _BOOLEAN,
+    "core.sparsecheckout": _BOOLEAN,
+    "core.sparsecheckoutcone": _BOOLEAN,
+    "core.abbrev": re.compile(_NUMBER.pattern + "|auto|no"),
+    "extensions.objectformat": _WORD,
+    "extensions.compatobjectformat": _WORD,
+    "extensions.preciousobjects": _BOOLEAN,
+    "index.version": _NUMBER,
+    "init.defaultbranch": _REF,
+    "user.name": _TEXT,
+    "user.email": _TEXT,
+    "author.name": _TEXT,
+    "author.email": _TEXT,
+    "committer.name": _TEXT,
+    "committer.email": _TEXT,
+    "merge.conflictstyle": _WORD,
+    "pull.rebase": _WORD,
+    "pull.ff": _WORD,
+}
+_NAMED_KEYS: Final = {
+    ("branch", "remote"): _REF,
+    ("branch", "merge"): _REF,
+    ("branch", "rebase"): _WORD,
+    ("remote", "fetch"): _REFSPEC,
+}
+# The first two keep git from reading every file anew: through a mount, inodes and change times are others than in the
+# lender's index. The rest keeps it from doing by itself what an executor may not do here.
+_OWN: Final[tuple[Entry, ...]] = (
+    ("core", "", "checkstat", "minimal"),
+    ("core", "", "trustctime", "false"),
+    ("core", "", "fsmonitor", "false"),
+    ("core", "", "hookspath", "/dev/null"),
+    ("gc", "", "auto", "0"),
+    ("maintenance", "", "auto", "false"),
+)
+
+
+def harmless_copy(config: bytes) -> bytes:
+    """Return the part of a repository's configuration that may be shown; it blocks for as long as git takes.
+
+    What git can't parse becomes a copy of the least that makes a repository.
+
+    Raises:
+        SubletError: ``DEP_MISSING`` without git.
+    """
+    return _written((*_allowed(_listed(config)), *_OWN))
+
+
+def _listed(config: bytes) -> Iterator[Entry]:
+    """Yield the entries of ``config`` as git understands them."""
+    git = shutil.which("git")
+    if git is None:
+        raise SubletError(
+            ErrorCode.DEP_MISSING,
+            "git is not on PATH; it reads the repository's configuration",
+            "Install git, or lend the directory without its repository.",
+        )
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C",
+        "HOME": "/dev/null",
+        "GIT_DIR": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }
+    try:
+        listed = subprocess.run(
+            [git, "config", "--file", "-", "--no-includes", "--null", "--list"],
+            input=config[:MAX_CONFIG_BYTES],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return
+    if listed.returncode != 0:
+        return
+    for line in listed.stdout.split(b"\0")[:MAX_ENTRIES]:
+        # A key without "=" means true; git then leaves out the line end.
+        name, sign, value = line.decode("utf-8", "replace").partition("\n")
+        section, _, rest = name.partition(".")
+        subsection, _, key = rest.rpartition(".")
+        if section and key and len(value) <= MAX_VALUE_CHARS:
+            yield section, subsection, key, value if sign else "true"
+
+
+def _allowed(entries: Iterable[Entry]) -> Iterator[Entry]:
+    for section, subsection, key, value in entries:
+        if subsection:
+            if not _TEXT.fullmatch(subsection):
+                continue
+            if (section, key) == ("remote", "url"):
+                url = _without_credentials(value)
+                if url is not None:
+                    yield section, subsection, key, url
+                continue
+            pattern = _NAMED_KEYS.get((section, key))
+        else:
+            pattern = _PLAIN_KEYS.get(f"{section}.{key}")
+        if pattern is not None and pattern.fullmatch(value):
+            yield section, subsection, key, value
+
+
+def _without_credentials(url: str) -> str | None:
+    """Return where ``url`` leads without user, password, query and fragment; None for a path here, or what is odd."""
+    for known in (_from_url, _from_scp):
+        found = known(url)
+        if found is not None:
+            return found
+    return None
+
+
+def _from_url(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in ("https", "http", "ssh", "git") or not _URL_PATH.fullmatch(parts.path):
+        return None
+    host = f"[{host}]" if ":" in host else host
+    if not _HOST.fullmatch(host):
+        return None
+    user = "git@" if parts.scheme == "ssh" and parts.username == "git" else ""
+    return f"{parts.scheme}://{user}{host}{f':{port}' if port else ''}{parts.path}"
+
+
+def _from_scp(url: str) -> str | None:
+    found = _SCP.fullmatch(url)
+    if found is None or "://" in url or found[3].startswith(("/", ":")) or not _URL_PATH.fullmatch(found[3]):
+        return None
+    return f"{'git@' if found[1] == 'git' else ''}{found[2]}:{found[3]}"
+
+
+def _written(entries: Iterable[Entry]) -> bytes:
+    lines: list[str] = []
+    last: tuple[str, str] | None = None
+    for section, subsection, key, value in entries:
+        if (section, subsection) != last:
+            last = (section, subsection)
+            lines.append(f"[{section} {_quoted(subsection)}]" if subsection else f"[{section}]")
+        lines.append(f"\t{key} = {_quoted(value)}")
+    return "\n".join([*lines, ""]).encode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,140 @@
+"""Patterns of names: how they are written, and whether they match (DESIGN 4.4).
+
+A pattern without a slash matches a name at any depth, and with it all that lies below. A pattern with a slash is
+anchored at the root of the directory (``/build`` is the top-level one only); after a leading ``**/`` it matches at any
+depth. Each component is an ``fnmatch`` pattern over bytes: ``*``, ``?`` and ``[…]`` match within one name.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+
+MAX_PATTERN_BYTES: Final = 1_024
+
+_ANY_DEPTH = b"**"
+_Component = re.Pattern[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """A pattern of several components; ``floating`` ones match at any depth, the others from the root."""
+
+    components: tuple[_Component, ...]
+    floating: bool
+
+    def matches(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether ``parts`` is exactly what the pattern names."""
+        size = len(self.components)
+        if len(parts) < size or (not self.floating and len(parts) != size):
+            return False
+        tail = parts[len(parts) - size :]
+        return all(c.match(p) for c, p in zip(self.components, tail, strict=True))
+
+    def is_below(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether ``parts`` is a proper ancestor of what the pattern names."""
+        longest = len(self.components) - 1
+        if not self.floating:
+            return len(parts) <= longest and self._starts_with(parts)
+        return any(self._starts_with(parts[len(parts) - n :]) for n in range(1, min(longest, len(parts)) + 1))
+
+    def _starts_with(self, parts: Sequence[bytes]) -> bool:
+        return all(c.match(p) for c, p in zip(self.components, parts, strict=False))
+
+
+class AnyOf:
+    """Patterns of one component: those that hold whatever the case as one expression, the others as one more."""
+
+    __slots__ = ("_folded", "_written")
+
+    def __init__(self, folded: Iterable[bytes], written: Iterable[bytes]) -> None:
+        self._folded = _alternatives(folded)
+        self._written = _alternatives(written)
+
+    def matches(self, name: bytes) -> bool:
+        """Tell whether one of them matches this component."""
+        return bool(
+            (self._folded is not None and self._folded.match(name.lower()))
+            or (self._written is not None and self._written.match(name))
+        )
+
+
+class PatternSet:
+    """Patterns of one purpose: names as one, paths one by one.
+
+    ``last_folded`` and ``last_written`` are the last components of all of them; ``floats`` tells whether any of them
+    matches at any depth.
+    """
+
+    __slots__ = ("floats", "last_folded", "last_written", "names", "paths")
+
+    def __init__(self, patterns: Iterable[str], *, fold: bool, smart_case: bool = False) -> None:
+        folded: list[bytes] = []
+        written: list[bytes] = []
+        self.last_folded: list[bytes] = []
+        self.last_written: list[bytes] = []
+        paths: list[PathPattern] = []
+        for pattern in patterns:
+            components, floating, anchored = _split(pattern)
+            as_written = not fold or (smart_case and any(c.lower() != c for c in components))
+            sources = [_translate(c if as_written else c.lower()) for c in components]
+            (self.last_written if as_written else self.last_folded).append(sources[-1])
+            if len(sources) == 1 and not anchored:
+                (written if as_written else folded).append(sources[0])
+            else:
+                flags = 0 if as_written else re.IGNORECASE
+                paths.append(PathPattern(tuple(re.compile(s, flags) for s in sources), floating))
+        self.names = AnyOf(folded, written)
+        self.paths = tuple(paths)
+        self.floats = bool(folded or written) or any(path.floating for path in paths)
+
+    def path_matches(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether a path pattern names exactly this path."""
+        return any(p.matches(parts) for p in self.paths)
+
+    def paths_ending_in(self, name: bytes) -> tuple[PathPattern, ...]:
+        """Return the path patterns whose last component matches ``name``; for nearly every name there is none."""
+        return tuple(p for p in self.paths if p.components[-1].match(name))
+
+
+def _split(pattern: str) -> tuple[list[bytes], bool, bool]:
+    """Return the components of ``pattern``, whether it matches at any depth, and whether it is anchored."""
+    raw = os.fsencode(pattern)
+    anchored = raw.startswith(b"/")
+    components = raw.strip(b"/").split(b"/")
+    floating = components[0] == _ANY_DEPTH and len(components) > 1
+    if floating:
+        components = components[1:]
+    if len(components) > 1 and components[-1] == _ANY_DEPTH:
+        components, anchored = components[:-1], anchored or not floating  # all below is meant by the name itself
+    if len(raw) > MAX_PATTERN_BYTES or b"\0" in raw:
+        raise _bad_pattern(pattern, f"is longer than {MAX_PATTERN_BYTES} bytes or holds a NUL")
+    if any(c in (b"", b".", b"..") for c in components):
+        raise _bad_pattern(pattern, "has an empty, . or .. component and can never match")
+    if _ANY_DEPTH in components:
+        raise _bad_pattern(pattern, "has ** elsewhere than at its beginning")
+    return components, floating, anchored or (len(components) > 1 and not floating)
+
+
+def _bad_pattern(pattern: str, why: str) -> SubletError:
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT,
+        f"the name pattern {pattern[:80]!r} {why}",
+        "Write a name such as *.pem, a path from the workspace root such as conf/secret, or **/ before either.",
+    )
+
+
+def _translate(component: bytes) -> bytes:
+    # Latin-1 maps bytes to characters one to one, so names that are not UTF-8 match byte by byte.
+    return fnmatch.translate(component.decode("latin-1")).encode("latin-1")
+
+
+def _alternatives(sources: Iterable[bytes]) -> _Component | None:
+    joined = b"|".join(b"(?:" + s + b")" for s in sources)
+    return re.compile(joined) if joined else None
