@@ -13,6 +13,7 @@ from sublet.daemon.records import DelegationRecord, error_view
 from sublet.daemon.reports import audit_view
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import MAX_PATCH_BYTES, Auditor, AuditResult, Patch
+from sublet.workspace.git_refs import MovedRef
 from sublet.workspace.model import LeaseUsage, LentDirectory
 
 AUDIT_SECONDS = 600.0
@@ -35,19 +36,22 @@ async def audited(
         usage: what the lease changed, as far as that is known.
     """
     results: dict[str, AuditResult] = {}
+    refs: dict[str, list[MovedRef]] = {}
     failures: dict[str, SubletError] = {}
     deadline = anyio.current_time() + AUDIT_SECONDS
     for lent in resources:
         found = await _of_one(auditor, record, lent, usage, deadline)
         if isinstance(found, AuditResult):
             results[lent.name] = found
+            if record.request.git == "rw" and lent.access_mode == "rw":
+                refs[lent.name] = await _moved(auditor, record, lent, deadline)
         else:
             failures[lent.name] = found
             log.warning("no audit could be made", delegation_id=record.id, resource=lent.name, reason=str(found))
     news: dict[str, object] = {}
     if results:
         snapshots = {name: result.result for name, result in results.items()}
-        news |= {"audit": audit_view(results, failures), "result_snapshots": snapshots}
+        news |= {"audit": audit_view(results, failures, refs), "result_snapshots": snapshots}
     if failures:
         news["audit_error"] = error_view(next(iter(failures.values())))
     return news
@@ -75,6 +79,16 @@ async def _of_one(
     except Exception:
         log.exception("the audit broke", delegation_id=record.id)
         return SubletError(LocalCode.INTERNAL, "the audit failed by an internal error", "See the daemon's log.")
+
+
+async def _moved(auditor: Auditor, record: DelegationRecord, lent: LentDirectory, deadline: float) -> list[MovedRef]:
+    """Return which references of the directory were moved; where that can't be told, one that says so."""
+    try:
+        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+            return await in_background(auditor.moved_refs, lent.path, record.snapshots[lent.name])
+    except (SubletError, TimeoutError) as error:
+        log.warning("references could not be compared", delegation_id=record.id, reason=str(error))
+        return [MovedRef(b"*", b"unknown", b"unknown")]
 
 
 def patch_of(auditor: Auditor, record: DelegationRecord) -> Patch:

@@ -14,11 +14,12 @@ from sublet.daemon.enforcement import check_enforced, enforced_by
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
+from sublet.daemon.lent_resources import limited, offered
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.peer_condition import PeerCondition
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
-from sublet.daemon.records import DelegationRecord, ResourceRecord, error_view, lease_over
+from sublet.daemon.records import DelegationRecord, error_view, lease_over
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
@@ -30,7 +31,6 @@ from sublet.protocol.messages import (
     ErrorExtension,
     Invite,
     InviteExtension,
-    LentResource,
     Progress,
     ProposedLease,
     Start,
@@ -172,7 +172,9 @@ class DelegationRun:
 
     async def _admit(self) -> None:
         admission = await in_background(scan_all, self._resources, self._tools.limits())
-        await self._keeper.note(hidden=list(admission.hidden), unmountable=list(admission.unmountable))
+        await self._keeper.note(
+            hidden=list(admission.hidden), unmountable=list(admission.unmountable), left_out=admission.left_out
+        )
 
     async def _hold_directory(self, held: AsyncExitStack) -> None:
         """Hold the directory against overlapping leases; while others hold it, say so (DESIGN 4.5)."""
@@ -216,7 +218,7 @@ class DelegationRun:
             workspace=Workspace(export_name=f"awcp/{record.id}"),
             sublet=InviteExtension(
                 agent=record.agent,
-                resources=_offered(record),
+                resources=offered(record),
                 require_enforced=record.request.require_enforced,
             ),
         )
@@ -235,7 +237,7 @@ class DelegationRun:
             task_id=task.task_id,
             context_id=task.context_id,
             access_mode=mode,
-            resources=_limited(record, mode),
+            resources=limited(record, mode),
             ttl_seconds=ttl,
             sandbox_enforced=enforced_by(answer),
         )
@@ -401,20 +403,6 @@ def _narrowed(record: DelegationRecord, accept: Accept) -> tuple[AccessMode, int
     constraints = accept.remote_constraints
     mode = "ro" if constraints.accepted_access_mode == "ro" else record.access_mode
     return mode, min(record.ttl_seconds, constraints.max_ttl_seconds or record.ttl_seconds)
-
-
-def _limited(record: DelegationRecord, mode: AccessMode) -> tuple[ResourceRecord, ...]:
-    """Return the directories with no more access than the whole lease has."""
-    if mode == "rw":
-        return record.resources
-    return tuple(lent.model_copy(update={"access_mode": "ro"}) for lent in record.resources)
-
-
-def _offered(record: DelegationRecord) -> list[LentResource]:
-    """Return what INVITE says of the directories: nothing where there is one, which every peer finds at its place."""
-    if len(record.resources) == 1:
-        return []
-    return [LentResource(name=lent.name, access_mode=lent.access_mode) for lent in record.resources]
 
 
 def _check_mount_point(accept: Accept) -> None:

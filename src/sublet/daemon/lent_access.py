@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 import anyio
 import asyncssh
 
+from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
+from sublet.daemon.lent_resources import prepared
 from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
@@ -60,7 +62,7 @@ class LentAccess:
         self._keeper = keeper
         self._peer = peer
         self._tools = tools
-        self._tree: LentTree = LiveTree(resources, tools.auditor)
+        self._tree: LentTree = LiveTree(resources, tools.auditor, keeper.record.request.git)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
         self.quota_met = asyncio.Event()
@@ -90,6 +92,8 @@ class LentAccess:
             DelegationOver: it has ended meanwhile.
         """
         public, credential = _credential(accept.remote_constraints.public_key)
+        resources, git_hidden = await in_background(prepared, self._tree.resources, self._keeper.record.request)
+        await self._keeper.note(git_hidden=git_hidden)
         expires_at = rfc3339(time.time() + ends - anyio.current_time())
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
         await self._keeper.advance(DelegationEvent.START, expires_at=expires_at)
@@ -101,7 +105,7 @@ class LentAccess:
         self._tools.data_plane.open(
             Export(
                 lease_id=record.id,
-                resources=tuple(_narrowed(lent, record.access_mode) for lent in self._tree.resources),
+                resources=tuple(_narrowed(lent, record.access_mode) for lent in resources),
                 public_key=public,
                 seconds=left,
                 meta=_meta(record),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sublet.daemon.models import CreateDelegation
 from sublet.daemon.records import DelegationRecord, ResourceRecord
-from sublet.protocol.bounds import AccessMode
+from sublet.protocol.bounds import AccessMode, GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.messages import LentResource
 from sublet.workspace.model import META, WORKSPACE, LentDirectory
+from sublet.workspace.repository import look_at
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
@@ -58,13 +61,77 @@ def widest(resources: Sequence[ResourceRecord]) -> AccessMode:
     return "rw" if any(resource.access_mode == "rw" for resource in resources) else "ro"
 
 
+def limited(record: DelegationRecord, mode: AccessMode) -> tuple[ResourceRecord, ...]:
+    """Return the directories with no more access than the whole lease has."""
+    if mode == "rw":
+        return record.resources
+    return tuple(lent.model_copy(update={"access_mode": "ro"}) for lent in record.resources)
+
+
+def offered(record: DelegationRecord) -> list[LentResource]:
+    """Return what INVITE says of the directories: nothing where there is one, which every peer finds at its place."""
+    if len(record.resources) == 1:
+        return []
+    return [LentResource(name=lent.name, access_mode=lent.access_mode) for lent in record.resources]
+
+
+def revealed(request: CreateDelegation) -> list[str]:
+    """Return what ``request`` wants to show of what is hidden, for policy to decide; the repository is such a name."""
+    return [*request.reveal, *([".git"] if request.git != "hidden" else [])]
+
+
+def unlocked(request: CreateDelegation) -> list[str]:
+    """Return what ``request`` wants writable of what is locked, for policy to decide."""
+    return [*request.unlock, *([".git"] if request.git == "rw" else [])]
+
+
 def lent_directories(record: DelegationRecord) -> tuple[LentDirectory, ...]:
-    """Return what the lease of ``record`` serves, with the rules that its request asks for.
+    """Return the directories of ``record``, with the rules that its request asks for.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
     """
-    rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, record.request.reveal)
+    request = record.request
     return tuple(
-        LentDirectory(resource.name, Path(resource.path), resource.access_mode, rules) for resource in record.resources
+        LentDirectory(lent.name, Path(lent.path), lent.access_mode, _rules(request, lent.name, request.git))
+        for lent in record.resources
+    )
+
+
+def prepared(
+    resources: Sequence[LentDirectory], request: CreateDelegation
+) -> tuple[tuple[LentDirectory, ...], list[str]]:
+    """Return ``resources`` as they can be served: with the repository as far as it can be shown, and its hooks locked.
+
+    It blocks: call it in a thread.
+
+    Returns:
+        The directories, and where ``.git`` stays hidden although it was asked for, with the reason.
+
+    Raises:
+        SubletError: as ``look_at``.
+    """
+    served: list[LentDirectory] = []
+    hidden: list[str] = []
+    for lent in resources:
+        repository = look_at(lent.path)
+        git = repository.shown(request.git)
+        if git != request.git:
+            hidden.append(f"{lent.name}: {repository.why_hidden}")
+        rules = _rules(request, lent.name, git, locked=repository.hooks)
+        copies = repository.copies or {} if git != "hidden" else {}
+        served.append(replace(lent, rules=rules, copies=copies))
+    return tuple(served), hidden
+
+
+def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequence[str] = ()) -> Rules:
+    """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
+    return Rules(
+        DEFAULT_HIDDEN,
+        (*DEFAULT_LOCKED, *locked),
+        request.reveal,
+        unlocked=request.unlock,
+        include=request.include if name == WORKSPACE else (),
+        exclude=request.exclude,
+        git=git,
     )

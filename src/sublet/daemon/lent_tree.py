@@ -8,6 +8,7 @@ from typing import Protocol
 from sublet.daemon.audits import audited
 from sublet.daemon.background import in_background
 from sublet.daemon.records import DelegationRecord
+from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.audit import Auditor
 from sublet.workspace.model import LeaseUsage, LentDirectory
@@ -46,15 +47,19 @@ class LentTree(Protocol):
 class LiveTree:
     """The directories themselves: what the executor writes is there at once, and the audit says what that was."""
 
-    def __init__(self, resources: tuple[LentDirectory, ...], auditor: Auditor) -> None:
+    def __init__(self, resources: tuple[LentDirectory, ...], auditor: Auditor, git: GitMode) -> None:
         self.resources = resources
         self._auditor = auditor
+        self._git = git
 
     async def baseline(self) -> dict[str, str]:
         """``LentTree.baseline``."""
-        return {
-            lent.name: await in_background(self._auditor.baseline, lent.path, lent.rules) for lent in self.resources
-        }
+        snapshots = {}
+        for lent in self.resources:
+            snapshots[lent.name] = await in_background(self._auditor.baseline, lent.path, lent.rules)
+            if self._git == "rw" and lent.access_mode == "rw":
+                await in_background(self._auditor.watch_refs, lent.path, snapshots[lent.name])
+        return snapshots
 
     async def check(self) -> None:
         """``LentTree.check``: refuse a directory in whose place, or above which, a link was put meanwhile."""

@@ -141,6 +141,14 @@ class FileChange(View):
     by: Literal["executor", "other"] = "executor"
 
 
+class RefChange(View):
+    """A reference of the lent repository that was made, moved or deleted: what it held before, and what now."""
+
+    name: str
+    old: str | None = None
+    new: str | None = None
+
+
 class AuditReport(View):
     """What happened to the directory between baseline and result (DESIGN 4.8)."""
 
@@ -150,6 +158,7 @@ class AuditReport(View):
     mode_changed: list[str] = []
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
+    refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
     unaudited: list[str] = Field(default=[], description="Could not be read, so may have changed unseen")
     lines_added: int = 0
     lines_deleted: int = 0
@@ -209,6 +218,11 @@ class DelegationView(View):
     unmountable: list[str] = Field(default=[], description="Links and nested mounts that do not go with it")
     requested_ttl_seconds: int = Field(default=0, description="More than ttl_seconds where policy or peer narrowed it")
     sandbox_enforced: list[str] = Field(default=[], description="What the executor says it enforces for its agent")
+    left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")
+    revealed: list[str] = Field(default=[], description="Patterns of hidden names that were shown after all")
+    unlocked: list[str] = Field(default=[], description="Patterns of names that tools execute, writable after all")
+    git: GitMode = "hidden"
+    git_hidden: list[str] = Field(default=[], description="Where .git stayed hidden although it was asked for, and why")
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()

@@ -77,6 +77,8 @@ class DelegationRecord(Record):
     hidden: list[str] = []
     unmountable: list[str] = []
     sandbox_enforced: list[str] = []
+    left_out: int = 0
+    git_hidden: list[str] = []
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
@@ -133,6 +135,11 @@ class DelegationRecord(Record):
             unmountable=self.unmountable,
             requested_ttl_seconds=self.request.ttl_seconds,
             sandbox_enforced=self.sandbox_enforced,
+            left_out=self.left_out,
+            revealed=self.request.reveal,
+            unlocked=self.request.unlock,
+            git=self.request.git,
+            git_hidden=self.git_hidden,
             audit=self.audit,
             audit_error=self.audit_error,
             usage=self.usage,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from sublet.daemon.models import AuditReport, FileChange, ResultView
+from sublet.daemon.models import AuditReport, FileChange, RefChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
 from sublet.protocol.messages import Done, Error
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
 from sublet.workspace.audit import AuditResult, Change
+from sublet.workspace.git_refs import MovedRef
+from sublet.workspace.git_refs import shown as shown_ref
 
 MAX_LISTED_FILES = 1_000
 """Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
@@ -53,12 +55,15 @@ def agent_end(end: Done | Error) -> AgentEnd | None:
     return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "")
 
 
-def audit_view(results: Mapping[str, AuditResult], failed: Iterable[str] = ()) -> AuditReport:
+def audit_view(
+    results: Mapping[str, AuditResult], failed: Iterable[str] = (), refs: Mapping[str, Sequence[MovedRef]] | None = None
+) -> AuditReport:
     """Return an audit as it is shown.
 
     Args:
         results: by the name of the directory; where there are several, it leads the name of each file.
         failed: directories of which there is no audit.
+        refs: references that were moved, by the name of the directory.
     """
     failed = list(failed)
     several = len(results) + len(failed) > 1
@@ -70,6 +75,11 @@ def audit_view(results: Mapping[str, AuditResult], failed: Iterable[str] = ()) -
         return [shown(directory, name) for directory, result in results.items() for name in result.named(change)]
 
     files = [(directory, file) for directory, result in results.items() for file in result.files]
+    moved = [
+        RefChange(name=shown(directory, clean_name(ref.name)), old=shown_ref(ref.old), new=shown_ref(ref.new))
+        for directory, found in (refs or {}).items()
+        for ref in found
+    ]
     unaudited = [
         shown(directory, clean_name(path)) for directory, result in results.items() for path, _ in result.unaudited
     ]
@@ -89,8 +99,10 @@ def audit_view(results: Mapping[str, AuditResult], failed: Iterable[str] = ()) -
             )
             for directory, file in files[:MAX_LISTED_FILES]
         ],
+        refs=moved[:MAX_LISTED_FILES],
         unaudited=[*(f"{directory}/" for directory in failed), *unaudited][:MAX_LISTED_FILES],
         lines_added=sum(result.lines_added for result in results.values()),
         lines_deleted=sum(result.lines_deleted for result in results.values()),
-        truncated=any(result.truncated for result in results.values()) or len(files) > MAX_LISTED_FILES,
+        truncated=any(result.truncated for result in results.values())
+        or max(len(files), len(moved)) > MAX_LISTED_FILES,
     )

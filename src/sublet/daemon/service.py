@@ -15,7 +15,7 @@ from sublet.daemon.delegator import Delegator
 from sublet.daemon.executor import Executor
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
-from sublet.daemon.lent_resources import asked_for, check_apart, widest
+from sublet.daemon.lent_resources import asked_for, check_apart, revealed, unlocked, widest
 from sublet.daemon.models import (
     MAX_WAIT_SECONDS,
     AddPeer,
@@ -238,8 +238,10 @@ class DaemonService:
         """
         path = await _looked_up(_real_directory, resource.path)
         await self._ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
-        for pattern in request.reveal:
+        for pattern in revealed(request):
             await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
+        for pattern in unlocked(request):
+            await self._ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
         return resource.model_copy(update={"path": path})
 
     async def _ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:

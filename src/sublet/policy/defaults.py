@@ -12,7 +12,7 @@ _DELEGATION: Final = frozenset({Action.DELEGATION_CREATE, Action.DELEGATION_READ
 
 CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "human": frozenset(Action),
-    "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL},
+    "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT}),
     "a2a": frozenset({Action.AGENT_MESSAGE}),
 }

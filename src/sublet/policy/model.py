@@ -17,6 +17,7 @@ class Action(StrEnum):
     DELEGATION_CANCEL = "delegation.cancel"
     WORKSPACE_LEND = "workspace.lend"
     WORKSPACE_REVEAL = "workspace.reveal"
+    WORKSPACE_UNLOCK = "workspace.unlock"
     ASSIGNMENT_ACCEPT = "assignment.accept"
     PEER_MANAGE = "peer.manage"
     PEER_PAIR = "peer.pair"

@@ -26,6 +26,7 @@ ATTRIBUTES: Final[Mapping[Action, frozenset[str]]] = {
     Action.DELEGATION_CREATE: frozenset({"agent", "access_mode", "ttl_seconds"}),
     Action.WORKSPACE_LEND: frozenset({"path", "access_mode"}),
     Action.WORKSPACE_REVEAL: frozenset({"path"}),
+    Action.WORKSPACE_UNLOCK: frozenset({"path"}),
     Action.ASSIGNMENT_ACCEPT: frozenset({"access_mode", "ttl_seconds"}),
     Action.LEND_ROOT_MANAGE: frozenset({"path"}),
 }

@@ -35,7 +35,8 @@ class Admission:
     """What the scan found. Names are relative to the root, cleaned for display and bounded; counts are complete.
 
     ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``, and names that
-    another file system is mounted on, which a lease leaves out.
+    another file system is mounted on, which a lease leaves out. ``left_out`` counts the names that the lender chose to
+    leave out, those below them not among them.
     """
 
     real_path: Path
@@ -49,6 +50,7 @@ class Admission:
     unmountable_count: int
     special: tuple[str, ...]
     special_count: int
+    left_out: int
 
 
 @dataclass(slots=True)
@@ -76,10 +78,11 @@ class _Tally:
     sensitive: _Names = field(default_factory=_Names)
     unmountable: _Names = field(default_factory=_Names)
     special: _Names = field(default_factory=_Names)
+    left_out: int = 0
     bytes_by_directory: Counter[Parts] = field(default_factory=Counter)
     files_by_directory: Counter[Parts] = field(default_factory=Counter)
 
-    def add(self, directory: Directory) -> None:
+    def add(self, directory: Directory, rules: ViewRules) -> None:
         """Count the entries of one directory, itself not entered again."""
         size = files = 0
         for name, st in directory.entries:
@@ -97,9 +100,13 @@ class _Tally:
         for name in directory.mounts:
             self.unmountable.add((*directory.parts, name))
         for name in directory.hidden:
-            self.hidden.add((*directory.parts, name))
+            parts = (*directory.parts, name)
+            if rules.left_out(parts) or rules.directory_only(parts):
+                self.left_out += 1
+                continue
+            self.hidden.add(parts)
             if name.lower() != _REPOSITORY:
-                self.sensitive.add((*directory.parts, name))
+                self.sensitive.add(parts)
         self.total_bytes += size
         self.files += files
         for depth in range(1, min(2, len(directory.parts)) + 1):
@@ -183,6 +190,7 @@ def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Adm
         unmountable_count=sum(one.unmountable_count for _, one in found),
         special=together(lambda one: one.special),
         special_count=sum(one.special_count for _, one in found),
+        left_out=sum(one.left_out for _, one in found),
     )
 
 
@@ -198,7 +206,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
                     f"{_shown(found.parts)} in {_path(real)} can't be read: {found.reason}",
                     "Lend a directory all of which you can read, or make this one readable.",
                 )
-            tally.add(found)
+            tally.add(found, rules)
     except WalkOverrunError as exc:
         overrun = str(exc)
     except OSError as exc:
@@ -224,6 +232,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
         unmountable_count=tally.unmountable.count,
         special=tuple(tally.special.listed),
         special_count=tally.special.count,
+        left_out=tally.left_out,
     )
 
 

@@ -45,11 +45,15 @@ class TransferOver(Exception):
 
 @dataclass(slots=True)
 class Branch:
-    """One directory of the view: a descriptor of its root that belongs to the transfer, and who may see what."""
+    """One directory of the view: a descriptor of its root that belongs to the transfer, and who may see what.
+
+    ``copies`` are contents under hidden names, by the path below the directory, whose own directory is in the view.
+    """
 
     name: bytes
     root_fd: int
     rules: ViewRules
+    copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
 
 
 class Download:
@@ -85,6 +89,7 @@ class Download:
         yield b"".join(self._packer.files(META, meta, modified_ns))
         for branch in self._branches:
             yield from self._packer.tree(branch.name, branch.root_fd, branch.rules)
+            yield b"".join(self._packer.copies(branch.name, branch.copies, modified_ns))
         yield self._packer.end()
 
 

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
 from sublet.workspace.disk_usage import disk_usage
+from sublet.workspace.git_refs import MovedRef, moved, read_refs
 from sublet.workspace.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow import Shadow, lock
@@ -208,6 +209,24 @@ class Auditor:
         with self._locked(root) as shadow:
             yield shadow.git
 
+    def watch_refs(self, root: Path, snapshot: str) -> None:
+        """Keep the references of the repository at ``root`` beside ``snapshot``.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where they can't be read, and as ``baseline``.
+        """
+        with self._locked(root) as shadow:
+            shadow.keep_refs(checked_id(snapshot), _refs(root))
+
+    def moved_refs(self, root: Path, snapshot: str) -> list[MovedRef]:
+        """Return which references are others now than when ``watch_refs`` kept them beside ``snapshot``.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where none are kept, ``UNAVAILABLE`` where they can't be read.
+        """
+        with self._locked(root) as shadow:
+            return moved(shadow.kept_refs(checked_id(snapshot)), _refs(root))
+
     def patch(self, root: Path, baseline: str, result: str, *, below: str = "", limit: int | None = None) -> Patch:
         """Return the difference of two snapshots as a unified patch.
 
@@ -296,6 +315,17 @@ def _report(
         unaudited=tuple(unaudited),
         truncated=len(report) > MAX_REPORT_FILES,
     )
+
+
+def _refs(root: Path) -> dict[bytes, bytes]:
+    try:
+        return read_refs(root)
+    except OSError as exc:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the references of the repository can't be read: {os.strerror(exc.errno or 0)}",
+            "Lend a repository all of which you can read, or leave it hidden.",
+        ) from None
 
 
 def _compare(

@@ -10,15 +10,14 @@ from contextlib import suppress
 from typing import Final
 
 from sublet.workspace.confined_fs import OPEN_FILE, ConfinedFs, ReadFile
+from sublet.workspace.confined_move import check_move
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, rename_noreplace
+from sublet.workspace.openat2 import Opener, rename_noreplace
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 PERMISSION_BITS: Final = 0o777
 """Modes a client may set: never setuid, setgid or sticky."""
-MAX_MOVED_ENTRIES: Final = 20_000
-"""Entries looked at for links that would leave, when a directory moves up; beyond, the client has to copy."""
 _MAX_CREATE_RACES: Final = 8
 
 OnChange = Callable[[Parts], None]
@@ -155,7 +154,8 @@ class WritableFs(ConfinedFs):
             OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
         """
         self._check_mutable(parts)
-        self._check_replaceable(parts)
+        if not flags & os.O_EXCL:
+            self._check_replaceable(parts)
         access = flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND)
         if flags & os.O_CREAT:
             fd, created = self._open_or_create(parts, access, mode, exclusive=bool(flags & os.O_EXCL))
@@ -304,8 +304,7 @@ class WritableFs(ConfinedFs):
             if self._rules.guards_below(parts) or self._mounts.lie_below(parts):
                 raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
-            self._check_kind(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False), old, new)
-            self._check_links(old_dir, old, len(new) - len(old))
+            check_move(self._rules, self._open_beneath, old_dir, old, new)
             if replace and not self._rules.kept(new):
                 self._replace(old_dir, old[-1], new_dir, new[-1])
             else:
@@ -322,19 +321,6 @@ class WritableFs(ConfinedFs):
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):
-            raise refused(errno.EACCES)
-
-    def _check_kind(self, source: os.stat_result, old: Parts, new: Parts) -> None:
-        """Refuse a rename after which what is moved, or what lies in it, would show or be barred otherwise."""
-        rules = self._rules
-        if stat.S_ISDIR(source.st_mode):
-            if rules.directory_only(old) != rules.directory_only(new) or rules.bars_links(old) != rules.bars_links(new):
-                raise refused(errno.EXDEV)
-        elif (
-            rules.directory_only(old)
-            or rules.directory_only(new)
-            or (stat.S_ISLNK(source.st_mode) and rules.bars_links(new))
-        ):
             raise refused(errno.EACCES)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
@@ -398,43 +384,3 @@ class WritableFs(ConfinedFs):
         # two names of one file: rename(2) then does nothing and both stay
         if replaced is not None and not os.path.samestat(source, replaced):
             self._quota.remove_file(replaced)
-
-    def _check_links(self, directory: int, old: Parts, deeper: int) -> None:
-        """Refuse to move a link, or a directory with links, up to where a target that stays inside would leave."""
-        if deeper >= 0:
-            return
-        name = old[-1]
-        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        depth = len(old) - 1
-        if stat.S_ISLNK(status.st_mode):
-            target = os.readlink(name, dir_fd=directory)
-            if link_stays(depth, target) and not link_stays(depth + deeper, target):
-                raise refused(errno.EACCES)
-        elif stat.S_ISDIR(status.st_mode):
-            top = os.open(name, DIRECTORY_PATH | os.O_NOFOLLOW, dir_fd=directory)
-            try:
-                self._check_links_below(top, depth + 1, deeper)
-            finally:
-                os.close(top)
-
-    def _check_links_below(self, top: int, depth: int, deeper: int) -> None:
-        pending: list[tuple[bytes, int]] = [(b".", depth)]
-        seen = 0
-        while pending:
-            path, level = pending.pop()
-            fd = self._open_beneath(top, path, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                with os.scandir(fd) as entries:
-                    for entry in entries:
-                        seen += 1
-                        name = os.fsencode(entry.name)
-                        if seen > MAX_MOVED_ENTRIES:
-                            raise refused(errno.EXDEV)
-                        if entry.is_dir(follow_symlinks=False):
-                            pending.append((path + b"/" + name, level + 1))
-                        elif entry.is_symlink():
-                            target = os.readlink(name, dir_fd=fd)
-                            if link_stays(level, target) and not link_stays(level + deeper, target):
-                                raise refused(errno.EXDEV)
-            finally:
-                os.close(fd)

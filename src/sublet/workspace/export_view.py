@@ -7,6 +7,7 @@ nothing changes in it. Each is confined beneath its own descriptor, and no real 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import stat
@@ -29,6 +30,9 @@ _RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 _META_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o555
 _FILE_MODE: Final = stat.S_IFREG | 0o444
+
+
+Copies = Mapping[tuple[bytes, ...], bytes]
 
 
 class OpenFile(Protocol):
@@ -58,8 +62,8 @@ class OpenDirectory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _MetaFile:
-    """One file of ``/meta`` as it was when it was opened or set."""
+class _MemoryFile:
+    """One file of ``/meta`` as it was when it was opened or set, or a copy of a hidden one."""
 
     data: bytes
     changed_at: int
@@ -91,18 +95,38 @@ class _Listing:
         """Nothing is held."""
 
 
+class _WithCopies:
+    """An open directory, and the copies that are served in it."""
+
+    def __init__(self, directory: OpenDirectory, copies: list[tuple[bytes, os.stat_result]]) -> None:
+        self._directory = directory
+        self._entries = itertools.chain(copies, directory.entries())
+
+    def stat(self) -> os.stat_result:
+        return self._directory.stat()
+
+    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+        return self._entries
+
+    def close(self) -> None:
+        self._directory.close()
+
+
 class ExportView:
     """One lease's tree, as it can be read.
 
     Args:
         trees: what lies below ``/<name>``, by name, in the order in which they are listed; at least one.
         meta: the files of ``/meta`` by name.
+        copies: contents that are served, read-only, under hidden names of a directory, by the path below it.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a meta file's name or size, or a resource's name.
     """
 
-    def __init__(self, trees: Mapping[str, ConfinedFs], meta: Mapping[str, bytes]) -> None:
+    def __init__(
+        self, trees: Mapping[str, ConfinedFs], meta: Mapping[str, bytes], copies: Mapping[str, Copies] | None = None
+    ) -> None:
         for name in trees:
             if not _RESOURCE_NAME.match(name) or name == META_NAME:
                 raise SubletError(
@@ -111,10 +135,15 @@ class ExportView:
                     f"Use lower-case letters, digits, dots, dashes and underscores, and not {META_NAME!r}.",
                 )
         self._trees = {name.encode(): tree for name, tree in trees.items()}
-        self._meta: dict[bytes, _MetaFile] = {}
+        self._meta: dict[bytes, _MemoryFile] = {}
         self._made_at = int(time.time())
         for name, data in meta.items():
             self.set_meta(name, data)
+        self._copies: dict[tuple[bytes, ...], _MemoryFile] = {
+            (name.encode(), *parts): _MemoryFile(data, self._made_at)
+            for name, held in (copies or {}).items()
+            for parts, data in held.items()
+        }
 
     def set_meta(self, name: str, data: bytes) -> None:
         """Set the content of ``/meta/<name>``; who has the file open keeps what it was.
@@ -130,7 +159,7 @@ class ExportView:
                 f"the meta file {name[:40]!r} has a bad name, more than {MAX_META_BYTES} bytes, or is one too many",
                 "Use a plain name and keep the end of a long log only.",
             )
-        self._meta[key] = _MetaFile(bytes(data), int(time.time()))
+        self._meta[key] = _MemoryFile(bytes(data), int(time.time()))
 
     @property
     def meta_files(self) -> dict[bytes, bytes]:
@@ -151,12 +180,16 @@ class ExportView:
         """Return the status of a name, a link's own if it is one."""
         parts = split(path)
         if parts and (tree := self._trees.get(parts[0])) is not None:
+            if self._copies and (copy := self._copies.get(tuple(parts))) is not None:
+                return copy.stat()
             return tree.lstat(parts[1:])
         return self._virtual_stat(parts)
 
     def stat(self, path: bytes) -> os.stat_result:
         """Return the status of what a name leads to."""
         parts = split(path)
+        if (copy := self._copies.get(tuple(parts))) is not None:
+            return copy.stat()
         tree = self._tree(parts)
         return tree.stat(parts[1:]) if tree is not None else self._virtual_stat(parts)
 
@@ -176,6 +209,8 @@ class ExportView:
     def open_read(self, path: bytes) -> OpenFile:
         """Open a file for reading."""
         parts = split(path)
+        if self._copies and (copy := self._copies.get(tuple(parts))) is not None:
+            return copy
         tree = self._tree(parts)
         if tree is not None:
             return tree.open_read(parts[1:])
@@ -189,7 +224,9 @@ class ExportView:
         parts = split(path)
         tree = self._tree(parts)
         if tree is not None:
-            return tree.open_directory(parts[1:])
+            directory = tree.open_directory(parts[1:])
+            held = [(at[-1], copy.stat()) for at, copy in self._copies.items() if at[:-1] == tuple(parts)]
+            return _WithCopies(directory, held) if held else directory
         status = self._virtual_stat(parts)
         if not parts:
             entries = [(name, tree.lstat(())) for name, tree in self._trees.items()]

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -85,15 +86,34 @@ _OWN: Final[tuple[Entry, ...]] = (
 )
 
 
-def harmless_copy(config: bytes) -> bytes:
-    """Return the part of a repository's configuration that may be shown; it blocks for as long as git takes.
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a repository's configuration says, as far as it matters to a lease.
+
+    ``copy`` is the part that may be shown; ``hooks_path`` is the directory of hooks where it is not the usual one;
+    ``ref_storage`` is how references are kept.
+    """
+
+    copy: bytes
+    hooks_path: str = ""
+    ref_storage: str = "files"
+
+
+def read_config(config: bytes) -> Config:
+    """Return what ``config``, the content of ``.git/config``, says; it blocks for as long as git takes.
 
     What git can't parse becomes a copy of the least that makes a repository.
 
     Raises:
         SubletError: ``DEP_MISSING`` without git.
     """
-    return _written((*_allowed(_listed(config)), *_OWN))
+    entries = list(_listed(config))
+    last = {f"{section}.{key}": value for section, subsection, key, value in entries if not subsection}
+    return Config(
+        _written((*_allowed(entries), *_OWN)),
+        last.get("core.hookspath", ""),
+        last.get("extensions.refstorage", "files").lower(),
+    )
 
 
 def _listed(config: bytes) -> Iterator[Entry]:

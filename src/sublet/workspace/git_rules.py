@@ -13,8 +13,9 @@ from typing import Final
 
 REPOSITORY: Final = b".git"
 
-_READ_ONLY: Final = frozenset({b"config", b"description", b"hooks", b"info", b"shallow"})
-"""``config`` is served as a copy (``git_config``). Hooks and attributes run at the lender: nobody else writes them."""
+_READ_ONLY: Final = frozenset({b"description", b"hooks", b"info", b"shallow"})
+"""Hooks and attributes run at the lender: nobody else writes them. ``config`` is not there at all; what an executor
+finds under that name is a copy of harmless parts (``git_config``)."""
 _WRITABLE: Final = frozenset(
     {
         b"AUTO_MERGE",

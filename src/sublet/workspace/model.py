@@ -63,12 +63,16 @@ class ExportLimits:
 
 @dataclass(frozen=True, slots=True)
 class LentDirectory:
-    """One directory of a lease: its name in the view, its real path, how it is lent, and which of its names show."""
+    """One directory of a lease: its name in the view, its real path, how it is lent, and which of its names show.
+
+    ``copies`` are contents that are served, read-only, under hidden names, by the path below the directory.
+    """
 
     name: str
     path: Path
     access_mode: AccessMode
     rules: ViewRules
+    copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

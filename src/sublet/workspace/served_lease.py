@@ -57,12 +57,13 @@ class ServedLease:
             for resource in export.resources:
                 trees[resource.name] = self._open(resource, quota)
             writable = any(isinstance(tree, WritableFs) for tree in trees.values())
-            self.view: ExportView = (WritableView if writable else ExportView)(trees, export.meta)
+            copies = {resource.name: resource.copies for resource in export.resources}
+            self.view: ExportView = (WritableView if writable else ExportView)(trees, export.meta, copies)
         except SubletError:
             for tree in trees.values():
                 tree.close()
             raise
-        self.transfers = LeaseTransfers(trees, self.view, quota, self.usage, self.is_live)
+        self.transfers = LeaseTransfers(trees, self.view, copies, quota, self.usage, self.is_live)
 
     def is_live(self) -> bool:
         """Tell whether the lease holds, by its deadline and whatever any timer did."""

@@ -11,7 +11,7 @@ from sublet.workspace.archive_server import Branch, Download, Upload
 from sublet.workspace.archive_wire import Report
 from sublet.workspace.confined_fs import ConfinedFs
 from sublet.workspace.confined_write import WritableFs
-from sublet.workspace.export_view import ExportView
+from sublet.workspace.export_view import Copies, ExportView
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import refused
@@ -23,6 +23,7 @@ class LeaseTransfers:
     Args:
         trees: the open directories by name; transfers get descriptors of their own.
         view: the tree of the lease.
+        copies: what is served in place of hidden files, by the name of the directory.
         quota: what the lease may add.
         usage: where the transfers are counted.
         is_live: tells whether the lease still holds.
@@ -32,12 +33,14 @@ class LeaseTransfers:
         self,
         trees: Mapping[str, ConfinedFs],
         view: ExportView,
+        copies: Mapping[str, Copies],
         quota: Quota,
         usage: LeaseUsage,
         is_live: Callable[[], bool],
     ) -> None:
         self._trees = trees
         self._view = view
+        self._copies = copies
         self._quota = quota
         self._usage = usage
         self._busy = False
@@ -49,7 +52,7 @@ class LeaseTransfers:
         with ExitStack() as opened:
             branches = []
             for name, tree in self._trees.items():
-                branches.append(Branch(name.encode(), tree.reopen(), tree.rules))
+                branches.append(Branch(name.encode(), tree.reopen(), tree.rules, self._copies[name]))
                 opened.callback(os.close, branches[-1].root_fd)
             opened.pop_all()
         self._begin()

@@ -9,8 +9,9 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace import manifest as manifests
+from sublet.workspace.git_refs import Refs
 from sublet.workspace.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow_git import SYMLINK, ShadowGit, checked_id
@@ -44,6 +45,7 @@ class Shadow:
         self._manifests = directory / "manifests"
         self._head = directory / "head"
         self._salt = directory / "salt"
+        self._refs = directory / "refs"
 
     def create(self, real: bytes) -> None:
         """Make what is missing."""
@@ -74,6 +76,31 @@ class Shadow:
     def salt(self) -> bytes:
         """The secret of this workspace."""
         return self._salt.read_bytes()
+
+    def keep_refs(self, snapshot: str, refs: Refs) -> None:
+        """Write ``refs`` whole or not at all; those of earlier snapshots are forgotten."""
+        draft = self.directory / "refs.new"
+        lines = b"".join(value + b" " + name + b"\0" for name, value in refs.items() if b"\0" not in value)
+        draft.write_bytes(snapshot.encode() + b"\0" + lines)
+        draft.replace(self._refs)
+
+    def kept_refs(self, snapshot: str) -> dict[bytes, bytes]:
+        """Return what ``keep_refs`` wrote.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            head, *lines = self._refs.read_bytes().split(b"\0")
+            if head == snapshot.encode():
+                # a value may hold a space, as "ref: refs/heads/main" does, a name never
+                pairs = (line.rpartition(b" ") for line in lines if line)
+                return {name: value for value, _, name in pairs}
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            "it is not known which references the repository had before the lease",
+            "Compare them with another copy of the repository.",
+        )
 
     def snapshot(
         self,

@@ -31,9 +31,29 @@ class AllVisible:
         """Tell that no name is hidden."""
         return False
 
+    def left_out(self, parts: object) -> bool:
+        """Tell that no name is left out."""
+        return False
+
+    def directory_only(self, parts: object) -> bool:
+        """Tell that every name may be anything."""
+        return False
+
     def locked(self, parts: object) -> bool:
         """Tell that no name is locked."""
         return False
+
+    def kept(self, parts: object) -> bool:
+        """Tell that every name may be changed."""
+        return False
+
+    def bars_links(self, parts: object) -> bool:
+        """Tell that links may be anywhere."""
+        return False
+
+    def without_repository(self) -> AllVisible:
+        """Return the same: repositories are nothing special here."""
+        return self
 
     def guards_below(self, parts: object) -> bool:
         """Tell that no rule is anchored anywhere."""
@@ -80,6 +100,12 @@ class TreePacker:
         yield header(Entry((name,), "directory", 0o755, modified_ns=modified_ns))
         for file, content in sorted(files.items()):
             yield header(Entry((name, file), "file", 0o444, len(content), modified_ns))
+            yield content + padding(len(content))
+
+    def copies(self, name: bytes, copies: Mapping[tuple[bytes, ...], bytes], modified_ns: int) -> Iterator[bytes]:
+        """Yield the stream of read-only files that lie in a tree that was packed, but are in memory."""
+        for parts, content in copies.items():
+            yield header(Entry((name, *parts), "file", 0o444, len(content), modified_ns))
             yield content + padding(len(content))
 
     def end(self) -> bytes:
