@@ -226,7 +226,7 @@ class Merger:
 
     def _refusal(self, entry: Entry) -> str:
         parts = entry.path.split(b"/")
-        if self._rules.hidden(parts):
+        if self._rules.hidden(parts) or self._rules.directory_only(parts):
             return "its name is hidden from executors"
         if self._rules.locked(parts):
             return "your own tools would act on it later, so it is never changed from outside"
