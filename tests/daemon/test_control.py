@@ -23,6 +23,7 @@ from sublet.daemon.control_server import ControlServer
 from sublet.daemon.models import (
     AddPeer,
     AuditReport,
+    ChangeSet,
     Check,
     CreateDelegation,
     Directory,
@@ -34,6 +35,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home, resolve_home
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
 from sublet.daemon.unix_socket import bind_private
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -45,6 +47,12 @@ LINK = PairLink(link="l", expires_at="t", a2a_url="u", fingerprint="f")
 PEER = PeerView(name="bob", node_id="n", fingerprint="f", a2a_url=None, paired_at="t")
 TOKEN = TokenView(name="ci", created_at="t")
 REQUEST = CreateDelegation(workspace_dir="/w", peer="bob", prompt="p\u2028q")
+CHANGES = ChangeSet(added=1)
+REVIEW = Review(delegation_id="dlg_1", workspace_dir="/w", change_set=CHANGES, patch="+")
+APPLY = ApplyRequest(partial=True, allow_mass_deletion=True)
+APPLIED = Applied(delegation_id="dlg_1", applied=["a"], change_set=CHANGES)
+DISCARDED = Discarded(delegation_id="dlg_1", change_set=CHANGES)
+UNDONE = Undone(delegation_id="dlg_1", undone=["a"], change_set=CHANGES)
 PRUNE = PruneRequest(older_than_seconds=86_400, dry_run=True)
 ADD = AddPeer(link="l", name="bob")
 DIRECTORY = Directory(node_id="n", peers=[PEER], lend_roots=["/w"])
@@ -105,6 +113,16 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
         lambda c: c.get_audit_report("dlg_1", patch=True),
     ),
     ("cancel_delegation", DELEGATION, ("dlg_1", OWNER), {}, lambda c: c.cancel_delegation("dlg_1")),
+    (
+        "review_delegation",
+        REVIEW,
+        ("dlg_1", OWNER),
+        {"patch": True},
+        lambda c: c.review_delegation("dlg_1", patch=True),
+    ),
+    ("apply_delegation", APPLIED, ("dlg_1", APPLY, OWNER), {}, lambda c: c.apply_delegation("dlg_1", APPLY)),
+    ("discard_delegation", DISCARDED, ("dlg_1", OWNER), {}, lambda c: c.discard_delegation("dlg_1")),
+    ("undo_delegation", UNDONE, ("dlg_1", OWNER), {}, lambda c: c.undo_delegation("dlg_1")),
     ("prune_resources", PruneReport(events=1), (PRUNE, OWNER), {}, lambda c: c.prune_resources(PRUNE)),
     ("directory", DIRECTORY, (OWNER,), {}, lambda c: c.directory()),
     ("create_pair_link", LINK, (OWNER,), {"ttl_seconds": 5}, lambda c: c.create_pair_link(ttl_seconds=5)),

@@ -25,6 +25,7 @@ from sublet.protocol.lifecycle import (
 from sublet.workspace.audit import Auditor
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.lender import trees
 from support.scripted_link import accept
 from support.worker import invite
 
@@ -87,7 +88,7 @@ class Machine:
         )
 
     async def recover(self, journal: Journal) -> None:
-        await recover(journal, [self.mounts], self.auditor, self.scratch)
+        await recover(journal, [self.mounts], trees(self.root / "state", journal, self.auditor), self.scratch)
 
 
 async def write(journal: Journal, record: DelegationRecord) -> None:

@@ -14,6 +14,7 @@ from sublet.daemon import service as service_module
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.models import AddPeer, CreateDelegation, PruneRequest
 from sublet.daemon.records import ResourceRecord
+from sublet.daemon.review_models import ApplyRequest
 from sublet.daemon.service import DaemonService, ServiceParts
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -32,6 +33,10 @@ FOR_MCP = {
     "events_since",
     "get_audit_report",
     "cancel_delegation",
+    "review_delegation",
+    "apply_delegation",
+    "discard_delegation",
+    "undo_delegation",
     "directory",
 }
 
@@ -66,6 +71,18 @@ class LendRoots(Effect):
         return []
 
 
+class Results(Effect):
+    """Staged results of a directory; that it is looked up is written down."""
+
+    def __init__(self, log: list[str], directory: Path) -> None:
+        super().__init__(log, "results")
+        self._directory = directory
+
+    async def workspaces(self, delegation_id: str) -> list[str]:
+        self._log.append("results.workspaces")
+        return [str(self._directory)]
+
+
 class AskedPolicy:
     """Says yes ``grants`` times, then no; writes down every question."""
 
@@ -80,11 +97,10 @@ class AskedPolicy:
         return Decision(self._left >= 0, "test", "test", "the test says so")
 
 
-def parts(log: list[str], policy: object) -> ServiceParts:
-    made = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
-    return ServiceParts(
-        **cast("Any", {**made, "policy": policy, "lend_roots": LendRoots(log, "lend_roots"), "node_id": "node-x"})
-    )
+def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
+    made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
+    made |= {"policy": policy, "lend_roots": LendRoots(log, "lend_roots"), "results": Results(log, workspace)}
+    return ServiceParts(**cast("Any", {**made, "node_id": "node-x"}))
 
 
 def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
@@ -95,6 +111,7 @@ def arguments(method: Callable[..., object], workspace: Path) -> dict[str, objec
             workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]
         ),
         "prune_resources": PruneRequest(),
+        "apply_delegation": ApplyRequest(),
     }
     known: dict[str, object] = {
         "request": requests.get(method.__name__),
@@ -127,7 +144,7 @@ async def refused(service: DaemonService, name: str, caller: Subject, workspace:
 
 
 def effects(log: list[str]) -> list[int]:
-    """Return where the log tells of more than asking; listing the lend roots belongs to the question after it."""
+    """Return where the log tells of more than asking; what a question needs to know belongs to the one after it."""
     following = [*log[1:], ""]
     return [
         index
@@ -135,6 +152,7 @@ def effects(log: list[str]) -> list[int]:
         if not entry.startswith("ask ")
         and entry != "journal.append_event"
         and not (entry == "lend_roots.paths" and after.startswith("ask "))
+        and entry != "results.workspaces"
     ]
 
 
@@ -143,7 +161,7 @@ async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path
     """Deny the first question, then the second, and so on: whatever is denied, nothing has been done."""
     for grants in range(20):
         log: list[str] = []
-        service = DaemonService(parts(log, AskedPolicy(log, grants)))
+        service = DaemonService(parts(log, AskedPolicy(log, grants), tmp_path))
         refusal = await refused(service, name, Subject("human"), tmp_path)
         if refusal is not None:
             assert refusal.code is LocalCode.POLICY_DENIED
@@ -164,7 +182,7 @@ async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_pat
     log: list[str] = []
     policy = Policy(Protected(Path("/home/nobody")))
     caller = Subject(kind, "x", (str(tmp_path),))
-    service = DaemonService(parts(log, policy))
+    service = DaemonService(parts(log, policy, tmp_path))
     allowed = kind == "human" or (kind == "mcp" and name in FOR_MCP)
     if name == "create_delegation" and kind == "mcp":
         # Hidden names are a person's to show.
@@ -347,3 +365,11 @@ async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> N
         "delegator.end_peer",
         "executor.end_peer",
     ]
+
+
+async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
+    body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "result_mode": "staged", "git": "rw"}
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
+    assert "git=ro" in no.value.hint

@@ -64,7 +64,7 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
         assert client.protocol_version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
         listed = await client.list_tools()
         tools = {tool.name: tool for tool in listed.tools}
-    assert list(tools) == ["delegate", "delegate_output", "delegate_cancel", "directory"]
+    assert list(tools) == ["delegate", "delegate_output", "delegate_cancel", "delegate_review", "directory"]
     for tool in tools.values():
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema is not None

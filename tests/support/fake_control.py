@@ -11,6 +11,7 @@ from sublet.cli.connection import Session
 from sublet.daemon.models import (
     AddPeer,
     AuditReport,
+    ChangeSet,
     Check,
     CreateDelegation,
     DelegationView,
@@ -26,6 +27,15 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
     Usage,
+)
+from sublet.daemon.review_models import (
+    Applied,
+    ApplyRequest,
+    Conflict,
+    Discarded,
+    Review,
+    ReviewedFile,
+    Undone,
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -76,6 +86,51 @@ def completed(**changes: object) -> DelegationView:
     return delegation(DelegationState.COMPLETED, **{**facts, **changes})
 
 
+CHANGES = ChangeSet(changed=1, added=1, lines_added=4, lines_deleted=1)
+CONFLICT = Conflict(
+    path="src/calc.py",
+    reason="you and the executor changed the same lines",
+    yours="/src/project/src/calc.py",
+    theirs="/state/theirs/calc.py",
+)
+
+
+def reviewed(**changes: object) -> Review:
+    """Return a review of a pending result that changes one file and adds one."""
+    review = Review(
+        delegation_id=ID,
+        workspace_dir="/src/project",
+        change_set=CHANGES,
+        files=[
+            ReviewedFile(path="src/calc.py", change="changed", lines_added=1, lines_deleted=1, outcome="merged"),
+            ReviewedFile(path="notes.md", change="added", lines_added=3, lines_deleted=0, outcome="clean"),
+        ],
+        patch="--- a/src/calc.py\n+++ b/src/calc.py\n@@ -1 +1 @@\n-a\n+b\n",
+    )
+    return review.model_copy(update=changes)
+
+
+def applied(**changes: object) -> Applied:
+    """Return what applying it comes to."""
+    report = Applied(
+        delegation_id=ID,
+        applied=["src/calc.py", "notes.md"],
+        change_set=CHANGES.model_copy(update={"status": "applied"}),
+        undo=ID,
+    )
+    return report.model_copy(update=changes)
+
+
+def undone(**changes: object) -> Undone:
+    """Return what taking it back comes to."""
+    report = Undone(
+        delegation_id=ID,
+        undone=["src/calc.py", "notes.md"],
+        change_set=CHANGES.model_copy(update={"status": "undone"}),
+    )
+    return report.model_copy(update=changes)
+
+
 def printed(seq: int, text: str) -> Event:
     """Return an event of output."""
     return Event(seq=seq, at=AT, kind=EventKind.DELEGATION_OUTPUT, delegation_id=ID, data={"text": text})
@@ -90,6 +145,9 @@ class FakeControl:
     events: list[Event] = field(default_factory=list)
     peers: list[PeerView] = field(default_factory=list)
     audit: AuditReport = field(default_factory=AuditReport)
+    review: Review = field(default_factory=lambda: reviewed())
+    applied: Applied = field(default_factory=lambda: applied())
+    undone: Undone = field(default_factory=lambda: undone())
     checks: list[Check] = field(default_factory=list)
     roots: list[str] = field(default_factory=list)
     was: str | None = None
@@ -138,6 +196,20 @@ class FakeControl:
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         self.requests.append({"cancel": delegation_id})
         return delegation(DelegationState.CANCELLED)
+
+    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
+        self.requests.append({"review": delegation_id, "patch": patch})
+        return self.review if patch else self.review.model_copy(update={"patch": None})
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
+        self.requests.append(request)
+        return self.applied
+
+    async def discard_delegation(self, delegation_id: str) -> Discarded:
+        return Discarded(delegation_id=delegation_id, change_set=CHANGES.model_copy(update={"status": "discarded"}))
+
+    async def undo_delegation(self, delegation_id: str) -> Undone:
+        return self.undone
 
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         self.requests.append({"prune": request.model_dump(exclude_defaults=True)})

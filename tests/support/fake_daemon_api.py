@@ -8,6 +8,7 @@ from sublet.daemon.models import (
     AddPeer,
     AgentView,
     AuditReport,
+    ChangeSet,
     Check,
     CreateDelegation,
     DelegationView,
@@ -22,6 +23,7 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
 )
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -53,6 +55,8 @@ class FakeDaemonApi:
     def __init__(self) -> None:
         self.delegations: dict[str, DelegationView] = {}
         self.audits: dict[str, AuditReport] = {}
+        self.reviews: dict[str, Review] = {}
+        self.applies: list[ApplyRequest] = []
         self.events: list[Event] = []
         self.requests: list[CreateDelegation] = []
         self.callers: list[Subject] = []
@@ -117,6 +121,7 @@ class FakeDaemonApi:
             workspace_dir=request.workspace_dir,
             description=request.description or request.prompt.partition("\n")[0][:500],
             access_mode=request.access_mode,
+            result_mode=request.result_mode,
             ttl_seconds=request.ttl_seconds,
             created_at=AT,
             updated_at=AT,
@@ -158,6 +163,42 @@ class FakeDaemonApi:
         if self._find(delegation_id).state is not DelegationState.CANCELLED:
             await self.change(delegation_id, state=DelegationState.CANCELLED)
         return self._find(delegation_id)
+
+    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
+        self._find(delegation_id)
+        self.callers.append(caller)
+        found = self.reviews[delegation_id]
+        return found if patch else found.model_copy(update={"patch": None})
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+        self.callers.append(caller)
+        self.applies.append(request)
+        review = self.reviews[delegation_id]
+        if review.conflicts and not request.partial:
+            return Applied(delegation_id=delegation_id, conflicts=review.conflicts, change_set=review.change_set)
+        status = "partly_applied" if review.conflicts else "applied"
+        return Applied(
+            delegation_id=delegation_id,
+            applied=[file.path for file in review.files if file.outcome != "conflict"],
+            conflicts=review.conflicts,
+            change_set=self._closed(delegation_id, status),
+            undo=delegation_id,
+        )
+
+    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+        self.callers.append(caller)
+        return Discarded(delegation_id=delegation_id, change_set=self._closed(delegation_id, "discarded"))
+
+    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+        self.callers.append(caller)
+        files = [file.path for file in self.reviews[delegation_id].files]
+        return Undone(delegation_id=delegation_id, undone=files, change_set=self._closed(delegation_id, "undone"))
+
+    def _closed(self, delegation_id: str, status: str) -> ChangeSet:
+        review = self.reviews[delegation_id]
+        changes = review.change_set.model_copy(update={"status": status})
+        self.reviews[delegation_id] = review.model_copy(update={"change_set": changes})
+        return changes
 
     async def directory(self, caller: Subject) -> Directory:
         self.callers.append(caller)

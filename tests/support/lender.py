@@ -17,12 +17,15 @@ from sublet.daemon.lent_resources import asked_for
 from sublet.daemon.models import CreateDelegation, DelegationView
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.records import DelegationRecord
+from sublet.daemon.staged_tree import Trees
 from sublet.daemon.store import Store
 from sublet.policy.limits import AdmissionLimits
 from sublet.policy.model import Subject
 from sublet.workspace.audit import Auditor
+from sublet.workspace.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.staging import Staging
 from support.scripted_link import BOB, ScriptedLink
 
 ME = Subject("human")
@@ -43,8 +46,9 @@ class Lender:
     limits: AdmissionLimits = field(default_factory=AdmissionLimits)
 
     def __post_init__(self) -> None:
+        self.trees = trees(self.root / "state", self.journal, self.auditor)
         self.delegator = Delegator(
-            DelegatorTools(self.journal, self.data_plane, self.link, self.auditor, self.locks, lambda: self.limits)
+            DelegatorTools(self.journal, self.data_plane, self.link, self.trees, self.locks, lambda: self.limits)
         )
 
     @property
@@ -106,6 +110,12 @@ class Lender:
         """Return the states that the journal tells of, in order."""
         page = await self.journal.events_after(0, delegation_id, limit=500)
         return [str(event.data["state"]) for event in page.events if event.kind == "delegation_state"]
+
+
+def trees(state_dir: Path, journal: Journal, auditor: Auditor) -> Trees:
+    """Return what makes the trees of delegations, with its state below ``state_dir``."""
+    staging = Staging(state_dir)
+    return Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
 
 
 WAYS = ("created", "invited", "accepted", "started", "running")

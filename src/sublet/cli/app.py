@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sublet.cli import daemon_cmd, delegate_cmd, lease_cmds, mcp_cmd, peers_cmd, prune_cmd
+from sublet.cli import daemon_cmd, delegate_cmd, lease_cmds, mcp_cmd, peers_cmd, prune_cmd, review_cmds
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
 from sublet.cli.help import group, verbatim
@@ -45,6 +45,10 @@ app.command(rich_help_panel="Work")(lease_cmds.output)
 app.command(rich_help_panel="Work")(lease_cmds.cancel)
 app.command(rich_help_panel="Work")(lease_cmds.diff)
 app.command(rich_help_panel="Work")(lease_cmds.audit)
+app.command(rich_help_panel="Work")(review_cmds.review)
+app.command(rich_help_panel="Work")(review_cmds.apply)
+app.command(rich_help_panel="Work")(review_cmds.discard)
+app.command(rich_help_panel="Work")(review_cmds.undo)
 app.command(rich_help_panel="Work")(prune_cmd.prune)
 app.add_typer(mcp_cmd.mcp, rich_help_panel="Hosts")
 

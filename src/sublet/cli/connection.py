@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StatusView,
         TokenView,
     )
+    from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
 
 ResultT = TypeVar("ResultT")
 LIST_LIMIT = 500
@@ -66,6 +67,18 @@ class Control(Protocol):
 
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         """Stop a delegation."""
+
+    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
+        """Return what a staged result would change."""
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
+        """Merge a staged result into the directory."""
+
+    async def discard_delegation(self, delegation_id: str) -> Discarded:
+        """Drop a staged result."""
+
+    async def undo_delegation(self, delegation_id: str) -> Undone:
+        """Take back what was applied of a staged result."""
 
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         """Remove what ended delegations left behind."""

@@ -29,6 +29,7 @@ EPILOG = verbatim(
         "Examples",
         """sublet delegate . --to bob "Make the tests pass."
 sublet delegate ~/api --to bob/reviewer "Review it." --ro --ttl 15m
+sublet delegate . --to bob "Tidy up." --staged && sublet review last
 id=$(sublet delegate . --to bob - --background < task.md)""",
     ),
     (
@@ -92,6 +93,10 @@ def delegate(
             "output, scratch.",
         ),
     ] = None,
+    staged: Annotated[
+        bool,
+        typer.Option("--staged", help="Lend a copy; nothing changes here before you apply it.", show_default=False),
+    ] = False,
     description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -112,6 +117,7 @@ def delegate(
             wait=wait,
             reveal=reveal or [],
             require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
+            staged=staged,
             description=description,
             quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
         )
@@ -188,6 +194,7 @@ def _request(
     wait: bool,
     reveal: list[str],
     require_enforced: list[str],
+    staged: bool,
     description: str | None,
     quota: dict[str, int | None],
 ) -> CreateDelegation:
@@ -210,6 +217,7 @@ def _request(
             ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
             reveal=reveal,
             require_enforced=require_enforced,
+            result_mode="staged" if staged else "live",
             wait_for_peer=wait,
             max_total_bytes=quota["max_total_bytes"],
             max_files=quota["max_files"],
@@ -262,5 +270,10 @@ def _show_end(view: DelegationView, screen: Screen) -> None:
     from sublet.cli.render import summary
 
     screen.show(summary(view, screen.symbols))
-    if view.audit is not None and view.audit.files:
+    changes = view.result.change_set if view.result is not None else None
+    if changes is not None and changes.status == "pending":
+        screen.note(f"  Look at it:  sublet review {view.delegation_id}")
+        screen.note(f"  Apply it:    sublet apply {view.delegation_id}")
+        screen.note(f"  Drop it:     sublet discard {view.delegation_id}")
+    elif view.audit is not None and view.audit.files:
         screen.note(f"  every line: sublet diff {view.delegation_id}")

@@ -24,6 +24,7 @@ class Exit(IntEnum):
     DECLINED = 5
     CANCELLED = 6
     EXPIRED = 7
+    CONFLICTS = 8
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
@@ -37,6 +38,7 @@ MEANING: Mapping[Exit, str] = {
     Exit.DECLINED: "declined by policy or by the peer",
     Exit.CANCELLED: "cancelled",
     Exit.EXPIRED: "the lease ran out",
+    Exit.CONFLICTS: "apply and undo: there are conflicts, so not everything was done",
     Exit.INTERRUPTED: "interrupted; a delegation goes on in the daemon",
     Exit.BROKEN_PIPE: "the reader of the output went away",
 }

@@ -40,6 +40,10 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [headline(view, symbols)]
     if view.audit is not None:
         parts.append(inset(changes(view.audit, symbols), 2))
+    if view.result is not None and view.result.change_set is not None:
+        from sublet.cli.render_review import staged
+
+        parts.append(inset(staged(view.result.change_set, symbols), 2))
     if view.audit_error is not None:
         why = clean_line(view.audit_error.message, 200)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
@@ -67,7 +71,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
     line = Text.assemble((f"{sign} {view.state.value}", f"bold {style}".strip()))
     if view.condition is not None and not (done or bad):
         line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
-    facts = [who(view), "read-only" if view.access_mode == "ro" else "read-write"]
+    facts = [who(view), _access(view)]
     if done or bad:
         facts.insert(0, f"after {_took(age(view.created_at, view.updated_at))}")
     elif view.remaining_seconds is not None:
@@ -119,6 +123,8 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
         state = Text(view.state.value, style=STATE_STYLE.get(view.state, ""))
         if view.condition is not None:
             state.append(f" ({view.condition.kind})", style="yellow")
+        elif view.result is not None and view.result.change_set is not None:
+            state.append(" (to review)" if view.result.change_set.status == "pending" else "", style="yellow")
         made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
         facts = (who(view), view.access_mode, span(made), left, clean_line(view.description, 200))
@@ -182,6 +188,12 @@ def parse_time(text: str) -> datetime:
 def age(start: str, end: str) -> float:
     """Return the seconds between two RFC 3339 texts, never negative."""
     return max(0.0, (parse_time(end) - parse_time(start)).total_seconds())
+
+
+def _access(view: DelegationView) -> str:
+    if view.access_mode == "ro":
+        return "read-only"
+    return "a copy, read-write" if view.result_mode == "staged" else "read-write"
 
 
 def _took(seconds: float) -> str:

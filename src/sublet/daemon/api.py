@@ -26,6 +26,7 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
 )
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -56,6 +57,18 @@ class DaemonApi(Protocol):
 
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         """Stop the delegation: revoke at once, tell the peer, return the view. Cancelling twice is no error."""
+
+    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
+        """Return what a staged result would change, with its conflicts as of now and the patch where asked for."""
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+        """Merge a staged result into the directory; with conflicts nothing is applied, unless a part is asked for."""
+
+    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+        """Drop a staged result."""
+
+    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+        """Take back what was applied of a staged result."""
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """Remove what ended delegations left behind, as far as ``request`` says."""

@@ -87,7 +87,8 @@ class _Daemon:
         parts = await make_parts(self._config, self._store, self._identity, self._own_address)
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
-        await recover(parts.journal, parts.carriers.values(), parts.auditor, parts.scratch_root)
+        await parts.results.recover()
+        await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
         try:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
             service = self._service(parts)
@@ -97,6 +98,7 @@ class _Daemon:
                 await self._serve(parts, control, ready)
         finally:
             parts.data_plane.close()
+            parts.trees.staging.close()
             with anyio.CancelScope(shield=True):
                 await parts.link.aclose()
                 await asyncio.to_thread(parts.cages.close)
@@ -106,7 +108,13 @@ class _Daemon:
             async with (
                 _running(parts.data_plane.serve),
                 _started(*self._faces, control),
-                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve, parts.pruning.serve),
+                _running(
+                    parts.delegator.serve,
+                    parts.executor.serve,
+                    parts.messages.serve,
+                    parts.pruning.serve,
+                    parts.results.serve,
+                ),
             ):
                 status = await self._status(parts)
                 log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
@@ -131,6 +139,7 @@ class _Daemon:
                 tokens=parts.tokens,
                 lend_roots=parts.lend_roots,
                 pruning=parts.pruning,
+                results=parts.results,
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
                 stop=self._stop.set,

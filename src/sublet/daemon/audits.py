@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,8 +23,16 @@ AUDIT_SECONDS = 600.0
 log = structlog.get_logger(__name__)
 
 
+Sealing = Callable[[LentDirectory], AuditResult]
+"""Takes the result out of a private view and tells what was changed in it. It blocks."""
+
+
 async def audited(
-    auditor: Auditor, record: DelegationRecord, resources: Sequence[LentDirectory], usage: LeaseUsage
+    auditor: Auditor,
+    record: DelegationRecord,
+    resources: Sequence[LentDirectory],
+    usage: LeaseUsage,
+    staged: Mapping[str, Sealing] | None = None,
 ) -> dict[str, object]:
     """Return what the record gains by the audit: a report with its snapshots, or an error. Nothing is raised.
 
@@ -34,13 +43,16 @@ async def audited(
         record: has snapshots and no audit yet.
         resources: the directories, with the rules of the lease.
         usage: what the lease changed, as far as that is known.
+        staged: by the name of the directory, what tells of those that were not lent themselves.
     """
     results: dict[str, AuditResult] = {}
     refs: dict[str, list[MovedRef]] = {}
     failures: dict[str, SubletError] = {}
     deadline = anyio.current_time() + AUDIT_SECONDS
     for lent in resources:
-        found = await _of_one(auditor, record, lent, usage, deadline)
+        seal = (staged or {}).get(lent.name)
+        audit = partial(_live, auditor, record, lent, usage) if seal is None else partial(seal, lent)
+        found = await _of_one(audit, record, deadline)
         if isinstance(found, AuditResult):
             results[lent.name] = found
             if record.request.git == "rw" and lent.access_mode == "rw":
@@ -57,19 +69,20 @@ async def audited(
     return news
 
 
+def _live(auditor: Auditor, record: DelegationRecord, lent: LentDirectory, usage: LeaseUsage) -> AuditResult:
+    if (served := usage.roots.get(lent.name)) is not None:
+        _check_same(lent.path, served)
+    touched = usage.touched.get(lent.name, set())
+    return auditor.result(record.snapshots[lent.name], lent.path, lent.rules, touched, usage.touched_overflow)
+
+
 async def _of_one(
-    auditor: Auditor, record: DelegationRecord, lent: LentDirectory, usage: LeaseUsage, deadline: float
+    audit: Callable[[], AuditResult], record: DelegationRecord, deadline: float
 ) -> AuditResult | SubletError:
     """Return the audit of one directory, or why there is none."""
-    served = usage.roots.get(lent.name)
-    touched = usage.touched.get(lent.name, set())
     try:
         with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
-            if served is not None:
-                await in_background(_check_same, lent.path, served)
-            return await in_background(
-                auditor.result, record.snapshots[lent.name], lent.path, lent.rules, touched, usage.touched_overflow
-            )
+            return await in_background(audit)
     except SubletError as error:
         return error
     except TimeoutError:

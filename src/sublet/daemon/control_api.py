@@ -25,7 +25,6 @@ from starlette.routing import Route
 from sublet.daemon import models
 from sublet.daemon.api import DaemonApi
 from sublet.daemon.control_requests import (
-    Audit,
     CreatePairLink,
     CreateToken,
     Events,
@@ -33,12 +32,14 @@ from sublet.daemon.control_requests import (
     LendRoot,
     ListDelegations,
     Nothing,
+    Patch,
     Wait,
     check_headers,
     read_body,
     read_query,
 )
 from sublet.daemon.models import MAX_PAGE
+from sublet.daemon.review_models import ApplyRequest
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -89,6 +90,10 @@ class ControlApi:
             ("GET", "/v1/delegations/{id}/wait", self._wait_for_result),
             ("GET", "/v1/delegations/{id}/audit", self._get_audit_report),
             ("POST", "/v1/delegations/{id}/cancel", self._cancel_delegation),
+            ("GET", "/v1/delegations/{id}/review", self._review_delegation),
+            ("POST", "/v1/delegations/{id}/apply", self._apply_delegation),
+            ("POST", "/v1/delegations/{id}/discard", self._discard_delegation),
+            ("POST", "/v1/delegations/{id}/undo", self._undo_delegation),
             ("POST", "/v1/prune", self._prune),
             ("GET", "/v1/events", self._stream_events),
             ("GET", "/v1/events/page", self._events_since),
@@ -130,12 +135,28 @@ class ControlApi:
         return _answer(await self._unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, OWNER)))
 
     async def _get_audit_report(self, request: Request) -> Response:
-        query = read_query(request, Audit)
+        query = read_query(request, Patch)
         return _answer(await self._api.get_audit_report(request.path_params["id"], OWNER, patch=query.patch))
 
     async def _cancel_delegation(self, request: Request) -> Response:
         await read_body(request, Nothing)
         return _answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
+
+    async def _review_delegation(self, request: Request) -> Response:
+        query = read_query(request, Patch)
+        return _answer(await self._api.review_delegation(request.path_params["id"], OWNER, patch=query.patch))
+
+    async def _apply_delegation(self, request: Request) -> Response:
+        body = await read_body(request, ApplyRequest)
+        return _answer(await self._api.apply_delegation(request.path_params["id"], body, OWNER))
+
+    async def _discard_delegation(self, request: Request) -> Response:
+        await read_body(request, Nothing)
+        return _answer(await self._api.discard_delegation(request.path_params["id"], OWNER))
+
+    async def _undo_delegation(self, request: Request) -> Response:
+        await read_body(request, Nothing)
+        return _answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
 
     async def _prune(self, request: Request) -> Response:
         return _answer(await self._api.prune_resources(await read_body(request, models.PruneRequest), OWNER))

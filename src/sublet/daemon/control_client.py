@@ -29,6 +29,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
 
@@ -109,6 +110,22 @@ class ControlClient:
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         """Stop the delegation. Cancelling twice is no error."""
         return await self._one(DelegationView, "POST", f"/v1/delegations/{_part(delegation_id)}/cancel")
+
+    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
+        """Return what a staged result would change, with the patch where asked for."""
+        return await self._one(Review, "GET", f"/v1/delegations/{_part(delegation_id)}/review", {"patch": patch})
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
+        """Merge a staged result into the directory."""
+        return await self._one(Applied, "POST", f"/v1/delegations/{_part(delegation_id)}/apply", body=request)
+
+    async def discard_delegation(self, delegation_id: str) -> Discarded:
+        """Drop a staged result."""
+        return await self._one(Discarded, "POST", f"/v1/delegations/{_part(delegation_id)}/discard")
+
+    async def undo_delegation(self, delegation_id: str) -> Undone:
+        """Take back what was applied of a staged result."""
+        return await self._one(Undone, "POST", f"/v1/delegations/{_part(delegation_id)}/undo")
 
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         """Remove what ended delegations left behind, as far as ``request`` says."""

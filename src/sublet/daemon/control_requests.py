@@ -34,7 +34,7 @@ class ListDelegations(models.Request):
     active: bool = False
 
 
-class Audit(models.Request):
+class Patch(models.Request):
     """Whether the patch is wanted."""
 
     patch: bool = False

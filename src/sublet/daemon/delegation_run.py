@@ -38,6 +38,7 @@ from sublet.protocol.messages import (
     Workspace,
 )
 from sublet.workspace.admission import scan_all
+from sublet.workspace.locks import Wants
 from sublet.workspace.model import LentDirectory
 
 RETRY_PEER_SECONDS = 2.0
@@ -76,7 +77,7 @@ class DelegationRun:
         self._peer = peer
         self._resources = resources
         self._tools = tools
-        self._access = LentAccess(self._keeper, peer, resources, tools)
+        self._access = LentAccess(self._keeper, peer, tools)
         self._output = OutputLog(tools.journal, record.id)
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
@@ -162,8 +163,7 @@ class DelegationRun:
 
     async def _lend(self, held: AsyncExitStack) -> None:
         await self._admit()
-        await self._hold_directory(held)
-        snapshots = await self._access.baseline()
+        snapshots = await self._prepare(held)
         accept = await self._ask(snapshots)
         # Until now the time asked for bounded the wait; from here on the lease has it.
         self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
@@ -176,8 +176,23 @@ class DelegationRun:
             hidden=list(admission.hidden), unmountable=list(admission.unmountable), left_out=admission.left_out
         )
 
-    async def _hold_directory(self, held: AsyncExitStack) -> None:
-        """Hold the directory against overlapping leases; while others hold it, say so (DESIGN 4.5)."""
+    async def _prepare(self, held: AsyncExitStack) -> dict[str, str]:
+        """Take the directories and record what the executor will see; return the snapshots' ids.
+
+        A staged lease holds nothing while it runs. Only while its copy is made nobody else may be writing.
+        """
+        wants = [(Path(lent.path), lent.access_mode) for lent in self.record.resources]
+        if self.record.request.result_mode == "live":
+            await self._hold(held, wants)
+            return await self._access.baseline()
+        async with AsyncExitStack() as copying:
+            await self._hold(copying, [(path, "ro") for path, _ in wants])
+            snapshots = await self._access.baseline()
+        await self._tools.journal.release_owned(self.record.id, "lock")
+        return snapshots
+
+    async def _hold(self, held: AsyncExitStack, wants: Wants) -> None:
+        """Hold directories against overlapping leases; while others hold them, say so (DESIGN 4.5)."""
         moved = asyncio.Event()
         place = 0
 
@@ -195,7 +210,7 @@ class DelegationRun:
 
         record = self.record
         directory = self._tools.locks.acquire(
-            [(Path(lent.path), lent.access_mode) for lent in record.resources],
+            wants,
             owner=record.id,
             timeout=record.ttl_seconds,
             on_position=on_position,
@@ -220,6 +235,7 @@ class DelegationRun:
                 agent=record.agent,
                 resources=offered(record),
                 require_enforced=record.request.require_enforced,
+                result_mode=record.request.result_mode,
             ),
         )
         await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)

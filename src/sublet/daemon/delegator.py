@@ -145,7 +145,7 @@ class Delegator:
             raise _no_audit(record)
         if not patch:
             return record.audit
-        made = await in_background(patch_of, self._tools.auditor, record)
+        made = await in_background(patch_of, self._tools.trees.auditor, record)
         return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})
 
     async def cancel(self, delegation_id: str, why: str) -> DelegationView:

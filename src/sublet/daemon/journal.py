@@ -57,7 +57,7 @@ _ASSIGNMENTS = _Table("assignments", ("peer",), AssignmentState.PENDING, ASSIGNM
 
 @dataclass(frozen=True, slots=True)
 class HeldResource:
-    """Something that was acquired and not released yet: lease, lock, view, mount, slot, process or remote_task."""
+    """Something that was acquired and not released yet: lease, lock, view, apply, mount, slot, process, remote_task."""
 
     id: int
     owner: str

@@ -18,17 +18,16 @@ from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
 from sublet.daemon.lent_resources import prepared
-from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.records import DelegationRecord, lease_over
+from sublet.daemon.staged_tree import Trees
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
 from sublet.protocol.messages import Accept, AccessMode, ActiveLease, DataPath, Endpoint, Mount, Start, StartExtension
 from sublet.workspace.admission import AdmissionLimits
-from sublet.workspace.audit import Auditor
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet
@@ -44,7 +43,7 @@ class DelegatorTools:
     journal: Journal
     data_plane: DataPlane
     link: PeerLink
-    auditor: Auditor
+    trees: Trees
     locks: DirectoryLocks
     limits: Callable[[], AdmissionLimits]
 
@@ -52,17 +51,11 @@ class DelegatorTools:
 class LentAccess:
     """What the peer of one delegation may reach, from START until it is settled."""
 
-    def __init__(
-        self,
-        keeper: DelegationKeeper,
-        peer: PeerAddress,
-        resources: tuple[LentDirectory, ...],
-        tools: DelegatorTools,
-    ) -> None:
+    def __init__(self, keeper: DelegationKeeper, peer: PeerAddress, tools: DelegatorTools) -> None:
         self._keeper = keeper
         self._peer = peer
         self._tools = tools
-        self._tree: LentTree = LiveTree(resources, tools.auditor, keeper.record.request.git)
+        self._tree = tools.trees.of(keeper.record)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
         self.quota_met = asyncio.Event()
@@ -171,6 +164,8 @@ class LentAccess:
         news: dict[str, object] = {"usage": self.usage()}
         if record.snapshots and record.expires_at is not None:
             news |= await self._tree.report(record, self._usage)
+        else:
+            await self._tree.drop()
         await self._keeper.note(**news)
 
     def _quota_met(self, met: QuotaMet) -> None:

@@ -135,3 +135,34 @@ def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequen
         exclude=request.exclude,
         git=git,
     )
+
+
+def check_staged(request: CreateDelegation) -> None:
+    """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    if request.result_mode == "staged" and request.git == "rw":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            "a staged lease can't have the repository for writing: what is committed in a copy could not be merged",
+            "Ask for git=ro and commit the result yourself once it is applied, or delegate without staging.",
+        )
+
+
+def staged_keys(record: DelegationRecord) -> dict[str, str]:
+    """Return, by the name of the directory, under which keys its private view and its change set are kept.
+
+    Staged is what was asked for with writing, whatever ACCEPT has left of it; else the directory to work in.
+    """
+    request = record.request
+    names = [resource.name for resource in request.resources if resource.access_mode == "rw"]
+    if request.access_mode == "rw" or not names:
+        names.insert(0, WORKSPACE)
+    return {name: record.id if name == WORKSPACE else f"{record.id}.{name}" for name in names}
+
+
+def owner_of(key: str) -> str:
+    """Return the delegation to which a private view or a change set belongs."""
+    return key.partition(".")[0]

@@ -28,6 +28,13 @@ class LentTree(Protocol):
             SubletError: as ``Auditor.baseline``.
         """
 
+    async def take_up(self) -> None:
+        """Find again what an earlier process has begun to serve; instead of ``baseline``.
+
+        Raises:
+            SubletError: it is not there any more.
+        """
+
     async def check(self) -> None:
         """Make sure that ``resources`` are still the directories for which policy was asked.
 
@@ -42,6 +49,9 @@ class LentTree(Protocol):
             record: has the snapshots, and nothing that was reported before.
             usage: what the lease did, as the data plane counted.
         """
+
+    async def drop(self) -> None:
+        """Give up what ``baseline`` has made, where nobody was ever given access. Nothing is raised."""
 
 
 class LiveTree:
@@ -61,6 +71,9 @@ class LiveTree:
                 await in_background(self._auditor.watch_refs, lent.path, snapshots[lent.name])
         return snapshots
 
+    async def take_up(self) -> None:
+        """``LentTree.take_up``: the directories are where they were."""
+
     async def check(self) -> None:
         """``LentTree.check``: refuse a directory in whose place, or above which, a link was put meanwhile."""
         for lent in self.resources:
@@ -77,3 +90,6 @@ class LiveTree:
         if record.audit is not None:
             return {}
         return await audited(self._auditor, record, self.resources, usage)
+
+    async def drop(self) -> None:
+        """``LentTree.drop``: nothing was made."""

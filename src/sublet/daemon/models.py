@@ -207,6 +207,7 @@ class DelegationView(View):
     resources: list[ResourceView] = Field(default=[], description="Every directory that is lent, the first one first")
     description: str
     access_mode: AccessMode = Field(description="The widest access that is given to any of them")
+    result_mode: ResultMode = "live"
     ttl_seconds: int
     created_at: str
     updated_at: str

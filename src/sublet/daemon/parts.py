@@ -23,8 +23,11 @@ from sublet.daemon.nonces import NonceMemory
 from sublet.daemon.pairing import OwnAddress, PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.ports import PeerLink
-from sublet.daemon.prune_stores import EndedAssignments, EndedDelegations, Shadows
+from sublet.daemon.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.pruning import Pruning
+from sublet.daemon.result_store import ResultStore
+from sublet.daemon.staged_results import StagedResults
+from sublet.daemon.staged_tree import Trees
 from sublet.daemon.store import Store
 from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
@@ -34,17 +37,20 @@ from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.slots import Slots
+from sublet.workspace.apply import Applier
 from sublet.workspace.archive_carrier import ArchiveCarrier
 from sublet.workspace.audit import Auditor
 from sublet.workspace.cage import Cages
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.cgroups import Cgroups
+from sublet.workspace.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.requirements import require_sandbox, require_transport
 from sublet.workspace.reverse import ReverseAcceptor
 from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.staging import Staging
 from sublet.workspace.tar_format import TarLimits
 
 
@@ -65,7 +71,7 @@ class Parts:
     enforced: Callable[[AgentConfig], frozenset[str]]
     slots: Slots
     carriers: Mapping[str, Carrier]
-    auditor: Auditor
+    trees: Trees
     locks: DirectoryLocks
     data_plane: DataPlane
     link: PeerLink
@@ -74,6 +80,7 @@ class Parts:
     executor: Executor
     messages: Messages
     pruning: Pruning
+    results: StagedResults
     scratch_root: Path
 
 
@@ -107,6 +114,8 @@ async def make_parts(
     data_plane = DataPlane(identity.ssh_host_key, reverse)
     link = load_peer_link(identity)
     auditor = Auditor(state_dir)
+    staging = Staging(state_dir, lambda: policy.limits.admission)
+    trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
     locks = DirectoryLocks()
     slots = Slots(policy.limits.slots)
     scratch_root = state_dir / "scratch"
@@ -149,12 +158,12 @@ async def make_parts(
         enforced=enforced,
         slots=slots,
         carriers=carriers,
-        auditor=auditor,
+        trees=trees,
         locks=locks,
         data_plane=data_plane,
         link=link,
         pairing=PairingService(identity, journal, peers, link, own_address),
-        delegator=Delegator(DelegatorTools(journal, data_plane, link, auditor, locks, lambda: policy.limits.admission)),
+        delegator=Delegator(DelegatorTools(journal, data_plane, link, trees, locks, lambda: policy.limits.admission)),
         executor=Executor(
             journal=journal,
             policy=policy,
@@ -175,9 +184,15 @@ async def make_parts(
         ),
         pruning=Pruning(
             journal,
-            [EndedDelegations(journal), EndedAssignments(journal), Shadows(journal, auditor, locks)],
+            [
+                EndedDelegations(journal),
+                EndedAssignments(journal),
+                KeptResults(trees.changes),
+                Shadows(journal, auditor, locks),
+            ],
             lambda: config.retention,
         ),
+        results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
         scratch_root=scratch_root,
     )
 

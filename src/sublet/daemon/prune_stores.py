@@ -6,14 +6,18 @@ A new kind of thing that is kept plugs in as one more ``PruneStore`` in the comp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sublet.daemon.journal import Journal
+from sublet.daemon.lent_resources import owner_of
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import Auditor
+from sublet.workspace.change_set import ChangeSets
+from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.locks import DirectoryLocks
 
 MAX_CANDIDATES = 20_000
@@ -142,3 +146,38 @@ class Shadows:
             # Only a directory above or below is lent, and that one's snapshots are its own.
             await asyncio.to_thread(self._auditor.forget, workspace)
         return True
+
+
+class KeptResults:
+    """Results that are kept apart, and what their undo needs. They go with their delegations."""
+
+    name = "results"
+
+    def __init__(self, changes: ChangeSets) -> None:
+        self._changes = changes
+
+    async def candidates(self) -> list[Candidate]:
+        """``PruneStore.candidates``."""
+        return await asyncio.to_thread(self._kept)
+
+    async def remove(self, chosen: Sequence[Candidate]) -> list[Candidate]:
+        """``PruneStore.remove``."""
+        for candidate in chosen:
+            await asyncio.to_thread(self._changes.discard, candidate.id)
+        return list(chosen)
+
+    def _kept(self) -> list[Candidate]:
+        found: list[Candidate] = []
+        for key in self._changes.all_keys()[:MAX_CANDIDATES]:
+            directory = self._changes.directory(key)
+            with contextlib.suppress(FileNotFoundError):
+                changed, size = directory.stat().st_mtime, disk_usage(directory)
+                owner = frozenset([owner_of(key)])
+                found.append(Candidate(key, changed, size, owner, self._pending(key), f"result of {key}"))
+        return found
+
+    def _pending(self, key: str) -> bool:
+        try:
+            return self._changes.get(key).status == "pending"
+        except SubletError:
+            return False  # not sealed yet, or not readable: of no use to anybody

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sublet.daemon.models import (
     AuditReport,
+    ChangeSet,
     ConditionView,
     CreateDelegation,
     DelegationView,
@@ -50,6 +51,7 @@ class DelegationRecord(Record):
     ``resources`` are its directories, the first of which is the one to work in; ``access_mode`` is the widest of their
     modes. ``snapshots`` and ``result_snapshots`` are what the audit compares, by the name of the directory.
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
+    ``change_set`` is a staged result, from the end of access on, and what became of it later.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
     """
@@ -79,6 +81,7 @@ class DelegationRecord(Record):
     sandbox_enforced: list[str] = []
     left_out: int = 0
     git_hidden: list[str] = []
+    change_set: ChangeSet | None = None
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
@@ -124,12 +127,13 @@ class DelegationRecord(Record):
             resources=[ResourceView(**resource.model_dump()) for resource in self.resources],
             description=self.description,
             access_mode=self.access_mode,
+            result_mode=self.request.result_mode,
             ttl_seconds=self.ttl_seconds,
             created_at=self.created_at,
             updated_at=self.updated_at,
             expires_at=self.expires_at,
             remaining_seconds=remaining,
-            result=self.result,
+            result=self._shown_result(),
             error=error,
             hidden=self.hidden,
             unmountable=self.unmountable,
@@ -146,6 +150,12 @@ class DelegationRecord(Record):
             quota=self.quota if self.access_mode == "rw" else None,
             cursor=cursor,
         )
+
+    def _shown_result(self) -> ResultView | None:
+        """Return what the peer said, with what is kept apart of its work, also where it said nothing."""
+        if self.change_set is None:
+            return self.result
+        return (self.result or ResultView(final_summary="")).model_copy(update={"change_set": self.change_set})
 
 
 class AssignmentRecord(Record):

@@ -9,24 +9,22 @@ from pathlib import Path
 
 import structlog
 
-from sublet.daemon.audits import audited
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
-from sublet.daemon.lent_resources import lent_directories
 from sublet.daemon.models import ErrorView
 from sublet.daemon.records import AssignmentRecord, DelegationRecord, error_view
+from sublet.daemon.staged_tree import Trees
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
-from sublet.workspace.audit import Auditor
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.model import LeaseUsage
 
 log = structlog.get_logger(__name__)
 
 
-async def recover(journal: Journal, carriers: Iterable[Carrier], auditor: Auditor, scratch_root: Path) -> None:
+async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path) -> None:
     """Reap stale mounts and unpacked views, scratch directories and resources, and end what was under way.
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
@@ -41,7 +39,8 @@ async def recover(journal: Journal, carriers: Iterable[Carrier], auditor: Audito
             await _fail(assignment, journal)
     while records := await journal.list_settled(settled=False):
         for record in records:
-            await _end(record, journal, auditor)
+            await _end(record, journal, trees)
+    await trees.reap()
     for held in await journal.open_resources():
         await journal.release(held.id)
 
@@ -60,7 +59,7 @@ async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:
     await journal.save_assignment(ended, EventKind.ASSIGNMENT_STATE, {"state": str(state), "code": error.code})
 
 
-async def _end(record: DelegationRecord, journal: Journal, auditor: Auditor) -> None:
+async def _end(record: DelegationRecord, journal: Journal, trees: Trees) -> None:
     """End one delegation as what it is, done, expired or interrupted, with the audit of what was done until then."""
     keeper = DelegationKeeper(record, journal)
     await keeper.note(generation=record.generation + 1)
@@ -75,7 +74,10 @@ async def _end(record: DelegationRecord, journal: Journal, auditor: Auditor) -> 
         )
         await keeper.end(DelegationEvent.FAIL, error=error_view(interrupted))
     news: dict[str, object] = {"condition": None, "settled": True}
-    if record.expires_at is not None and record.snapshots and record.audit is None:
+    tree = trees.of(record)
+    if record.expires_at is not None and record.snapshots:
         # What the executor touched was known to the dead process only, so everything is laid at its door.
-        news |= await audited(auditor, record, lent_directories(record), LeaseUsage(touched_overflow=True))
+        news |= await tree.report(record, LeaseUsage(touched_overflow=True))
+    else:
+        await tree.drop()
     await keeper.note(**news)

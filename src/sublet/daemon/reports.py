@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sublet.daemon.models import AuditReport, FileChange, RefChange, ResultView
+from sublet.daemon.models import AuditReport, ChangeSet, FileChange, RefChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
 from sublet.protocol.messages import Done, Error
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
+from sublet.workspace import staging_model as workspace_changes
 from sublet.workspace.audit import AuditResult, Change
 from sublet.workspace.git_refs import MovedRef
 from sublet.workspace.git_refs import shown as shown_ref
@@ -105,4 +106,20 @@ def audit_view(
         lines_deleted=sum(result.lines_deleted for result in results.values()),
         truncated=any(result.truncated for result in results.values())
         or max(len(files), len(moved)) > MAX_LISTED_FILES,
+    )
+
+
+def change_set_view(changes: Iterable[workspace_changes.ChangeSet]) -> ChangeSet:
+    """Return the change sets of one delegation as one, as it is shown."""
+    found = list(changes)
+    statuses = {one.status for one in found}
+    return ChangeSet(
+        added=sum(one.counts.added for one in found),
+        changed=sum(one.counts.changed for one in found),
+        deleted=sum(one.counts.deleted for one in found),
+        renamed=sum(one.counts.renamed for one in found),
+        mode_changed=sum(one.counts.mode_changed for one in found),
+        lines_added=sum(one.counts.lines_added for one in found),
+        lines_deleted=sum(one.counts.lines_deleted for one in found),
+        status=statuses.pop() if len(statuses) == 1 else "partly_applied",
     )

@@ -15,7 +15,7 @@ from sublet.daemon.delegator import Delegator
 from sublet.daemon.executor import Executor
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
-from sublet.daemon.lent_resources import asked_for, check_apart, revealed, unlocked, widest
+from sublet.daemon.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
 from sublet.daemon.models import (
     MAX_WAIT_SECONDS,
     AddPeer,
@@ -36,6 +36,8 @@ from sublet.daemon.pairing import PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.pruning import Pruning
 from sublet.daemon.records import ResourceRecord
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.staged_results import StagedResults
 from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
@@ -66,6 +68,7 @@ class ServiceParts:
     tokens: TokenStore
     lend_roots: LendRoots
     pruning: Pruning
+    results: StagedResults
     status: Callable[[], Awaitable[StatusView]]
     doctor: Callable[[], Awaitable[list[Check]]]
     stop: Callable[[], None]
@@ -97,6 +100,7 @@ class DaemonService:
                 f"{clean_line(agent, 80)!r} can't be the name of an agent",
                 "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
             )
+        check_staged(request)
         lent = [await self._may_lend(resource, request, caller) for resource in resources]
         check_apart(lent)
         required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})
@@ -138,6 +142,32 @@ class DaemonService:
         """``DaemonApi.cancel_delegation``."""
         await self._ask(caller, Action.DELEGATION_CANCEL, delegation_id)
         return await self._parts.delegator.cancel(delegation_id, f"cancelled by {_who(caller)}")
+
+    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
+        """``DaemonApi.review_delegation``."""
+        await self._ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        return await self._parts.results.review(delegation_id, patch=patch)
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+        """``DaemonApi.apply_delegation``."""
+        attributes: dict[str, str | int | bool] = {
+            "partial": request.partial,
+            "allow_mass_deletion": request.allow_mass_deletion,
+        }
+        await self._ask(caller, Action.DELEGATION_APPLY, delegation_id, **attributes)
+        await self._ask_to_write(caller, delegation_id)
+        return await self._parts.results.apply(delegation_id, request, _who(caller))
+
+    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+        """``DaemonApi.discard_delegation``."""
+        await self._ask(caller, Action.DELEGATION_DISCARD, delegation_id)
+        return await self._parts.results.discard(delegation_id, _who(caller))
+
+    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+        """``DaemonApi.undo_delegation``."""
+        await self._ask(caller, Action.DELEGATION_UNDO, delegation_id)
+        await self._ask_to_write(caller, delegation_id)
+        return await self._parts.results.undo(delegation_id, _who(caller))
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """``DaemonApi.prune_resources``."""
@@ -277,6 +307,15 @@ class DaemonService:
         limits = self._parts.policy.limits.admission
         asked = {name: getattr(request, name) for name in ("max_total_bytes", "max_files", "max_file_bytes")}
         return {name: getattr(limits, name) if value is None else value for name, value in asked.items()}
+
+    async def _ask_to_write(self, caller: Subject, delegation_id: str) -> None:
+        """Ask whether the caller may lend the directories for writing: only there may it write by a result.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, or ``NOT_FOUND``.
+        """
+        for workspace in await self._parts.results.workspaces(delegation_id):
+            await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")
 
     def _usable(self, peer: PeerView, caller: Subject) -> PeerView:
         if not peer.usable:

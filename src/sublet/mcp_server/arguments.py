@@ -10,7 +10,8 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound
-from sublet.mcp_server.answers import Section
+from sublet.mcp_server.answers import ReviewAction, Section
+from sublet.protocol.bounds import ResultMode
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
 from sublet.protocol.text import clean_line
@@ -22,6 +23,11 @@ MAX_FAULTS = 5
 
 Item = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
+
+
+def _text_of(value: object) -> object:
+    """Return a cursor that came as a number as the text that it is."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class Arguments(BaseModel):
@@ -46,6 +52,7 @@ class Delegate(Arguments):
         default=None, description="One line for lists; default: first line of the prompt"
     )
     access_mode: AccessMode = Field(default="rw", description="ro: may only read")
+    result_mode: ResultMode = Field(default="live", description="staged: review before anything is changed")
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = Field(
         default=DEFAULT_TTL_SECONDS, description="Access ends after this many seconds, done or not"
     )
@@ -85,13 +92,27 @@ class DelegateOutput(Arguments):
     @field_validator("cursor", mode="before")
     @classmethod
     def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return _text_of(value)
 
 
 class DelegateCancel(Arguments):
     """Arguments of ``delegate_cancel``."""
 
     delegation_id: DelegationId
+
+
+class DelegateReview(Arguments):
+    """Arguments of ``delegate_review``."""
+
+    delegation_id: DelegationId
+    action: ReviewAction = Field(default="diff", description="diff, apply, discard, or undo what was applied")
+    partial: bool = Field(default=False, description="apply: with conflicts, apply what has none")
+    cursor: Cursor = Field(default="0", description="diff: next_cursor of the last answer")
+
+    @field_validator("cursor", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return _text_of(value)
 
 
 class DirectoryQuery(Arguments):

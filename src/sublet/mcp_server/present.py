@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sublet.daemon.models import AuditReport, DelegationView, FileChange
+from sublet.daemon.models import AuditReport, ChangeSet, DelegationView, FileChange
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
+    ChangeSetFacts,
     Condition,
     Delegation,
     FromPeer,
@@ -117,6 +118,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         description=clean_line(view.description, MAX_SHORT_CHARS),
         workspace_dir=clean_name(view.workspace_dir),
         access_mode=view.access_mode,
+        result_mode=view.result_mode,
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
         exit_code=result.exit_code if result else None,
@@ -124,6 +126,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         error_message=None if said_by_peer else message,
         error_hint=None if said_by_peer else hint,
         retry_after_seconds=error.retry_after_seconds if error else None,
+        change_set=change_set_facts(result.change_set) if result and result.change_set else None,
         audit=_changes(audit) if audit else None,
         audit_error=clean_line(f"{lost.code}: {lost.message}", MAX_WHY_CHARS) if lost else None,
         usage=_usage(view),
@@ -180,10 +183,18 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     return "\n".join(lines)
 
 
+def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
+    """Return the counts of a staged result as a model is shown them."""
+    return ChangeSetFacts(**changes.model_dump())
+
+
 def _next_step(view: DelegationView, finished: bool) -> str:
     call = f"delegate_output(delegation_id={view.delegation_id!r}"
     if not finished:
         return f"{call}, wait_seconds=45) to follow it; delegate_cancel to stop it."
+    if view.result is not None and view.result.change_set is not None and view.result.change_set.status == "pending":
+        review = f"delegate_review(delegation_id={view.delegation_id!r}"
+        return f"Nothing is in the directory yet. {review}) to see the patch, then action='apply' or 'discard'."
     if view.state is DelegationState.COMPLETED:
         return f"{call}, section='patch') to see every change; log, summary and files are sections too."
     return f"{call}, section='log') to see how far it came; then delegate again if it should be tried once more."

@@ -9,18 +9,21 @@ from typing import Generic, TypeAlias
 import anyio.to_thread
 
 from sublet.daemon.models import CreateDelegation, DelegationView
-from sublet.mcp_server.answers import Answer, Delegation
+from sublet.daemon.review_models import ApplyRequest
+from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
     ArgumentsT,
     Delegate,
     DelegateCancel,
     DelegateOutput,
+    DelegateReview,
     DirectoryQuery,
     read_arguments,
 )
 from sublet.mcp_server.call import Call, ended
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, files_text, present, summary_text, with_page
 from sublet.mcp_server.present_directory import PeerDirectory, present_directory
+from sublet.mcp_server.present_review import present_applied, present_diff, present_discarded, present_undone
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 
@@ -64,6 +67,7 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         prompt=given.prompt,
         description=given.description,
         access_mode=given.access_mode,
+        result_mode=given.result_mode,
         ttl_seconds=given.ttl_seconds,
         idempotency_key=given.idempotency_key,
         require_enforced=given.require_enforced,
@@ -96,6 +100,20 @@ async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
 async def delegate_cancel(call: Call, given: DelegateCancel) -> Answer:
     """Stop a delegation and cut its access."""
     return present(await call.api.cancel_delegation(given.delegation_id, call.caller))
+
+
+async def delegate_review(call: Call, given: DelegateReview) -> Answer:
+    """Show a staged result, write it into the directory, drop it, or take it back."""
+    view = await call.api.get_status(given.delegation_id, call.caller)
+    if given.action == "diff":
+        review = await call.api.review_delegation(given.delegation_id, call.caller, patch=True)
+        return present_diff(view, review, int(given.cursor.partition(":")[0]))
+    if given.action == "apply":
+        request = ApplyRequest(partial=given.partial)
+        return present_applied(view, await call.api.apply_delegation(given.delegation_id, request, call.caller))
+    if given.action == "discard":
+        return present_discarded(view, await call.api.discard_delegation(given.delegation_id, call.caller))
+    return present_undone(view, await call.api.undo_delegation(given.delegation_id, call.caller))
 
 
 async def directory(call: Call, given: DirectoryQuery) -> Answer:
@@ -176,7 +194,9 @@ def _dropped(event: Event) -> int:
     return count if isinstance(count, int) else 0
 
 
-AnyTool: TypeAlias = Tool[Delegate] | Tool[DelegateOutput] | Tool[DelegateCancel] | Tool[DirectoryQuery]
+AnyTool: TypeAlias = (
+    Tool[Delegate] | Tool[DelegateOutput] | Tool[DelegateCancel] | Tool[DelegateReview] | Tool[DirectoryQuery]
+)
 
 TOOLS: tuple[AnyTool, ...] = (
     Tool(
@@ -185,7 +205,8 @@ TOOLS: tuple[AnyTool, ...] = (
         description=(
             "Lend a directory to a peer's agent for a limited time and have it work there on your prompt. Returns a "
             "delegation_id at once; follow it with delegate_output. The peer writes straight into the directory "
-            "(access_mode rw) unless you choose ro. Secrets in it are hidden from the peer."
+            "(access_mode rw) unless you choose ro, or result_mode staged, which changes nothing before you apply it "
+            "with delegate_review. Secrets in it are hidden from the peer."
         ),
         arguments=Delegate,
         answer=Delegation,
@@ -215,6 +236,20 @@ TOOLS: tuple[AnyTool, ...] = (
         run=delegate_cancel,
         destructive=True,
         idempotent=True,
+    ),
+    Tool(
+        name="delegate_review",
+        title="Review and apply a staged result",
+        description=(
+            "What a delegation with result_mode staged would change: diff shows the patch and its conflicts with the "
+            "directory as it is now, apply merges all of it or nothing, discard drops it, undo takes it back. "
+            "Read the patch before you apply it: the peer wrote it."
+        ),
+        arguments=DelegateReview,
+        answer=Reviewed,
+        run=delegate_review,
+        destructive=True,
+        asks_roots=True,
     ),
     Tool(
         name="directory",

@@ -8,7 +8,18 @@ from typing import Final
 from sublet.policy.model import Action, Kind
 from sublet.policy.rules import Rule
 
-_DELEGATION: Final = frozenset({Action.DELEGATION_CREATE, Action.DELEGATION_READ, Action.DELEGATION_CANCEL})
+_DELEGATION: Final = frozenset(
+    {
+        Action.DELEGATION_CREATE,
+        Action.DELEGATION_READ,
+        Action.DELEGATION_CANCEL,
+        Action.DELEGATION_REVIEW,
+        # Writing back is no more than a live lease would have done; the directory is asked for besides.
+        Action.DELEGATION_APPLY,
+        Action.DELEGATION_DISCARD,
+        Action.DELEGATION_UNDO,
+    }
+)
 
 CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "human": frozenset(Action),
@@ -33,7 +44,7 @@ DEFAULT_RULES: Final = (
         layer="global",
         kinds=frozenset({"mcp"}),
         actions=_DELEGATION | {Action.WORKSPACE_LEND},
-        reason="an agent in an MCP host may delegate, watch and cancel",
+        reason="an agent in an MCP host may delegate, watch, cancel, and review and apply what comes back",
     ),
     Rule(
         id="default.peer",

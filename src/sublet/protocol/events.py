@@ -14,6 +14,7 @@ class EventKind(StrEnum):
     DELEGATION_CONDITION = "delegation_condition"
     DELEGATION_OUTPUT = "delegation_output"
     DELEGATION_AUDIT = "delegation_audit"
+    DELEGATION_REVIEW = "delegation_review"
     ASSIGNMENT_STATE = "assignment_state"
     PEER_PAIRED = "peer_paired"
     PEER_REMOVED = "peer_removed"

@@ -66,6 +66,8 @@ class LentDirectory:
     """One directory of a lease: its name in the view, its real path, how it is lent, and which of its names show.
 
     ``copies`` are contents that are served, read-only, under hidden names, by the path below the directory.
+    ``open_root`` opens what is served in its place, where that is a private view to which no path may lead; the
+    descriptor (``O_PATH``) becomes the caller's, and ``OSError`` says that it is not there any more.
     """
 
     name: str
@@ -73,6 +75,7 @@ class LentDirectory:
     access_mode: AccessMode
     rules: ViewRules
     copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
+    open_root: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class ServedLease:
 
     def _open(self, resource: LentDirectory, quota: Quota) -> ConfinedFs:
         try:
-            root = ConfinedFs.open_root(resource.path)
+            root = resource.open_root() if resource.open_root else ConfinedFs.open_root(resource.path)
         except OSError as exc:
             gone = isinstance(exc, FileNotFoundError)
             raise SubletError(

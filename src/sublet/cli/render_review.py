@@ -1,0 +1,155 @@
+"""What people see of staged results: what they would change, what stands in the way, and what became of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sublet.cli.columns import inset
+from sublet.cli.render import MAX_FILES_SHOWN, count
+from sublet.protocol.text import clean_line, clean_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sublet.cli.screen import Symbols
+    from sublet.daemon.models import ChangeSet
+    from sublet.daemon.review_models import Applied, Conflict, Review, ReviewedFile, Undone
+
+_STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
+_OUTCOME = {"merged": "merges with your changes", "conflict": "conflict", "present": "is like that already"}
+_MEANING = {
+    "pending": "not applied yet",
+    "applied": "applied",
+    "partly_applied": "applied in part",
+    "discarded": "dropped",
+    "undone": "applied and taken back",
+}
+
+
+def staged(changes: ChangeSet, symbols: Symbols) -> Text:
+    """Return the counts of a staged result and where it stands, in one line."""
+    line = Text.assemble(("staged result  ", "bold"), _MEANING[changes.status])
+    line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
+    return line
+
+
+def reviewed(report: Review, symbols: Symbols) -> RenderableType:
+    """Return every file with what applying it would come to, and the counts."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    for file in report.files[:MAX_FILES_SHOWN]:
+        outcome = _OUTCOME.get(file.outcome or "", "")
+        table.add_row(
+            Text(file.change, style=_STYLE[file.change]),
+            _name(file),
+            _lines(file, symbols),
+            Text(outcome, style="red" if file.outcome == "conflict" else "dim"),
+        )
+    parts: list[RenderableType] = [table] if report.files else []
+    if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
+        parts.append(Text(f"and {left} more", style="dim"))
+    if report.truncated:
+        parts.append(Text("the list was cut: there are more changes than it can hold", style="yellow"))
+    parts.append(staged(report.change_set, symbols))
+    return Group(*parts)
+
+
+def obstacles(report: Review, symbols: Symbols) -> list[RenderableType]:
+    """Return what stands in the way of applying, nothing where nothing does."""
+    if report.change_set.status not in ("pending", "undone"):
+        return []
+    parts: list[RenderableType] = []
+    if report.conflicts:
+        parts.append(_conflicts(report.conflicts, symbols))
+    if report.mass_deletion:
+        parts.append(
+            Text("it would delete most of the directory, which apply refuses without --allow-mass-deletion", "yellow")
+        )
+    if report.unread:
+        names = ", ".join(clean_name(name) for name in report.unread[:MAX_FILES_SHOWN])
+        parts.append(Text(f"could not be read, so is not part of it: {names}", style="yellow"))
+    return parts
+
+
+def applied(report: Applied, symbols: Symbols) -> RenderableType:
+    """Return what became of a result."""
+    parts: list[RenderableType] = []
+    if report.applied:
+        parts.append(Text(f"{symbols.good} applied {count(len(report.applied), 'change')}", style="bold green"))
+        parts.append(_listed(report.applied))
+    elif report.conflicts:
+        parts.append(Text(f"{symbols.bad} nothing was applied", style="bold red"))
+    else:
+        parts.append(Text(f"{symbols.good} your directory holds all of it already", style="bold green"))
+    if report.conflicts:
+        parts.append(_conflicts(report.conflicts, symbols))
+    return Group(*parts)
+
+
+def undone(report: Undone, symbols: Symbols) -> RenderableType:
+    """Return what was taken back."""
+    sign, style = (symbols.bad, "bold yellow") if report.conflicts else (symbols.good, "bold green")
+    parts: list[RenderableType] = [
+        Text(f"{sign} took back {count(len(report.undone), 'change')}", style=style),
+        _listed(report.undone),
+    ]
+    if report.conflicts:
+        parts.append(_conflicts(report.conflicts, symbols))
+    return Group(*parts)
+
+
+def _conflicts(conflicts: Sequence[Conflict], symbols: Symbols) -> RenderableType:
+    lines: list[RenderableType] = [Text(count(len(conflicts), "conflict"), style="bold red")]
+    for conflict in conflicts[:MAX_FILES_SHOWN]:
+        lines.append(Text.assemble(f"  {clean_name(conflict.path)}", (f"  {clean_line(conflict.reason, 300)}", "dim")))
+        for whose, where in (("yours ", conflict.yours), ("theirs", conflict.theirs)):
+            shown = clean_name(where) if where is not None else "(none)"
+            lines.append(Text.assemble((f"    {whose} {symbols.dot} ", "dim"), shown, overflow="fold"))
+    if (left := len(conflicts) - MAX_FILES_SHOWN) > 0:
+        lines.append(Text(f"  and {left} more", style="dim"))
+    return Group(*lines)
+
+
+def _listed(names: Sequence[str]) -> RenderableType:
+    lines = [Text(clean_name(name)) for name in names[:MAX_FILES_SHOWN]]
+    if (left := len(names) - MAX_FILES_SHOWN) > 0:
+        lines.append(Text(f"and {left} more", style="dim"))
+    return inset(Group(*lines), 2)
+
+
+def _counts(changes: ChangeSet, symbols: Symbols) -> str:
+    kinds = (
+        (changes.added, "added"),
+        (changes.changed, "changed"),
+        (changes.renamed, "renamed"),
+        (changes.deleted, "deleted"),
+        (changes.mode_changed, "with another mode"),
+    )
+    facts = [f"{number} {kind}" for number, kind in kinds if number]
+    if not facts:
+        return "changes nothing"
+    if changes.lines_added or changes.lines_deleted:
+        return f"{', '.join(facts)} {symbols.dot} +{changes.lines_added} {symbols.minus}{changes.lines_deleted} lines"
+    return ", ".join(facts)
+
+
+def _name(file: ReviewedFile) -> Text:
+    if file.renamed_from is not None:
+        return Text(f"{clean_name(file.renamed_from)} to {clean_name(file.path)}")
+    return Text(clean_name(file.path))
+
+
+def _lines(file: ReviewedFile, symbols: Symbols) -> Text:
+    if file.lines_added is None or file.lines_deleted is None:
+        return Text("" if file.change in ("mode", "renamed") else "binary", style="dim")
+    parts = [(f"+{file.lines_added}", "green")] if file.lines_added else []
+    if file.lines_deleted:
+        parts.append((f"{symbols.minus}{file.lines_deleted}", "red"))
+    return Text(" ").join(Text(text, style=style) for text, style in parts)

@@ -1,0 +1,145 @@
+"""Commands about results that are kept apart until somebody has looked at them: review, apply, discard, undo."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sublet.cli.connection import Control, resolve, run
+from sublet.cli.errors import Exit
+from sublet.cli.lease_cmds import IdArgument
+from sublet.cli.options import JsonFlag
+from sublet.cli.screen import Screen
+
+
+def review(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="Only which files, and what applying comes to.", show_default=False)
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the patch of a staged result, and what stands in the way of applying it.
+
+    Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await resolve(control, delegation_id)
+        report = await control.review_delegation(found, patch=as_json or not stat)
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return
+        from sublet.cli.render_review import obstacles, reviewed
+
+        if stat:
+            screen.show(reviewed(report, screen.symbols))
+        else:
+            _print_patch(report.patch or "", screen)
+            if report.patch_truncated:
+                screen.note("The patch was cut: there are more changes than it can hold.")
+        for line in obstacles(report, screen.symbols):
+            screen.err.print(line)
+        for line in _next(report.change_set.status, found):
+            screen.note(line)
+
+    run(ctx, screen, body)
+
+
+def apply(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="With conflicts, apply what has none.", show_default=False)
+    ] = False,
+    allow_mass_deletion: Annotated[
+        bool,
+        typer.Option("--allow-mass-deletion", help="Also where most of the directory would go.", show_default=False),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Merge a staged result into the directory: all of it, or nothing where there are conflicts.
+
+    What changed in the directory since the lease began is kept. `sublet undo` takes it back.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> Exit | None:
+        from sublet.daemon.review_models import ApplyRequest
+
+        found = await resolve(control, delegation_id)
+        request = ApplyRequest(partial=partial, allow_mass_deletion=allow_mass_deletion)
+        report = await control.apply_delegation(found, request)
+        status = Exit.CONFLICTS if report.conflicts else None
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return status
+        from sublet.cli.render_review import applied
+
+        screen.show(applied(report, screen.symbols))
+        if report.undo is not None:
+            screen.note(f"Take it back:  sublet undo {found}")
+        if report.conflicts and not report.applied:
+            screen.note(f"Apply the rest:  sublet apply {found} --partial")
+        return status
+
+    run(ctx, screen, body)
+
+
+def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
+    """Drop a staged result. Your directory stays as it is."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        report = await control.discard_delegation(await resolve(control, delegation_id))
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return
+        screen.show("The result was dropped; your directory is as it was.")
+
+    run(ctx, screen, body)
+
+
+def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
+    """Take back what `apply` did. Files that were changed since are left as they are, and listed."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> Exit | None:
+        report = await control.undo_delegation(await resolve(control, delegation_id))
+        status = Exit.CONFLICTS if report.conflicts else None
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return status
+        from sublet.cli.render_review import undone
+
+        screen.show(undone(report, screen.symbols))
+        return status
+
+    run(ctx, screen, body)
+
+
+def _print_patch(patch: str, screen: Screen) -> None:
+    if not patch:
+        screen.note("The result changes nothing.")
+    elif screen.out.is_terminal:
+        from sublet.cli.render import diff_text
+
+        screen.out.print(diff_text(patch), soft_wrap=True)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+
+
+def _next(status: str, delegation_id: str) -> list[str]:
+    if status == "pending":
+        return [f"Apply it:  sublet apply {delegation_id}", f"Drop it:   sublet discard {delegation_id}"]
+    if status == "undone":
+        return [f"It was taken back. Apply it again:  sublet apply {delegation_id}"]
+    if status in ("applied", "partly_applied"):
+        return [f"It is applied. Take it back:  sublet undo {delegation_id}"]
+    return [f"It is {status}."]
