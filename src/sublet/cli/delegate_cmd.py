@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +40,14 @@ terminal it detaches. What was left goes on: `sublet output ID --follow`
 finds it again.""",
     ),
 )
+
+
+class Transport(StrEnum):
+    """What ``--transport`` takes."""
+
+    SSHFS = "sshfs"
+    ARCHIVE = "archive"
+    AUTO = "auto"
 
 
 _BOUNDS = {
@@ -97,6 +106,10 @@ def delegate(
         bool,
         typer.Option("--staged", help="Lend a copy; nothing changes here before you apply it.", show_default=False),
     ] = False,
+    transport: Annotated[
+        Transport,
+        typer.Option(help="How the files travel: archive needs no FUSE there; auto: sshfs, or archive without it."),
+    ] = Transport.SSHFS,
     description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -119,6 +132,7 @@ def delegate(
             require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
             staged=staged,
             description=description,
+            transport=transport,
             quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
         )
         view = await control.create_delegation(request)
@@ -196,6 +210,7 @@ def _request(
     require_enforced: list[str],
     staged: bool,
     description: str | None,
+    transport: Transport,
     quota: dict[str, int | None],
 ) -> CreateDelegation:
     """Build the request.
@@ -218,6 +233,7 @@ def _request(
             reveal=reveal,
             require_enforced=require_enforced,
             result_mode="staged" if staged else "live",
+            transport=transport.value,
             wait_for_peer=wait,
             max_total_bytes=quota["max_total_bytes"],
             max_files=quota["max_files"],

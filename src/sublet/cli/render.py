@@ -72,6 +72,8 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
     if view.condition is not None and not (done or bad):
         line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
     facts = [who(view), _access(view)]
+    if view.transport not in (None, "sshfs"):
+        facts.append(f"by {view.transport}")
     if done or bad:
         facts.insert(0, f"after {_took(age(view.created_at, view.updated_at))}")
     elif view.remaining_seconds is not None:

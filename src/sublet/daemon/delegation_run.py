@@ -21,6 +21,7 @@ from sublet.daemon.peer_condition import PeerCondition
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
 from sublet.daemon.records import DelegationRecord, error_view, lease_over
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
+from sublet.daemon.transports import chosen_transport, offered_transports
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
@@ -33,6 +34,7 @@ from sublet.protocol.messages import (
     InviteExtension,
     Progress,
     ProposedLease,
+    Requirements,
     Start,
     Task,
     Workspace,
@@ -226,13 +228,16 @@ class DelegationRun:
 
     async def _ask(self, snapshots: dict[str, str]) -> Accept:
         record = self.record
+        transports = offered_transports(record.request)
         invite = Invite(
             delegation_id=record.id,
             task=Task(description=record.description, prompt=record.request.prompt),
             lease=ProposedLease(ttl_seconds=record.ttl_seconds, access_mode=record.access_mode),
             workspace=Workspace(export_name=f"awcp/{record.id}"),
+            requirements=Requirements(transport=transports[0]),
             sublet=InviteExtension(
                 agent=record.agent,
+                transports=list(transports),
                 resources=offered(record),
                 require_enforced=record.request.require_enforced,
                 result_mode=record.request.result_mode,
@@ -246,10 +251,12 @@ class DelegationRun:
         await self._tools.journal.acquire(record.id, "remote_task", {"task_id": task.task_id, "peer": record.peer})
         _check_mount_point(answer)
         check_enforced(record.request.require_enforced, answer, self._peer.name)
+        transport = chosen_transport(record.request, answer)
         mode, ttl = _narrowed(record, answer)
         await self._keeper.advance(
             DelegationEvent.ACCEPT,
             condition=None,
+            transport=transport,
             task_id=task.task_id,
             context_id=task.context_id,
             access_mode=mode,

@@ -94,6 +94,7 @@ class LentAccess:
         left = ends - anyio.current_time()
         if left <= 0:
             raise lease_over(record.ttl_seconds)
+        transport = record.transport or "sshfs"
         # Nothing is awaited between the transition and this, so a cancel that comes now finds a lease to revoke.
         self._tools.data_plane.open(
             Export(
@@ -104,6 +105,7 @@ class LentAccess:
                 meta=_meta(record),
                 limits=ExportLimits(**record.quota.model_dump()),
                 on_quota_met=self._quota_met,
+                transport=transport,
             )
         )
         await self._tree.check()
@@ -113,7 +115,10 @@ class LentAccess:
             delegation_id=record.id,
             lease=ActiveLease(expires_at=expires_at, access_mode=record.access_mode),
             mount=Mount(
-                endpoint=Endpoint(host=host, port=port, user=record.id), export_locator="/", credential=credential
+                transport=transport,
+                endpoint=Endpoint(host=host, port=port, user=record.id),
+                export_locator="/",
+                credential=credential,
             ),
             sublet=StartExtension(
                 host_key=self._tools.data_plane.host_key_line,

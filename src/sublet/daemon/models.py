@@ -213,6 +213,7 @@ class DelegationView(View):
     updated_at: str
     expires_at: str | None = None
     remaining_seconds: int | None = None
+    transport: TransportName | None = Field(default=None, description="How the directories travel, once agreed on")
     result: ResultView | None = None
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")

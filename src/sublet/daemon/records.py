@@ -19,6 +19,7 @@ from sublet.daemon.models import (
     Usage,
 )
 from sublet.daemon.times import unix_seconds
+from sublet.protocol.bounds import TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import (
     DELEGATION_TABLE,
@@ -49,7 +50,8 @@ class DelegationRecord(Record):
     """The delegator's memory of one delegation.
 
     ``resources`` are its directories, the first of which is the one to work in; ``access_mode`` is the widest of their
-    modes. ``snapshots`` and ``result_snapshots`` are what the audit compares, by the name of the directory.
+    modes; ``transport`` is how they travel, once the executor has chosen. ``snapshots`` and ``result_snapshots`` are
+    what the audit compares, by the name of the directory.
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
     ``change_set`` is a staged result, from the end of access on, and what became of it later.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
@@ -70,6 +72,7 @@ class DelegationRecord(Record):
     updated_at: str
     expires_at: str | None = None
     condition: ConditionView | None = None
+    transport: TransportName | None = None
     task_id: str | None = None
     context_id: str | None = None
     snapshots: dict[str, str] = {}
@@ -132,6 +135,7 @@ class DelegationRecord(Record):
             created_at=self.created_at,
             updated_at=self.updated_at,
             expires_at=self.expires_at,
+            transport=self.transport,
             remaining_seconds=remaining,
             result=self._shown_result(),
             error=error,

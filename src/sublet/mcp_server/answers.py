@@ -125,6 +125,7 @@ class Delegation(Answer):
     workspace_dir: str
     access_mode: str
     result_mode: str
+    transport: str | None = None
     remaining_seconds: int | None = None
     expires_at: str | None = None
     exit_code: int | None = None

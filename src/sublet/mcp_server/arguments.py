@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import posixpath
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
@@ -63,6 +63,9 @@ class Delegate(Arguments):
         default_factory=list,
         description="What the peer must enforce, else nothing is lent: cwd_only, allow_network, memory, processes, "
         "cpu_time, output, scratch",
+    )
+    transport: Literal["sshfs", "archive", "auto"] = Field(
+        default="sshfs", description="archive: for a peer without FUSE; auto: sshfs, else archive"
     )
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(

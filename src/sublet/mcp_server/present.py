@@ -119,6 +119,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         workspace_dir=clean_name(view.workspace_dir),
         access_mode=view.access_mode,
         result_mode=view.result_mode,
+        transport=view.transport,
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
         exit_code=result.exit_code if result else None,

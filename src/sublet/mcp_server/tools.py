@@ -72,6 +72,7 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         idempotency_key=given.idempotency_key,
         require_enforced=given.require_enforced,
         wait_for_peer=given.wait_for_peer,
+        transport=given.transport,
         max_total_bytes=given.max_total_bytes,
         max_files=given.max_files,
         max_file_bytes=given.max_file_bytes,
