@@ -25,7 +25,7 @@ from sublet.workspace.edits import Edit, Make, Step, Wanted, fit, order
 from sublet.workspace.merge import Merger, mass_deletion
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging_model import Applied, ChangeSetStatus, Conflict, Preview
-from sublet.workspace.transaction import DONE, ChangedMeanwhileError, Transaction, recover
+from sublet.workspace.transaction import DONE, PLAN, ChangedMeanwhileError, Transaction, recover
 from sublet.workspace.transaction_plan import Plan
 from sublet.workspace.tree import ABSENT, Tree
 from sublet.workspace.undo import wanted_by_undo
@@ -220,6 +220,8 @@ class Applier:
         """Forget the application; what was there before stays readable where ``keep``."""
         directory = self._changes.directory(key)
         self._changes.set_status(key, "undone")
+        if (directory / "undo" / PLAN).exists():
+            return  # all is undone, but not tidied up: ``recover`` goes on with it
         (directory / "apply" / DONE).unlink(missing_ok=True)
         if not keep:
             remove_tree(directory / "apply")
