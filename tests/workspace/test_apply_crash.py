@@ -16,9 +16,11 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.workspace import stage as stage_module
 from support.apply_killed import Countdown, perform
+from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
 
 MAX_POINTS = 400
+SUPPORT = Path(__file__).parents[1] / "support"
 TEXT = "".join(f"line {n}\n" for n in range(12))
 
 
@@ -66,9 +68,8 @@ def states(bench: StagedBench) -> tuple[dict[str, tuple[int, object]], dict[str,
 @pytest.fixture
 def killed(tmp_path: Path) -> Iterator[Callable[[str, int], str]]:
     """Apply or undo in a process that is killed at the given point; returns whether it was."""
-    program = Path(__file__).parents[1] / "support" / "apply_killed.py"
-    environment = {**os.environ, "PYTHONPATH": str(program.parents[1])}
-    argv = [sys.executable, str(program), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT.parent)}
+    argv = [sys.executable, str(SUPPORT / "apply_killed.py"), str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -192,30 +193,16 @@ def test_an_unprivileged_user_stages_applies_and_undoes() -> None:
     base = Path("/tmp") / f"sublet-apply-{os.getpid()}"
     base.mkdir(mode=0o755)
     try:
-        os.chown(base, 65534, 65534)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-                bench = StagedBench(base)
-                bench.write("f", "mine", 0o640)
-                bench.write("ro/f", "read only", 0o444)
-                before = bench.state_of()
-                with bench.work() as view:
-                    write(view, "f", "theirs")
-                    write(view, "new/f", "n")
-                    (view / "ro/f").unlink()
-                assert bench.applier.apply(KEY, bench.rules).conflicts == ()
-                assert bench.read("f") == "theirs"
-                assert (bench.root / "new/f").stat().st_uid == 65534
-                bench.applier.undo(KEY)
-                status = 0 if bench.state_of() == before else 2
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+        os.chown(base, NOBODY, NOBODY)
+        done = subprocess.run(
+            [sys.executable, str(SUPPORT / "apply_unprivileged.py"), str(base)],
+            env={**os.environ, "PYTHONPATH": str(SUPPORT.parent)},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
     finally:
         shutil.rmtree(base)
 

@@ -72,9 +72,9 @@ class Merger:
         return wanted
 
     def _entry(self, entry: Entry) -> None:
-        refusal = self._refusal(entry)
-        if refusal:
-            self._conflict(entry, "refused", refusal)
+        never = refusal(entry, self._rules)
+        if never:
+            self._conflict(entry, "refused", never)
             return
         found = self._tree.look(entry.path)
         before, after = entry.before, entry.after
@@ -210,7 +210,7 @@ class Merger:
         old = by_path.get(entry.renamed_from) if entry.renamed_from is not None else None
         if old is None or old.after is not None or old.before is None or entry.after is None:
             return []
-        if self._refusal(entry) or self._refusal(old) or old.before.link or entry.after.link:
+        if refusal(entry, self._rules) or refusal(old, self._rules) or old.before.link or entry.after.link:
             return []
         found = self._tree.look(old.path)
         if found.kind != "file" or found.content is None or found.content == old.before:
@@ -224,28 +224,35 @@ class Merger:
         self._wanted.edits.append(Edit(old.path, found))
         return [entry.path, old.path]
 
-    def _refusal(self, entry: Entry) -> str:
-        parts = entry.path.split(b"/")
-        if self._rules.hidden(parts) or self._rules.directory_only(parts):
-            return "its name is hidden from executors"
-        if self._rules.locked(parts):
-            return "your own tools would act on it later, so it is never changed from outside"
-        if entry.problem:
-            return entry.problem
-        if entry.target is not None and not link_stays(len(parts) - 1, entry.target):
-            return "the link leads out of the directory"
-        if entry.target is not None and self._rules.guards_below(parts):
-            return "a link here would lead around the rules for names below it"
-        if any(part in (b"", b".", b"..") for part in parts):
-            return "it is no name"
-        return ""
-
     def _theirs(self, entry: Entry) -> Path | None:
         return None if entry.stored is None else self._contents / str(entry.stored)
 
     def _conflict(self, entry: Entry, kind: ConflictKind, detail: str) -> None:
         theirs = None if kind == "refused" else self._theirs(entry)
         self._wanted.conflicts.append(Conflict(entry.path, kind, detail, theirs))
+
+
+def refusal(entry: Entry, rules: ViewRules) -> str:
+    """Return why a change is never applied, whatever is there; empty where it may be.
+
+    Args:
+        entry: the change.
+        rules: those of the lease; hidden and locked names are never changed.
+    """
+    parts = entry.path.split(b"/")
+    if rules.hidden(parts) or rules.directory_only(parts):
+        return "its name is hidden from executors"
+    if rules.locked(parts):
+        return "your own tools would act on it later, so it is never changed from outside"
+    if entry.problem:
+        return entry.problem
+    if entry.target is not None and not link_stays(len(parts) - 1, entry.target):
+        return "the link leads out of the directory"
+    if entry.target is not None and rules.guards_below(parts):
+        return "a link here would lead around the rules for names below it"
+    if any(part in (b"", b".", b"..") for part in parts):
+        return "it is no name"
+    return ""
 
 
 def mass_deletion(record: ChangeRecord, wanted: Wanted) -> str:

@@ -30,7 +30,11 @@ MAX_READ_SECONDS: Final = 240.0
 SETTLED_NS: Final = 2_000_000_000
 """A file whose times are younger may change again within the same tick, so it is read anew next time."""
 
+STAND_IN_BYTES: Final = 4096
+"""No stand-in for a content is longer."""
+
 _CHUNK = 1024 * 1024
+_STAND_IN = b"\0sublet "
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Store = Callable[[bytes], None]
@@ -68,6 +72,11 @@ def read_record(directory_fd: int, name: bytes, salt: bytes) -> Record:
     """
     st = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
     return _Reader({}, salt, lambda _: None).record(directory_fd, name, name, st)
+
+
+def is_stand_in(content: bytes | None) -> bool:
+    """Tell whether a snapshot keeps this instead of what a file holds; None is more than a stand-in would be."""
+    return content is not None and content.startswith(_STAND_IN)
 
 
 class _Reader:
@@ -167,7 +176,7 @@ class _Reader:
 
     def _stand_in(self, path: bytes, mode: int, text: str, stamp: Stamp | None = None) -> Record:
         # The NUL makes it binary for git, the salt keeps an executor from writing the same into a real file.
-        return self._blob(path, mode, b"\0sublet %s %s\n" % (self._salt, text.encode()), stamp)
+        return self._blob(path, mode, _STAND_IN + b"%s %s\n" % (self._salt, text.encode()), stamp)
 
     def _blob(self, path: bytes, mode: int, content: bytes, stamp: Stamp | None) -> Record:
         name = blob_id(content)
