@@ -276,6 +276,8 @@ async def test_a_mount_fails_without_its_link_and_goes_on_with_another(mounts: M
         assert await asyncio.to_thread(attempt, lambda: (mount.path / "result").write_text("lost")) == errno.EIO
         failed = mount.interrupted
         assert failed >= 1
+        attending = asyncio.create_task(mount.attend())
+        assert await asyncio.to_thread(attempt, open_before.read) == errno.EIO
 
         async with await connect(target, KEY, 5) as second:
             await mount.rejoin(second)
@@ -283,12 +285,13 @@ async def test_a_mount_fails_without_its_link_and_goes_on_with_another(mounts: M
             assert await asyncio.to_thread((mount.path / "hello").read_text) == "hi\n"
             # This lender numbers its handles from nought on every link: the old one must not read the new one's file.
             with await asyncio.to_thread((mount.path / "hello").open) as opened:
-                assert await asyncio.to_thread(open_before.read) != "hi\n"
+                assert await asyncio.to_thread(attempt, open_before.read) == errno.EIO
                 await asyncio.to_thread(open_before.close)
                 assert await asyncio.to_thread(opened.read) == "hi\n"
             await asyncio.to_thread((mount.path / "result").write_text, "arrived")
             assert (export / "result").read_text() == "arrived"
             assert mount.interrupted > failed
+            attending.cancel()
             assert await mount.detach()
     assert list(mounts.root.iterdir()) == []
 

@@ -224,6 +224,7 @@ class AssignmentRun:
 
             group.start_soon(end_when_lost)
             group.start_soon(keep_link)
+            group.start_soon(mount.attend)
             outcome = await self._provide(mount.path)
             if isinstance(outcome, Outcome):
                 self.outcome = outcome

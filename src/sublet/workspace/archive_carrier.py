@@ -113,6 +113,9 @@ class UnpackedView:
         """``Carried.interrupted``: work goes on in the copy whatever the link does."""
         return 0
 
+    async def attend(self) -> None:
+        """``Carried.attend``: a copy needs nothing."""
+
     async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
         """``Carried.rejoin``: a transfer does not go on over another link.
 

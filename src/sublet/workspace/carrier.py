@@ -32,6 +32,9 @@ class Carried(Protocol):
     def interrupted(self) -> int:
         """How many operations failed for want of a connection."""
 
+    async def attend(self) -> None:
+        """Do what the view needs done while it is worked in; runs until it is cancelled, or the view is lost."""
+
     async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
         """Go on over ``connection``, which is logged in to the lender; ``cut`` is clear again afterwards.
 

@@ -26,7 +26,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], *, sock: socket.socket | None = None, on_exit: Callable[[], None] | None = None
+        cls,
+        argv: Sequence[str],
+        *,
+        sock: socket.socket | None = None,
+        on_exit: Callable[[], None] | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> ChildProcess:
         """Start ``argv`` away from every mount and with nothing of our environment but PATH.
 
@@ -34,6 +39,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             argv: the program and its arguments.
             sock: becomes both its standard input and output; without it, it has neither.
             on_exit: called when it has ended.
+            pass_fds: descriptors that it gets too, under their own numbers.
 
         Raises:
             OSError: the program can't be started.
@@ -48,6 +54,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             cwd="/",
             env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         return child
 
@@ -59,6 +66,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         except OSError:
             return None
         return await child.ended(seconds)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._transport is not None
+        return self._transport.get_pid()
 
     @property
     def status(self) -> int | None:

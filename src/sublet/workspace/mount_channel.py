@@ -17,7 +17,10 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.sftp_relay import MAX_FRAME, ClientViolation, LinkState, LinkViolation, SftpRelay
 from sublet.workspace.ssh_tuning import ChannelPort, port_of
+from sublet.workspace.stuck_reads import StuckReads
 
+QUIET_SECONDS = 13.0
+"""How long answers that are due are waited for: by then they are there, or the link is known to be lost."""
 VERSION_SECONDS = 10.0
 """How long a lender may take to say its version on a new link."""
 
@@ -27,6 +30,9 @@ _PACKET_BYTES = 128 << 10
 _BUFFER_BYTES = 1 << 20
 _READ_BYTES = (256 << 10) + MAX_FRAME
 """What one read of the socket may bring, beside the beginning of a frame that is there already."""
+
+_SETTLE_SECONDS = 0.01
+"""What sshfs may take to pass an answer on."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,12 +122,22 @@ class MountChannel:
         self.cut = cut
         self.why_cut = ""
         self.pipe_full = False
+        self.reads_stuck = asyncio.Event()
+        """Set while a program waits for a read that can't be done, and has to be told by ``fail_reads``."""
+        self._quiet = asyncio.Event()
+        self._sentinel = asyncio.Event()
         self._relay = SftpRelay()
         self._ended = ended
         self._link: _Link | None = None
         self._opened = asyncio.Event()
         self._pipe: asyncio.Transport | None = None
+        self._requests: _Pipe | None = None
         self._reading = True
+
+    @property
+    def _sentinel_is_here(self) -> bool:
+        """Whether what comes now has to wait until reads were failed."""
+        return self._relay.sentinel_id is not None
 
     @property
     def interrupted(self) -> int:
@@ -152,7 +168,7 @@ class MountChannel:
         sock.setblocking(False)
         mount._link = link
         loop = asyncio.get_running_loop()
-        mount._pipe, _ = await loop.create_connection(lambda: _Pipe(mount), sock=sock)
+        mount._pipe, mount._requests = await loop.create_connection(lambda: _Pipe(mount), sock=sock)
         mount._pipe.set_write_buffer_limits(high=_BUFFER_BYTES)
         mount._begin(link)
         return mount
@@ -183,6 +199,39 @@ class MountChannel:
             raise _no_channel(self.why_cut)
         self.cut.clear()
 
+    async def fail_reads(self, stuck: StuckReads) -> bool:
+        """Tell programs of the reads that can't be done; other calls that come at that moment fail too.
+
+        Returns:
+            Whether that was possible.
+        """
+        relay, waiting = self._relay, set[int]()
+
+        async def hush(name: bytes) -> asyncio.Event:
+            relay.suspended = True
+            # What the lender is about to answer has been done, and must not fail.
+            async with asyncio.timeout(QUIET_SECONDS):
+                while relay.waiting:
+                    self._quiet.clear()
+                    await self._quiet.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            waiting.update(relay.held)
+            self._sentinel.clear()
+            relay.sentinel = name
+            return self._sentinel
+
+        done = False
+        try:
+            done = await stuck.fail(hush)
+        finally:
+            relay.suspended = False
+            relay.release(waiting if done else set())
+            self._send()
+            self.adjust()
+            if self._requests is not None:
+                self._requests.buffer_updated(0)
+        return done
+
     def close(self) -> None:
         """End both sides at once."""
         if self._pipe is not None:
@@ -194,6 +243,8 @@ class MountChannel:
 
     def asked(self, frames: memoryview) -> int:
         """Take what sshfs sends and return how much of it is done with."""
+        if self._sentinel_is_here:
+            return 0
         try:
             done = self._relay.from_client(frames)
         except ClientViolation as error:
@@ -247,7 +298,7 @@ class MountChannel:
         pipe, link = self._pipe, self._link
         if pipe is None or pipe.is_closing():
             return
-        reading = not self.pipe_full and (link is None or not link.full)
+        reading = not self.pipe_full and (link is None or not link.full) and not self._sentinel_is_here
         if reading != self._reading:
             self._reading = reading
             (pipe.resume_reading if reading else pipe.pause_reading)()
@@ -283,7 +334,17 @@ class MountChannel:
 
     def _send(self) -> None:
         """Send what the relay has collected, while the buffers that it looks into are as they were."""
-        to_server, to_client = self._relay.to_server, self._relay.to_client
+        relay = self._relay
+        if relay.held:
+            self.reads_stuck.set()
+            if self._sentinel_is_here:
+                self._sentinel.set()
+                self.adjust()
+        else:
+            self.reads_stuck.clear()
+        if not relay.waiting:
+            self._quiet.set()
+        to_server, to_client = relay.to_server, relay.to_client
         if to_server:
             link = self._link
             if link is not None:

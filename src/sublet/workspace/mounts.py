@@ -27,11 +27,14 @@ from sublet.workspace.mount_channel import MountChannel
 from sublet.workspace.mount_point import MountPoint, denied, remove_empty
 from sublet.workspace.mount_table import is_mounted, mounted_below
 from sublet.workspace.requirements import require_mount
+from sublet.workspace.stuck_reads import StuckReads
 
 MOUNT_SECONDS = 10.0
 FLUSH_SECONDS = 10.0
 UNMOUNT_SECONDS = 5.0
 EXIT_SECONDS = 2.0
+STUCK_SECONDS = 0.5
+"""How long a further read that can't be done waits to be told so."""
 _POLL_SECONDS = 0.005
 
 # The only options sshfs ever gets. follow_symlinks and no_contain_symlinks must never appear here (CVE-2026-47187).
@@ -180,6 +183,7 @@ class Mount:
         self._channel: MountChannel | None = None
         self._lock = asyncio.Lock()
         self._ending = False
+        self._gave_up = ""
         self._flushed: bool | None = None
 
     @property
@@ -192,6 +196,8 @@ class Mount:
         """``Carried.why_lost``."""
         if not self.lost.is_set():
             return ""
+        if self._gave_up:
+            return self._gave_up
         status = self._sshfs.status if self._sshfs is not None else None
         if status is not None and status < 0:
             return f"sshfs was killed by signal {-status}"
@@ -201,6 +207,21 @@ class Mount:
     def interrupted(self) -> int:
         """``Carried.interrupted``."""
         return self._channel.interrupted if self._channel is not None else 0
+
+    async def attend(self) -> None:
+        """``Carried.attend``: programs are told of reads that can't be done."""
+        assert self._channel is not None
+        assert self._sshfs is not None
+        stuck = StuckReads(self._sshfs.pid, self.path)
+        while not self.lost.is_set():
+            await self._channel.reads_stuck.wait()
+            if not await self._channel.fail_reads(stuck):
+                # Better no mount than one whose files seem to end where they don't.
+                self._gave_up = "a program was reading when the link was lost, and could not be told otherwise"
+                await self._sshfs.ended(0)
+                return
+            # Where there is a link, other calls suffer each time, so that this may not happen often.
+            await asyncio.sleep(0 if self.cut.is_set() else STUCK_SECONDS)
 
     async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
         """Go on over another connection, after the last one was ``cut``.

@@ -5,6 +5,9 @@ length, type and id are read, and the handle where there is one. Once the link i
 every new one, is answered at once with an error that programs see as EIO, until another link is attached. sshfs says
 its version once; on later links that is done here.
 
+READ is the exception, since sshfs tells its program of no error there (``stuck_reads``): one that can't be done is held
+until the program was told, and then ``release`` answers it.
+
 Handles die with the link that gave them. Using one afterwards fails here and never reaches another server, which may
 well give the same value to something else: such a value is shown to sshfs under another name.
 """
@@ -85,6 +88,13 @@ class SftpRelay:
         self.state = LinkState.OPENING
         self.interrupted = 0
         """Requests that were answered with an error for want of the link that they needed."""
+        self.suspended = False
+        """Whether new requests fail although there is a link, but for those that close handles."""
+        self.held: set[int] = set()
+        """The ids of READ requests that wait for ``release``."""
+        self.sentinel = b""
+        """A name that no file has, about which a question is kept too, where it is not empty."""
+        self.sentinel_id: int | None = None
         self.to_server: list[memoryview | bytes] = []
         self.to_client: list[memoryview | bytes] = []
         self._init = b""
@@ -122,7 +132,8 @@ class SftpRelay:
                 raise ClientViolation(f"a frame of {size} bytes")
             if stop > end:
                 break
-            if self.state is not LinkState.UP or kind in _BY_HANDLE or kind == Op.EXTENDED or kind == Op.INIT:
+            by_name = kind not in _BY_HANDLE and kind != Op.EXTENDED and kind != Op.INIT
+            if not by_name or self.suspended or self.state is not LinkState.UP:
                 try:
                     instead = self._decide(kind, number, buffer[start:stop])
                 except _Truncated:
@@ -157,14 +168,18 @@ class SftpRelay:
                 return self._unless_down(kind, number)
             handle, rest = _string_at(frame, after)
         else:
+            if self.sentinel and _string_at(frame, _HEAD_BYTES)[0].endswith(self.sentinel):
+                self.sentinel_id = number
+                return b""
             return self._unless_down(kind, number)
         if kind == Op.CLOSE and handle in self._stale:
             # It went with its link, and nothing of it is left to close.
             self._stale.discard(handle)
             self._answer(number, Status.OK)
             return b""
-        if self.state is not LinkState.UP or (real := self._handles.get(handle)) is None:
-            self._fail(number)
+        real = self._handles.get(handle)
+        if self.state is not LinkState.UP or real is None or (self.suspended and kind != Op.CLOSE):
+            self._fail(number, kind)
             return b""
         self._expect(number, kind, handle if kind == Op.CLOSE else b"")
         if real == handle:
@@ -174,14 +189,14 @@ class SftpRelay:
         return _U32.pack(len(body)) + body
 
     def _unless_down(self, kind: int, number: int) -> bytes | None:
-        if self.state is LinkState.UP:
+        if self.state is LinkState.UP and not self.suspended:
             self._expect(number, kind, b"")
             return None
-        self._fail(number)
+        self._fail(number, kind)
         return b""
 
     def _expect(self, number: int, kind: int, handle: bytes) -> None:
-        if number in self._waiting or len(self._waiting) >= MAX_WAITING:
+        if number in self._waiting or number in self.held or len(self._waiting) >= MAX_WAITING:
             raise ClientViolation("an id twice, or too many requests at once")
         self._waiting[number] = kind, handle
 
@@ -282,7 +297,7 @@ class SftpRelay:
                 self._handles.pop(handle, None)
                 self._answer(number, Status.OK)
             else:
-                self._fail(number)
+                self._fail(number, kind)
         self._waiting.clear()
         self._stale.update(self._handles)
         self._handles.clear()
@@ -293,9 +308,23 @@ class SftpRelay:
         self.state = LinkState.OPENING
         self.to_server.append(self._init)
 
-    def _fail(self, number: int) -> None:
+    def release(self, numbers: set[int]) -> None:
+        """Answer held requests, now that their programs know, and the sentinel's."""
+        if self.sentinel_id is not None:
+            self._answer(self.sentinel_id, Status.IO_ERROR)
+        self.sentinel, self.sentinel_id = b"", None
+        for number in numbers & self.held:
+            self.held.discard(number)
+            self._answer(number, Status.IO_ERROR)
+
+    def _fail(self, number: int, kind: int) -> None:
         self.interrupted += 1
-        self._answer(number, Status.IO_ERROR)
+        if kind != Op.READ:
+            self._answer(number, Status.IO_ERROR)
+        elif number in self.held or len(self.held) >= MAX_WAITING:
+            raise ClientViolation("an id twice, or too many requests at once")
+        else:
+            self.held.add(number)
 
     def _answer(self, number: int, status: Status) -> None:
         self.to_client.append(_STATUS.pack(_STATUS.size - LENGTH_BYTES, Answer.STATUS, number, status, 0, 0))
