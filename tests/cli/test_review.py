@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def test_delegate_says_that_nothing_is_applied_yet_and_what_to_type(capsys: pyte
     ]
     request = control.requests[0]
     assert isinstance(request, CreateDelegation)
-    assert request.result_mode == "staged"
+    assert (request.result_mode, request.result_branch) == ("staged", None)
 
 
 def test_scripts_find_the_counts_in_the_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +69,16 @@ def test_scripts_find_the_counts_in_the_result(capsys: pytest.CaptureFixture[str
     assert status == 0
     changes = found["result"]["change_set"]
     assert (changes["added"], changes["changed"], changes["deleted"], changes["status"]) == (1, 1, 0, "pending")
+
+
+def test_a_branch_is_asked_for_with_the_delegation(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(views=views(completed(**STAGED)))
+
+    body(control, capsys, "delegate", ".", "Do it.", "--to", "bob", "--result-branch", "bob/work")
+
+    request = control.requests[0]
+    assert isinstance(request, CreateDelegation)
+    assert (request.result_mode, request.result_branch) == ("staged", "bob/work")
 
 
 def test_what_was_done_until_a_failure_is_shown_as_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +114,7 @@ def test_review_says_what_stands_in_the_way(capsys: pytest.CaptureFixture[str]) 
 
     assert out == control.review.patch
     assert lines(err)[:7] == [
-        "The patch was cut: there are more changes than it can hold.",
+        f"The patch was cut; all of it: sublet review {ID} --patch FILE",
         "1 conflict",
         "src/calc.py  you and the executor changed the same lines",
         "yours  · /src/project/src/calc.py",
@@ -135,6 +146,20 @@ def test_review_as_an_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["patch"].startswith("--- a/src/calc.py")
 
 
+def test_the_whole_patch_goes_to_a_new_file_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    control = FakeControl(whole_patch=b"GIT binary patch\n\xff\x00")
+    file = tmp_path / "result.patch"
+
+    status, found = body(control, capsys, "review", ID, "--patch", str(file))
+    assert (status, found) == (0, {"delegation_id": ID, "file": str(file), "bytes": 19})
+    assert file.read_bytes() == control.whole_patch
+
+    status, found = body(control, capsys, "review", ID, "--patch", str(file))
+    assert (status, found["error"]["code"]) == (1, "CONFLICT")
+    status, found = body(control, capsys, "review", ID, "--patch", str(tmp_path / "no" / "such"))
+    assert (status, found["error"]["code"]) == (1, "UNAVAILABLE")
+
+
 def test_apply_says_what_was_done_and_how_to_take_it_back(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl()
 
@@ -159,12 +184,12 @@ def test_conflicts_have_a_status_of_their_own(capsys: pytest.CaptureFixture[str]
 
 
 def test_options_of_apply_reach_the_daemon(capsys: pytest.CaptureFixture[str]) -> None:
-    control = FakeControl(applied=applied(applied=[]))
+    control = FakeControl(applied=applied(applied=[], branch="bob/work", commit="a" * 40, undo=None))
 
-    status, out, _ = call(control, capsys, "apply", ID, "--partial", "--allow-mass-deletion")
+    status, out, _ = call(control, capsys, "apply", ID, "--partial", "--allow-mass-deletion", "--branch", "bob/work")
 
-    assert (status, lines(out)) == (0, ["✓ your directory holds all of it already"])
-    assert control.requests == [ApplyRequest(partial=True, allow_mass_deletion=True)]
+    assert (status, lines(out)) == (0, ["✓ branch bob/work  at aaaaaaaaaaaa; your files are as they were"])
+    assert control.requests == [ApplyRequest(partial=True, allow_mass_deletion=True, branch="bob/work")]
 
 
 def test_discard_and_undo(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home, resolve_home
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.unix_socket import bind_private
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -49,7 +49,8 @@ TOKEN = TokenView(name="ci", created_at="t")
 REQUEST = CreateDelegation(workspace_dir="/w", peer="bob", prompt="p\u2028q")
 CHANGES = ChangeSet(added=1)
 REVIEW = Review(delegation_id="dlg_1", workspace_dir="/w", change_set=CHANGES, patch="+")
-APPLY = ApplyRequest(partial=True, allow_mass_deletion=True)
+PATCH = ResultPatch(delegation_id="dlg_1", base64="eA==")
+APPLY = ApplyRequest(partial=True, allow_mass_deletion=True, branch="b")
 APPLIED = Applied(delegation_id="dlg_1", applied=["a"], change_set=CHANGES)
 DISCARDED = Discarded(delegation_id="dlg_1", change_set=CHANGES)
 UNDONE = Undone(delegation_id="dlg_1", undone=["a"], change_set=CHANGES)
@@ -120,6 +121,7 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
         {"patch": True},
         lambda c: c.review_delegation("dlg_1", patch=True),
     ),
+    ("result_patch", PATCH, ("dlg_1", OWNER), {}, lambda c: c.result_patch("dlg_1")),
     ("apply_delegation", APPLIED, ("dlg_1", APPLY, OWNER), {}, lambda c: c.apply_delegation("dlg_1", APPLY)),
     ("discard_delegation", DISCARDED, ("dlg_1", OWNER), {}, lambda c: c.discard_delegation("dlg_1")),
     ("undo_delegation", UNDONE, ("dlg_1", OWNER), {}, lambda c: c.undo_delegation("dlg_1")),

@@ -34,6 +34,7 @@ FOR_MCP = {
     "get_audit_report",
     "cancel_delegation",
     "review_delegation",
+    "result_patch",
     "apply_delegation",
     "discard_delegation",
     "undo_delegation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,38 @@ def test_reading_only_changes_nothing(lender: Daemon, project: Path) -> None:
     assert ended["result"]["final_summary"] == "kept"
     assert ended["result"]["change_set"]["added"] == 0
     assert apply(lender, ended["delegation_id"]).applied == []
+
+
+def test_a_result_becomes_a_branch_or_a_patch(lender: Daemon, project: Path, tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=project, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "start")
+    head = git("rev-parse", "HEAD")
+
+    ended = staged(lender, project, WORK, "--result-branch", "bob/work")
+    assert ended["result"]["change_set"]["branch"] == "bob/work"
+    assert git("rev-parse", "bob/work^") == head
+    assert git("show", "bob/work:new") == "new"
+    assert (git("rev-parse", "HEAD"), git("status", "--porcelain")) == (head, "")
+
+    file = tmp_path / "work.patch"
+    lender.json("review", ended["delegation_id"], "--patch", str(file))
+    git("apply", "--check", str(file))
+    made = lender.json("apply", ended["delegation_id"], "--branch", "again")
+    assert git("rev-parse", "again^{tree}") == git("rev-parse", "bob/work^{tree}")
+    assert (made["branch"], made["commit"]) == ("again", git("rev-parse", "again"))
+    assert made["change_set"]["status"] == "pending"
+    taken = lender.json("apply", ended["delegation_id"], "--branch", "again", check=(1,))
+    assert taken["error"]["code"] == "CONFLICT"
+    assert lender.json("apply", ended["delegation_id"], "--branch", "-x", check=(2,))["error"]["code"] == (
+        "INVALID_ARGUMENT"
+    )
 
 
 def test_a_killed_daemon_loses_no_result(daemons: tuple[Daemon, Daemon], project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +34,7 @@ from sublet.daemon.review_models import (
     ApplyRequest,
     Conflict,
     Discarded,
+    ResultPatch,
     Review,
     ReviewedFile,
     Undone,
@@ -146,6 +148,7 @@ class FakeControl:
     peers: list[PeerView] = field(default_factory=list)
     audit: AuditReport = field(default_factory=AuditReport)
     review: Review = field(default_factory=lambda: reviewed())
+    whole_patch: bytes = b"diff --git a/x b/x\n"
     applied: Applied = field(default_factory=lambda: applied())
     undone: Undone = field(default_factory=lambda: undone())
     checks: list[Check] = field(default_factory=list)
@@ -200,6 +203,9 @@ class FakeControl:
     async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
         self.requests.append({"review": delegation_id, "patch": patch})
         return self.review if patch else self.review.model_copy(update={"patch": None})
+
+    async def result_patch(self, delegation_id: str) -> ResultPatch:
+        return ResultPatch(delegation_id=delegation_id, base64=base64.b64encode(self.whole_patch).decode())
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
         self.requests.append(request)

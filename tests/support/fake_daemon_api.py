@@ -23,7 +23,7 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
 )
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
@@ -169,6 +169,9 @@ class FakeDaemonApi:
         self.callers.append(caller)
         found = self.reviews[delegation_id]
         return found if patch else found.model_copy(update={"patch": None})
+
+    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
+        raise NotImplementedError
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
         self.callers.append(caller)

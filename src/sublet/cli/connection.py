@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         StatusView,
         TokenView,
     )
-    from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+    from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 
 ResultT = TypeVar("ResultT")
 LIST_LIMIT = 500
@@ -70,6 +70,9 @@ class Control(Protocol):
 
     async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
         """Return what a staged result would change."""
+
+    async def result_patch(self, delegation_id: str) -> ResultPatch:
+        """Return the whole of a staged result as a patch."""
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
         """Merge a staged result into the directory."""

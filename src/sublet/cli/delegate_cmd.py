@@ -14,7 +14,7 @@ import typer
 from sublet.cli.connection import Control, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
-from sublet.cli.options import JsonFlag, byte_count, complete_peer, directory_path, duration
+from sublet.cli.options import JsonFlag, branch_name, byte_count, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
@@ -106,6 +106,12 @@ def delegate(
         bool,
         typer.Option("--staged", help="Lend a copy; nothing changes here before you apply it.", show_default=False),
     ] = False,
+    result_branch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", parser=branch_name, help="As --staged, and put the result on a new git branch at the end."
+        ),
+    ] = None,
     transport: Annotated[
         Transport,
         typer.Option(help="How the files travel: archive needs no FUSE there; auto: sshfs, or archive without it."),
@@ -131,6 +137,7 @@ def delegate(
             reveal=reveal or [],
             require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
             staged=staged,
+            result_branch=result_branch,
             description=description,
             transport=transport,
             quota={"max_total_bytes": max_total_bytes, "max_files": max_files, "max_file_bytes": max_file_bytes},
@@ -209,6 +216,7 @@ def _request(
     reveal: list[str],
     require_enforced: list[str],
     staged: bool,
+    result_branch: str | None,
     description: str | None,
     transport: Transport,
     quota: dict[str, int | None],
@@ -232,7 +240,8 @@ def _request(
             ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
             reveal=reveal,
             require_enforced=require_enforced,
-            result_mode="staged" if staged else "live",
+            result_mode="staged" if staged or result_branch is not None else "live",
+            result_branch=result_branch,
             transport=transport.value,
             wait_for_peer=wait,
             max_total_bytes=quota["max_total_bytes"],

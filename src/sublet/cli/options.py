@@ -15,6 +15,8 @@ JsonFlag = Annotated[
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*")
+MAX_BRANCH_CHARS = 200
 COMPLETION_SECONDS = 0.5
 """A shell waits no longer for completions."""
 
@@ -33,6 +35,13 @@ def byte_count(text: str) -> int:
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size; write 500000, 20K, 500M or 2G")
     return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))
+
+
+def branch_name(text: str) -> str:
+    """Return the name of a git branch, in letters that are safe in one everywhere."""
+    if len(text) > MAX_BRANCH_CHARS or not _BRANCH.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} can't be the name of a branch; give one such as bob/repair")
+    return text
 
 
 def directory_path(given: str) -> str:

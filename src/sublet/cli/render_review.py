@@ -34,6 +34,10 @@ def staged(changes: ChangeSet, symbols: Symbols) -> Text:
     """Return the counts of a staged result and where it stands, in one line."""
     line = Text.assemble(("staged result  ", "bold"), _MEANING[changes.status])
     line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
+    if changes.branch is not None:
+        line.append(f" {symbols.dot} on branch {clean_line(changes.branch, 200)}", style="green")
+    if changes.branch_error is not None:
+        line.append(f" {symbols.dot} on no branch: {clean_line(changes.branch_error, 300)}", style="yellow")
     return line
 
 
@@ -80,6 +84,11 @@ def obstacles(report: Review, symbols: Symbols) -> list[RenderableType]:
 
 def applied(report: Applied, symbols: Symbols) -> RenderableType:
     """Return what became of a result."""
+    if report.branch is not None:
+        return Text.assemble(
+            (f"{symbols.good} branch {clean_line(report.branch, 200)}", "bold green"),
+            f"  at {clean_line((report.commit or '')[:12])}; your files are as they were",
+        )
     parts: list[RenderableType] = []
     if report.applied:
         parts.append(Text(f"{symbols.good} applied {count(len(report.applied), 'change')}", style="bold green"))

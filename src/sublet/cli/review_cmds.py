@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +14,10 @@ import typer
 from sublet.cli.connection import Control, resolve, run
 from sublet.cli.errors import Exit
 from sublet.cli.lease_cmds import IdArgument
-from sublet.cli.options import JsonFlag
+from sublet.cli.options import JsonFlag, branch_name
 from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name
 
 
 def review(
@@ -20,6 +26,10 @@ def review(
     stat: Annotated[
         bool, typer.Option("--stat", help="Only which files, and what applying comes to.", show_default=False)
     ] = False,
+    patch: Annotated[
+        str | None,
+        typer.Option("--patch", metavar="FILE", help="Write the whole patch, also of binaries, for `git apply`."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Print the patch of a staged result, and what stands in the way of applying it.
@@ -30,6 +40,13 @@ def review(
 
     async def body(control: Control) -> None:
         found = await resolve(control, delegation_id)
+        if patch is not None:
+            written = _write(patch, _decoded((await control.result_patch(found)).base64))
+            if as_json:
+                screen.emit({"delegation_id": found, "file": str(written[0]), "bytes": written[1]})
+            else:
+                screen.note(f"{written[1]:,} bytes written to {clean_name(str(written[0]))}")
+            return
         report = await control.review_delegation(found, patch=as_json or not stat)
         if as_json:
             screen.emit(report.model_dump(mode="json"))
@@ -41,7 +58,7 @@ def review(
         else:
             _print_patch(report.patch or "", screen)
             if report.patch_truncated:
-                screen.note("The patch was cut: there are more changes than it can hold.")
+                screen.note(f"The patch was cut; all of it: sublet review {found} --patch FILE")
         for line in obstacles(report, screen.symbols):
             screen.err.print(line)
         for line in _next(report.change_set.status, found):
@@ -60,6 +77,15 @@ def apply(
         bool,
         typer.Option("--allow-mass-deletion", help="Also where most of the directory would go.", show_default=False),
     ] = False,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            "--branch",
+            metavar="NAME",
+            parser=branch_name,
+            help="Make a git branch of it instead; files stay as they are.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Merge a staged result into the directory: all of it, or nothing where there are conflicts.
@@ -72,7 +98,7 @@ def apply(
         from sublet.daemon.review_models import ApplyRequest
 
         found = await resolve(control, delegation_id)
-        request = ApplyRequest(partial=partial, allow_mass_deletion=allow_mass_deletion)
+        request = ApplyRequest(partial=partial, allow_mass_deletion=allow_mass_deletion, branch=branch)
         report = await control.apply_delegation(found, request)
         status = Exit.CONFLICTS if report.conflicts else None
         if as_json:
@@ -143,3 +169,31 @@ def _next(status: str, delegation_id: str) -> list[str]:
     if status in ("applied", "partly_applied"):
         return [f"It is applied. Take it back:  sublet undo {delegation_id}"]
     return [f"It is {status}."]
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise SubletError(
+            LocalCode.INTERNAL, "the daemon's answer is not understood", "Restart it with this version of sublet."
+        ) from None
+
+
+def _write(file: str, content: bytes) -> tuple[Path, int]:
+    """Write a new file; what is there already stays.
+
+    Raises:
+        SubletError: ``CONFLICT`` where it exists, ``UNAVAILABLE`` where it can't be written.
+    """
+    path = Path(file).expanduser().absolute()
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as out:
+            out.write(content)
+    except FileExistsError:
+        raise SubletError(LocalCode.CONFLICT, f"{clean_name(file)} exists already", "Name another file.") from None
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"{clean_name(file)} can't be written: {error.strerror}", "Name another file."
+        ) from None
+    return path, len(content)

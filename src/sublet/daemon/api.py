@@ -26,7 +26,7 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
 )
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -60,6 +60,9 @@ class DaemonApi(Protocol):
 
     async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
         """Return what a staged result would change, with its conflicts as of now and the patch where asked for."""
+
+    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
+        """Return the whole of a staged result as a patch."""
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
         """Merge a staged result into the directory; with conflicts nothing is applied, unless a part is asked for."""

@@ -91,6 +91,7 @@ class ControlApi:
             ("GET", "/v1/delegations/{id}/audit", self._get_audit_report),
             ("POST", "/v1/delegations/{id}/cancel", self._cancel_delegation),
             ("GET", "/v1/delegations/{id}/review", self._review_delegation),
+            ("GET", "/v1/delegations/{id}/patch", self._result_patch),
             ("POST", "/v1/delegations/{id}/apply", self._apply_delegation),
             ("POST", "/v1/delegations/{id}/discard", self._discard_delegation),
             ("POST", "/v1/delegations/{id}/undo", self._undo_delegation),
@@ -145,6 +146,10 @@ class ControlApi:
     async def _review_delegation(self, request: Request) -> Response:
         query = read_query(request, Patch)
         return _answer(await self._api.review_delegation(request.path_params["id"], OWNER, patch=query.patch))
+
+    async def _result_patch(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return _answer(await self._api.result_patch(request.path_params["id"], OWNER))
 
     async def _apply_delegation(self, request: Request) -> Response:
         body = await read_body(request, ApplyRequest)

@@ -29,7 +29,7 @@ from sublet.daemon.models import (
     TokenView,
 )
 from sublet.daemon.paths import Home
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
 
@@ -114,6 +114,10 @@ class ControlClient:
     async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
         """Return what a staged result would change, with the patch where asked for."""
         return await self._one(Review, "GET", f"/v1/delegations/{_part(delegation_id)}/review", {"patch": patch})
+
+    async def result_patch(self, delegation_id: str) -> ResultPatch:
+        """Return the whole of a staged result as a patch."""
+        return await self._one(ResultPatch, "GET", f"/v1/delegations/{_part(delegation_id)}/patch")
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
         """Merge a staged result into the directory."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sublet.protocol.bounds import (
     MAX_DESCRIPTION_CHARS,
@@ -41,6 +41,7 @@ class View(BaseModel):
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
+BranchName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+@=-]*$")]
 Bound = Annotated[int, Field(ge=0, le=1 << 50)]
 
 
@@ -76,6 +77,9 @@ class CreateDelegation(Request):
         default_factory=list, max_length=MAX_RESOURCES - 1, description="Further directories, each with its own access"
     )
     result_mode: ResultMode = "live"
+    result_branch: BranchName | None = Field(
+        default=None, description="Put a staged result on a new git branch of this name when the work is done"
+    )
     transport: TransportName | Literal["auto"] = "sshfs"
     max_total_bytes: Bound | None = Field(default=None, description="How many bytes the executor may add")
     max_files: Bound | None = Field(default=None, description="How many files the executor may add")
@@ -85,6 +89,12 @@ class CreateDelegation(Request):
     )
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
     wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
+
+    @model_validator(mode="after")
+    def _branch_is_of_a_staged_result(self) -> Self:
+        if self.result_branch is not None and self.result_mode != "staged":
+            raise ValueError("result_branch needs result_mode staged")
+        return self
 
 
 class ErrorView(View):
@@ -108,6 +118,8 @@ class ChangeSet(View):
     lines_added: int = 0
     lines_deleted: int = 0
     status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
+    branch: str | None = Field(default=None, description="Git branch that it was put on")
+    branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
 
 class ResultView(View):

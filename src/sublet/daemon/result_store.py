@@ -18,11 +18,12 @@ from sublet.daemon.models import ChangeSet
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.reports import change_set_view
 from sublet.daemon.review_models import Applied, ApplyRequest, Conflict, Outcome, Review, ReviewedFile, Undone
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace import staging_model as workspace_changes
 from sublet.workspace.apply import Applier
 from sublet.workspace.audit import MAX_PATCH_BYTES
+from sublet.workspace.change_export import export_branch, export_patch
 from sublet.workspace.change_set import ChangeSets
 from sublet.workspace.model import ViewRules
 
@@ -70,7 +71,11 @@ class ResultStore:
         Raises:
             SubletError: ``NOT_FOUND`` where there is none.
         """
-        return change_set_view(self._changes.get(part.key) for part in _parts(record))
+        assert record.change_set is not None
+        found = change_set_view(self._changes.get(part.key) for part in _parts(record))
+        return found.model_copy(
+            update={"branch": record.change_set.branch, "branch_error": record.change_set.branch_error}
+        )
 
     def review(self, record: DelegationRecord, patch: bool) -> Review:
         """Return what a result would change, and what applying it now would come to.
@@ -168,6 +173,36 @@ class ResultStore:
             conflicts += _conflicts(part, report.conflicts)
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
 
+    def branch(self, record: DelegationRecord, name: str) -> str:
+        """Put a result on a new branch of each repository that it is of, and return the first commit.
+
+        Raises:
+            SubletError: as ``export_branch``.
+        """
+        return put_on_branch(self._changes, record, name)
+
+    def whole_patch(self, record: DelegationRecord) -> bytes:
+        """Return a result as a patch for ``git apply``.
+
+        Raises:
+            SubletError: as ``export_patch``; ``UNAVAILABLE`` where it is too large, or of several directories.
+        """
+        [part, *others] = _parts(record)
+        if others:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                "a result in several directories is no single patch",
+                f"See it with `sublet review {record.id}`, or apply it.",
+            )
+        patch = export_patch(self._changes, part.key)
+        if len(patch) > MAX_WHOLE_PATCH_BYTES:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the patch is larger than {MAX_WHOLE_PATCH_BYTES >> 20} MiB",
+                f"Put it on a branch: sublet apply {record.id} --branch NAME",
+            )
+        return patch
+
     def discard(self, record: DelegationRecord) -> None:
         """Remove a result. Removing twice is no error."""
         for part in _parts(record):
@@ -193,6 +228,17 @@ class ResultStore:
             text += made.text
             truncated |= made.truncated
         return text, truncated
+
+
+def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> str:
+    """Put a result on a new branch of each repository that it is of, and return the first commit.
+
+    Raises:
+        SubletError: as ``export_branch``.
+    """
+    message = f"{record.description}\n\nWork of {record.peer} in the delegation {record.id}."
+    commits = [export_branch(changes, part.key, part.rules, name, message) for part in _parts(record)]
+    return commits[0]
 
 
 def _parts(record: DelegationRecord) -> Iterator[_Part]:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.models import ChangeSet, Request, View
+from sublet.daemon.models import BranchName, ChangeSet, Request, View
 
 Outcome = Literal["clean", "merged", "conflict", "present"]
 
@@ -16,6 +16,9 @@ class ApplyRequest(Request):
 
     partial: bool = Field(default=False, description="With conflicts, apply what has none")
     allow_mass_deletion: bool = Field(default=False, description="Also where most of the directory would go")
+    branch: BranchName | None = Field(
+        default=None, description="Make a new git branch of the result instead, and leave the files as they are"
+    )
 
 
 class Conflict(View):
@@ -60,6 +63,13 @@ class Review(View):
     patch_truncated: bool = False
 
 
+class ResultPatch(View):
+    """The whole patch, as ``git apply`` takes it."""
+
+    delegation_id: str
+    base64: str
+
+
 class Applied(View):
     """What became of a staged result."""
 
@@ -68,6 +78,8 @@ class Applied(View):
     conflicts: list[Conflict] = Field(default=[])
     change_set: ChangeSet
     undo: str | None = Field(default=None, description="By which `undo` takes it back")
+    branch: str | None = None
+    commit: str | None = None
 
 
 class Discarded(View):

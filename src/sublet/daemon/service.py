@@ -36,7 +36,7 @@ from sublet.daemon.pairing import PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.pruning import Pruning
 from sublet.daemon.records import ResourceRecord
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.staged_results import StagedResults
 from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
@@ -148,9 +148,15 @@ class DaemonService:
         await self._ask(caller, Action.DELEGATION_REVIEW, delegation_id)
         return await self._parts.results.review(delegation_id, patch=patch)
 
+    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
+        """``DaemonApi.result_patch``."""
+        await self._ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        return await self._parts.results.patch(delegation_id)
+
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
         """``DaemonApi.apply_delegation``."""
         attributes: dict[str, str | int | bool] = {
+            "to": "directory" if request.branch is None else "branch",
             "partial": request.partial,
             "allow_mass_deletion": request.allow_mass_deletion,
         }

@@ -7,6 +7,7 @@ waits for the answer.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Literal, TypeVar
@@ -19,7 +20,7 @@ from sublet.daemon.journal import Journal
 from sublet.daemon.models import ChangeSet
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.result_store import ResultStore
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Review, Undone
+from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -83,8 +84,18 @@ class StagedResults:
         record = await self._settled(delegation_id)
         return await in_background(self._store.review, record, patch)
 
+    async def patch(self, delegation_id: str) -> ResultPatch:
+        """Return the whole result as a patch.
+
+        Raises:
+            SubletError: as ``review``; ``UNAVAILABLE`` where it is too large.
+        """
+        record = await self._settled(delegation_id)
+        raw = await in_background(self._store.whole_patch, record)
+        return ResultPatch(delegation_id=record.id, base64=base64.b64encode(raw).decode())
+
     async def apply(self, delegation_id: str, request: ApplyRequest, who: str) -> Applied:
-        """Merge a result into the directory.
+        """Merge a result into the directory, or make a branch of it.
 
         Raises:
             SubletError: as ``_settled``; ``CONFLICT`` where it is not pending, or a lease has the directory;
@@ -93,6 +104,8 @@ class StagedResults:
 
         async def work() -> Applied:
             record = await self._settled(delegation_id)
+            if request.branch is not None:
+                return await self._branch(record, request.branch, who)
             _check_status(record, "apply")
             async with self._changing(record):
                 report = await in_background(self._store.apply, record, request)
@@ -149,6 +162,12 @@ class StagedResults:
             changes = await in_background(self._store.changes, record)
             if changes != record.change_set:
                 await self._note(record, changes, "recover", "the daemon", 0, 0)
+
+    async def _branch(self, record: DelegationRecord, branch: str, who: str) -> Applied:
+        commit = await in_background(self._store.branch, record, branch)
+        changes = _changes(record).model_copy(update={"branch": branch, "branch_error": None})
+        await self._note(record, changes, "branch", who, 0, 0)
+        return Applied(delegation_id=record.id, change_set=changes, branch=branch, commit=commit)
 
     async def _load(self, delegation_id: str) -> DelegationRecord:
         record = await self._journal.load_delegation(delegation_id)

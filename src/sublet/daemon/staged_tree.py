@@ -13,8 +13,10 @@ from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.lent_tree import LentTree, LiveTree
+from sublet.daemon.models import ChangeSet as ChangeSetView
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.reports import change_set_view
+from sublet.daemon.result_store import put_on_branch
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import Auditor, AuditResult, ChangedFile
 from sublet.workspace.change_set import ChangeSets
@@ -105,7 +107,10 @@ class StagedTree:
         staged = dict.fromkeys(self._keys, seal)
         news = await audited(self._trees.auditor, record, self._live.resources, usage, staged)
         if sealed.keys() == self._keys.keys():
-            news["change_set"] = change_set_view(sealed.values())
+            changes = change_set_view(sealed.values())
+            if record.request.result_branch is not None and record.result is not None and record.error is None:
+                changes = await in_background(self._on_branch, record, changes, record.request.result_branch)
+            news["change_set"] = changes
         return news
 
     async def drop(self) -> None:
@@ -152,6 +157,15 @@ class StagedTree:
                 raise
             changes = self._trees.changes.get(key)
             return changes, _told_again(changes)
+
+    def _on_branch(self, record: DelegationRecord, changes: ChangeSetView, branch: str) -> ChangeSetView:
+        """Put the result on the branch that was asked for; why that can't be done is told, and the result stays."""
+        try:
+            put_on_branch(self._trees.changes, record, branch)
+        except (OSError, SubletError) as error:
+            log.warning("a result could not be put on a branch", delegation_id=self._id, reason=str(error))
+            return changes.model_copy(update={"branch_error": str(error)})
+        return changes.model_copy(update={"branch": branch})
 
     def _remove(self) -> None:
         for key in self._keys.values():
