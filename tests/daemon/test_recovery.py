@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import AuditReport, ConditionView, CreateDelegation, ErrorView, ResultView
 from sublet.daemon.records import AssignmentRecord, DelegationRecord
-from sublet.daemon.recovery import recover
+from sublet.daemon.recovery import end_interrupted, recover
 from sublet.daemon.store import Store
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
@@ -23,6 +23,7 @@ from sublet.protocol.lifecycle import (
     is_terminal,
 )
 from sublet.workspace.audit import Auditor
+from sublet.workspace.model import LeaseUsage
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.lender import trees
@@ -88,7 +89,11 @@ class Machine:
         )
 
     async def recover(self, journal: Journal) -> None:
-        await recover(journal, [self.mounts], trees(self.root / "state", journal, self.auditor), self.scratch)
+        known = trees(self.root / "state", journal, self.auditor)
+        await recover(journal, [self.mounts], known, self.scratch)
+        while records := await journal.list_settled(settled=False):
+            for record in records:
+                await end_interrupted(record, journal, known, lambda: LeaseUsage(touched_overflow=True))
 
 
 async def write(journal: Journal, record: DelegationRecord) -> None:
@@ -161,7 +166,9 @@ async def _die_and_recover(
         assert ended is not None
         assert is_terminal(ASSIGNMENT_TABLE, ended.state)
         assert (ended.state is AssignmentState.COMPLETED) == (assignment is AssignmentState.COMPLETED)
-    assert await journal.open_resources() == []
+    # What a peer has to be told stays until it is.
+    untold = before.settled and "remote_task" in held
+    assert {one.kind for one in await journal.open_resources()} == ({"remote_task"} if untold else set())
     assert not machine.scratch.exists()
     assert list(machine.mounts.root.iterdir()) == []
     # The next start finds nothing to do.

@@ -48,7 +48,16 @@ class Lender:
     def __post_init__(self) -> None:
         self.trees = trees(self.root / "state", self.journal, self.auditor)
         self.delegator = Delegator(
-            DelegatorTools(self.journal, self.data_plane, self.link, self.trees, self.locks, lambda: self.limits)
+            DelegatorTools(
+                self.journal,
+                self.data_plane,
+                self.link,
+                self.trees,
+                self.locks,
+                self.root / "leases",
+                lambda: self.limits,
+            ),
+            {BOB.name: BOB}.get,
         )
 
     @property

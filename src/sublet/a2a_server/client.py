@@ -110,11 +110,11 @@ class A2APeerLink:
 
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         """``PeerLink.cancel``."""
-        if not task.task_id:
-            return
         try:
             session = await self._session(peer)
-            await session.cancel_task(task.task_id)
+            found = [task.task_id] if task.task_id else await session.open_tasks(task.context_id)
+            for task_id in found:
+                await session.cancel_task(task_id)
         except (TaskNotCancelableError, TaskNotFoundError):
             return  # it is over already
         except A2AError as error:

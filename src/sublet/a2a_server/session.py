@@ -18,6 +18,7 @@ from a2a.types import (
     AgentCard,
     CancelTaskRequest,
     GetTaskRequest,
+    ListTasksRequest,
     Message,
     SendMessageRequest,
     StreamResponse,
@@ -30,6 +31,7 @@ from google.protobuf.json_format import ParseError
 
 from sublet.a2a_server.card import CARD_PATH, verify_card
 from sublet.a2a_server.peer_http import PeerAuth, open_client
+from sublet.a2a_server.task_store import TERMINAL
 from sublet.daemon.ports import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
@@ -99,6 +101,12 @@ class PeerSession:
         """Return the task as it is now, without its history."""
         with translated(self.peer):
             return await self._rpc.get_task(GetTaskRequest(id=task_id, history_length=0), context=self._context)
+
+    async def open_tasks(self, context_id: str) -> list[str]:
+        """Return the ids of our tasks of that context that have not ended."""
+        with translated(self.peer):
+            answer = await self._rpc.list_tasks(ListTasksRequest(context_id=context_id), context=self._context)
+            return [task.id for task in answer.tasks if task.status.state not in TERMINAL]
 
     async def cancel_task(self, task_id: str) -> None:
         """Cancel the task."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 import anyio
 import structlog
 
+from sublet.daemon.agreement import check_mount_point, narrowed, queued, resumable
 from sublet.daemon.background import in_background
 from sublet.daemon.enforcement import check_enforced, enforced_by
 from sublet.daemon.failures import sole_failure
@@ -18,15 +21,15 @@ from sublet.daemon.lent_resources import limited, offered
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.peer_condition import PeerCondition
-from sublet.daemon.ports import PeerAddress, RemoteTask, Silence
-from sublet.daemon.records import DelegationRecord, error_view, lease_over
+from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.records import DelegationRecord, error_view, interrupted, lease_over
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
+from sublet.daemon.times import unix_seconds
 from sublet.daemon.transports import chosen_transport, offered_transports
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
     Accept,
-    AccessMode,
     Done,
     Error,
     ErrorExtension,
@@ -35,7 +38,6 @@ from sublet.protocol.messages import (
     Progress,
     ProposedLease,
     Requirements,
-    Start,
     Task,
     Workspace,
 )
@@ -47,6 +49,8 @@ RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
 REDIAL_PEER_SECONDS = 1.0
 """How long to wait before an executor that lost its link is dialled again."""
+HELD_HERE = ("lock", "lease")
+"""Kinds of resources that are given back here, whatever the peer does."""
 CANCEL_PEER_SECONDS = 3.0
 """How long the peer is given to hear that its task is over; access is cut long before."""
 QUOTA_GRACE_SECONDS = 5
@@ -58,7 +62,7 @@ log = structlog.get_logger(__name__)
 
 
 class DelegationRun:
-    """Drives one delegation to its end.
+    """Drives one delegation to its end, from its beginning or, ``recovered``, from where an earlier process was killed.
 
     ``recorded`` is set once it is journalled, or ``refused`` tells why it is not; ``over`` once its end is journalled,
     or nothing can change it any more, and access is cut; ``finished`` once it is settled.
@@ -70,6 +74,8 @@ class DelegationRun:
         peer: PeerAddress,
         resources: tuple[LentDirectory, ...],
         tools: DelegatorTools,
+        *,
+        recovered: bool = False,
     ) -> None:
         self.recorded = asyncio.Event()
         self.over = asyncio.Event()
@@ -87,6 +93,9 @@ class DelegationRun:
         self._task: RemoteTask | None = None
         self._condition = PeerCondition(peer.name)
         self._dialling = False
+        self._recovered = recovered
+        self.untold = False
+        """Whether the peer may still hold the task and has not been told that it is over."""
 
     @property
     def record(self) -> DelegationRecord:
@@ -140,7 +149,10 @@ class DelegationRun:
 
     async def _begin(self) -> bool:
         try:
-            await self._keeper.begin()
+            if self._recovered:
+                await self._keeper.note(generation=self.record.generation + 1)
+            else:
+                await self._keeper.begin()
         except SubletError as error:
             self.refused = error
         finally:
@@ -150,9 +162,9 @@ class DelegationRun:
     async def _work(self, held: AsyncExitStack) -> SubletError | None:
         """Do everything until the peer's DONE; return why that was not reached, unless it is journalled already."""
         try:
-            self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
+            self._scope.deadline = anyio.current_time() + self._time_left()
             with self._scope:
-                await self._lend(held)
+                await (self._resume(held) if self._recovered else self._lend(held))
                 return None
         except DelegationOver:
             return None
@@ -163,14 +175,57 @@ class DelegationRun:
             return SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the daemon's log.")
         return self._stopped or self._time_over()
 
+    def _time_left(self) -> float:
+        """Return for how many seconds it may go on, by the wall clock where an earlier process has begun it."""
+        record = self.record
+        if not self._recovered or self._keeper.over:
+            return record.ttl_seconds
+        ends = unix_seconds(record.expires_at or record.created_at)
+        return ends - time.time() + (0 if record.expires_at else record.ttl_seconds)
+
     async def _lend(self, held: AsyncExitStack) -> None:
         await self._admit()
-        snapshots = await self._prepare(held)
-        accept = await self._ask(snapshots)
+        await self._start(await self._ask(await self._prepare(held)))
+
+    async def _resume(self, held: AsyncExitStack) -> None:
+        """Go on where an earlier process was killed: nothing is done twice, and what can't go on is told so.
+
+        Raises:
+            SubletError: why it can't go on.
+            DelegationOver: it has ended meanwhile.
+        """
+        record = self.record
+        if record.snapshots and record.result is None:
+            self._task = RemoteTask(record.task_id or "", record.context_id or record.id)
+        if record.expires_at is not None:
+            await self._access.recall()
+        if record.state is DelegationState.CREATED:
+            await self._access.start_over()
+            await self._lend(held)
+            return
+        if record.request.result_mode == "live":
+            await self._hold(held, [(Path(lent.path), lent.access_mode) for lent in record.resources])
+        if self._keeper.over:
+            return
+        await self._access.take_up()
+        if record.state is DelegationState.INVITED:
+            await self._start(await self._ask(record.snapshots))
+        elif record.state is DelegationState.ACCEPTED and record.accept is not None:
+            await self._start(record.accept)
+        elif resumable(record) and record.accept is not None and self._task is not None:
+            await self._access.resume(record.accept, self._scope.deadline)
+            log.info("a delegation goes on", delegation_id=record.id, generation=record.generation)
+            news = self._tools.link.follow(self._peer, self._task, self._access.start)
+            await self._follow(news, record.accept)
+        else:
+            raise interrupted()
+
+    async def _start(self, accept: Accept) -> None:
         # Until now the time asked for bounded the wait; from here on the lease has it.
         self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
         start = await self._access.open(accept, self._scope.deadline)
-        await self._follow(start, accept)
+        assert self._task is not None
+        await self._follow(self._tools.link.run(self._peer, self._task, start), accept)
 
     async def _admit(self) -> None:
         admission = await in_background(scan_all, self._resources, self._tools.limits())
@@ -208,7 +263,7 @@ class DelegationRun:
                 await moved.wait()
                 moved.clear()
                 if place:
-                    await self._keeper.note(condition=_queued(place))
+                    await self._keeper.note(condition=queued(place))
 
         record = self.record
         directory = self._tools.locks.acquire(
@@ -243,22 +298,34 @@ class DelegationRun:
                 result_mode=record.request.result_mode,
             ),
         )
-        await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
-        task, answer = await self._invite(invite)
+        await self._tools.journal.acquire(record.id, "remote_task", {"peer": record.peer})
+        if record.state is DelegationState.CREATED:
+            await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
+        else:
+            # An earlier process has invited, and may have been heard: the peer knows a repeated INVITE by its id.
+            await self._keeper.note(snapshots=snapshots)
+        # Until it answers, the task is known by its delegation only; it may be there all the same.
+        self._task = RemoteTask("", record.id)
+        try:
+            task, answer = await self._invite(invite)
+        except SubletError:
+            self._task = None
+            raise
         if isinstance(answer, Error):
+            self._task = None
             raise refusal(answer, self._peer.name)
         self._task = task
-        await self._tools.journal.acquire(record.id, "remote_task", {"task_id": task.task_id, "peer": record.peer})
-        _check_mount_point(answer)
+        check_mount_point(answer)
         check_enforced(record.request.require_enforced, answer, self._peer.name)
         transport = chosen_transport(record.request, answer)
-        mode, ttl = _narrowed(record, answer)
+        mode, ttl = narrowed(record, answer)
         await self._keeper.advance(
             DelegationEvent.ACCEPT,
             condition=None,
             transport=transport,
             task_id=task.task_id,
             context_id=task.context_id,
+            accept=answer,
             access_mode=mode,
             resources=limited(record, mode),
             ttl_seconds=ttl,
@@ -276,8 +343,8 @@ class DelegationRun:
                 await self._keeper.note(condition=ConditionView(kind="waiting_for_peer", detail=error.message))
             await anyio.sleep(RETRY_PEER_SECONDS)
 
-    async def _follow(self, start: Start, accept: Accept) -> None:
-        """Send START and go along with the work until DONE is journalled.
+    async def _follow(self, news: AsyncGenerator[Update, None], accept: Accept) -> None:
+        """Go along with the work until DONE is journalled.
 
         Raises:
             SubletError: the peer's ERROR, or what keeps us from hearing of it.
@@ -288,7 +355,8 @@ class DelegationRun:
         with sole_failure(SubletError, DelegationOver):
             async with anyio.create_task_group() as group:
                 group.start_soon(self._end_at_quota, self._task)
-                async with aclosing(self._tools.link.run(self._peer, self._task, start)) as updates:
+                group.start_soon(self._access.remember)
+                async with aclosing(news) as updates:
                     async for update in updates:
                         if isinstance(update, Done | Error):
                             self._task = None
@@ -344,7 +412,7 @@ class DelegationRun:
                     await self._access.dial(port)
                     return
                 except SubletError as error:
-                    if not self._condition.link_is_down:
+                    if not self._condition.link_is_down and not self._recovered:
                         raise
                     log.info("the executor can't be dialled", delegation_id=self.record.id, reason=error.message)
                 await anyio.sleep(REDIAL_PEER_SECONDS)
@@ -395,16 +463,19 @@ class DelegationRun:
             group.start_soon(self._access.settle)
         if self.record.result is not None:
             await self._keeper.end(DelegationEvent.DONE)
-        await self._tools.journal.release_owned(self.record.id)
+        await self._tools.journal.release_owned(self.record.id, *(HELD_HERE if self.untold else ()))
         await self._keeper.note(condition=None, settled=True)
+        await self._access.forget()
 
     async def _tell_peer(self) -> None:
-        """Ask the peer to stop where it may still be working; nothing depends on whether it hears us."""
+        """Ask the peer to stop where it may still be working; nothing waits for it to hear us."""
         if self._task is None:
             return
+        self.untold = True
         try:
             with anyio.fail_after(CANCEL_PEER_SECONDS):
                 await self._tools.link.cancel(self._peer, self._task)
+            self.untold = False
         except (SubletError, TimeoutError) as error:
             reason = str(error) or f"no answer within {CANCEL_PEER_SECONDS:.0f} s"
             log.warning("peer was not told of the end", delegation_id=self.record.id, reason=reason)
@@ -421,30 +492,7 @@ class DelegationRun:
         )
 
 
-def _narrowed(record: DelegationRecord, accept: Accept) -> tuple[AccessMode, int]:
-    """Return access and seconds as ACCEPT leaves them: it may take from what was proposed and never adds to it."""
-    constraints = accept.remote_constraints
-    mode = "ro" if constraints.accepted_access_mode == "ro" else record.access_mode
-    return mode, min(record.ttl_seconds, constraints.max_ttl_seconds or record.ttl_seconds)
-
-
-def _check_mount_point(accept: Accept) -> None:
-    """Refuse an ACCEPT that names no absolute path (AWCP 4.2); nothing here ever opens it."""
-    path = accept.remote_mount.mount_point
-    if not PurePosixPath(path).is_absolute() and not PureWindowsPath(path).is_absolute():
-        raise SubletError(
-            ErrorCode.MOUNTPOINT_DENIED,
-            "the executor named a mount point that is no absolute path",
-            "Its mount root has to be configured as an absolute path.",
-        )
-
-
 def _event_of(failure: SubletError) -> DelegationEvent:
     if failure.code == ErrorCode.CANCELLED:
         return DelegationEvent.CANCEL
     return DelegationEvent.EXPIRE if failure.code == ErrorCode.EXPIRED else DelegationEvent.FAIL
-
-
-def _queued(place: int) -> ConditionView:
-    detail = f"another lease holds this directory or a part of it; number {place} in the queue"
-    return ConditionView(kind="queued", detail=detail, position=place)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TypeVarTuple
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
 from sublet.daemon.audits import patch_of
@@ -23,15 +26,17 @@ from sublet.daemon.models import (
     DelegationView,
     LeaseQuota,
 )
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports import PeerAddress, RemoteTask
 from sublet.daemon.records import DelegationRecord, ResourceRecord, lease_over
-from sublet.daemon.times import rfc3339
+from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS
 from sublet.protocol.text import clean_line
+from sublet.workspace.lease_memory import recall
 
 MAX_RUNNING = 256
 """Delegations that may be under way at once on this daemon."""
@@ -40,23 +45,40 @@ END_SECONDS = 10.0
 STOP_SECONDS = 3.5
 """How long a stop of the daemon waits for running delegations to be settled."""
 
+FIRST_TELL_SECONDS = 1.0
+MAX_TELL_SECONDS = 15.0
+"""How long it is waited between attempts to tell a silent peer that its task is over."""
+TELL_SLACK_SECONDS = 90.0
+"""For how long after the end of a lease a peer may still hold something of it."""
+
+log = structlog.get_logger(__name__)
+
 Arguments = TypeVarTuple("Arguments")
 
 
 class Delegator:
-    """Runs delegations; ``serve`` must run for anything to happen."""
+    """Runs delegations; ``serve`` must run for anything to happen.
 
-    def __init__(self, tools: DelegatorTools) -> None:
+    Args:
+        tools: what every delegation works with.
+        find_peer: returns how to call the peer of that name now, or None.
+    """
+
+    def __init__(self, tools: DelegatorTools, find_peer: Callable[[str], PeerAddress | None]) -> None:
         self._tools = tools
+        self._find_peer = find_peer
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
         self._group: TaskGroup | None = None
+        self._taken_over = anyio.Event()
 
     async def serve(self) -> None:
         """Drive delegations until cancelled; then end those under way, truthfully, and cut their access."""
         async with anyio.create_task_group() as group:
-            self._group = group
             try:
+                self._group = group
+                await self._take_over(group)
+                self._taken_over.set()
                 await anyio.sleep_forever()
             finally:
                 self._group = None
@@ -95,6 +117,7 @@ class Delegator:
             raise SubletError(
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
+        await self._taken_over.wait()
         record = _new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
@@ -209,11 +232,59 @@ class Delegator:
             )
         return await self.view(known.id)
 
+    async def _take_over(self, group: TaskGroup) -> None:
+        """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
+        records = await self._journal.list_settled(settled=False)
+        await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        for record in records:
+            peer = self._find_peer(record.peer)
+            if peer is None:
+                group.start_soon(self._settle, record)
+                continue
+            run = DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True)
+            self._runs[record.id] = run
+            group.start_soon(self._drive, run)
+        for held in await self._journal.open_resources():
+            if held.kind == "remote_task" and held.owner not in self._runs:
+                group.start_soon(self._tell_later, held.owner)
+
+    async def _settle(self, record: DelegationRecord) -> None:
+        memory = self._tools.memories / record.id
+        try:
+            await end_interrupted(record, self._journal, self._tools.trees, partial(recall, memory))
+            await in_background(memory.unlink, True)
+        except Exception:
+            log.exception("a delegation could not be settled", delegation_id=record.id)
+
     async def _drive(self, run: DelegationRun) -> None:
         try:
             await self._shielded(run.drive)
         finally:
             self._runs.pop(run.record.id, None)
+        if run.untold:
+            await self._tell_later(run.record.id)
+
+    async def _tell_later(self, delegation_id: str) -> None:
+        """Tell the peer that its task is over, as soon as it is heard again, so that its slot is free.
+
+        Until its lease would be over anyway; a task that was never started is given up there after a minute.
+        """
+        record = await self._journal.load_delegation(delegation_id)
+        wait = FIRST_TELL_SECONDS
+        until = 0.0 if record is None else unix_seconds(record.expires_at or record.updated_at) + TELL_SLACK_SECONDS
+        while record is not None and time.time() < until:
+            peer = self._find_peer(record.peer)
+            if peer is None:
+                break
+            try:
+                task = RemoteTask(record.task_id or "", record.context_id or record.id)
+                await self._tools.link.cancel(peer, task)
+                break
+            except SubletError as error:
+                log.info("the peer is told of the end later", delegation_id=delegation_id, reason=str(error))
+            await anyio.sleep(wait)
+            wait = min(2 * wait, MAX_TELL_SECONDS)
+        await self._journal.release_owned(delegation_id, "remote_task")
 
     async def _shielded(self, call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
         # The stop of the daemon ends runs in order, by ``_stop_all``, and not by cancelling what they are doing.
@@ -241,6 +312,13 @@ class Delegator:
                 await run.finished.wait()
         for run in runs:
             run.abandon()
+
+
+def _sweep(memories: Path, kept: set[str]) -> None:
+    """Remove what is remembered of leases other than ``kept``."""
+    for file in memories.glob("*"):
+        if file.name not in kept:
+            file.unlink(missing_ok=True)
 
 
 def _no_audit(record: DelegationRecord) -> SubletError:

@@ -90,7 +90,8 @@ class Journal(EventLog):
         Raises:
             IllegalTransition: the table has no way from the recorded state to this one, or a new record does not
                 begin at the beginning.
-            SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation.
+            SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation, or where the
+                record on the disk is of a newer generation: the words of a zombie change nothing.
         """
         return await self._save(_DELEGATIONS, record, (record.caller, record.request.idempotency_key), kind, data)
 
@@ -266,8 +267,13 @@ class Journal(EventLog):
         new, text = str(record.state), record.model_dump_json()
 
         def work(connection: sqlite3.Connection, events: Recorder) -> Event | None:
-            found = connection.execute(f"SELECT state FROM {table.name} WHERE id = ?", (record.id,)).fetchone()  # noqa: S608 - constant
+            known = "SELECT state, json_extract(record, '$.generation') AS generation"
+            found = connection.execute(f"{known} FROM {table.name} WHERE id = ?", (record.id,)).fetchone()
             old = found["state"] if found is not None else None
+            if found is not None and found["generation"] > record.generation:
+                raise SubletError(
+                    LocalCode.CONFLICT, f"{record.id} was taken over by a newer process", "Let the newer one go on."
+                )
             if new != old and new not in (table.next[old] if old is not None else {table.first}):
                 raise IllegalTransition(f"{record.id}: no transition from {old} to {new}")
             if old is None:

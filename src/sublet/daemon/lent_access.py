@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ import asyncssh
 
 from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
-from sublet.daemon.keeper import DelegationKeeper
+from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_resources import prepared
 from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
@@ -26,25 +27,42 @@ from sublet.daemon.staged_tree import Trees
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
-from sublet.protocol.messages import Accept, AccessMode, ActiveLease, DataPath, Endpoint, Mount, Start, StartExtension
+from sublet.protocol.messages import (
+    Accept,
+    AccessMode,
+    ActiveLease,
+    DataPath,
+    Endpoint,
+    FollowUp,
+    Mount,
+    Start,
+    StartExtension,
+)
 from sublet.workspace.admission import AdmissionLimits
+from sublet.workspace.lease_memory import LeaseMemory, recall
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.sftp_listener import DataPlane
 
 KEY_ALGORITHM: Final = "ssh-ed25519"
+REMEMBER_SECONDS: Final = 1.0
+"""How often the counters of a lease are kept for the next process."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegatorTools:
-    """What every delegation works with; the composition root makes it once."""
+    """What every delegation works with; the composition root makes it once.
+
+    ``memories`` is where what leases did is kept for the next process.
+    """
 
     journal: Journal
     data_plane: DataPlane
     link: PeerLink
     trees: Trees
     locks: DirectoryLocks
+    memories: Path
     limits: Callable[[], AdmissionLimits]
 
 
@@ -58,6 +76,9 @@ class LentAccess:
         self._tree = tools.trees.of(keeper.record)
         self._usage = LeaseUsage()
         self._data_path: DataPath = "direct"
+        self._memory: LeaseMemory | None = None
+        self._ends = 0.0
+        self._credential = ""
         self.quota_met = asyncio.Event()
         """Set when a change was first refused for the lease's quota."""
 
@@ -68,6 +89,19 @@ class LentAccess:
             SubletError: as ``LentTree.baseline``.
         """
         return await self._tree.baseline()
+
+    async def start_over(self) -> None:
+        """Remove what an earlier process has prepared and nobody has used."""
+        await self._tree.drop()
+        self._tree = self._tools.trees.of(self._keeper.record)
+
+    async def take_up(self) -> None:
+        """Find again what an earlier process has prepared.
+
+        Raises:
+            SubletError: as ``LentTree.take_up``.
+        """
+        await self._tree.take_up()
 
     async def open(self, accept: Accept, ends: float) -> Start:
         """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
@@ -84,49 +118,115 @@ class LentAccess:
                 ``WORKSPACE_INVALID`` where the directory is not the one any more that was asked for.
             DelegationOver: it has ended meanwhile.
         """
-        public, credential = _credential(accept.remote_constraints.public_key)
-        resources, git_hidden = await in_background(prepared, self._tree.resources, self._keeper.record.request)
-        await self._keeper.note(git_hidden=git_hidden)
+        public, self._credential = _credential(accept.remote_constraints.public_key)
+        resources = await self._prepared()
         expires_at = rfc3339(time.time() + ends - anyio.current_time())
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
         await self._keeper.advance(DelegationEvent.START, expires_at=expires_at)
         record = self._keeper.record
-        left = ends - anyio.current_time()
-        if left <= 0:
+        if ends <= anyio.current_time():
             raise lease_over(record.ttl_seconds)
-        transport = record.transport or "sshfs"
         # Nothing is awaited between the transition and this, so a cancel that comes now finds a lease to revoke.
+        self._serve(accept, resources, public, ends)
+        await self._tree.check()
+        return self.start()
+
+    async def resume(self, accept: Accept, ends: float) -> None:
+        """Serve again what an earlier process served, to the same key, as what it did is remembered.
+
+        Args:
+            accept: the executor's ACCEPT, with a key of its own.
+            ends: when the lease ends, on the loop's clock.
+
+        Raises:
+            SubletError: as ``open``; ``WORKSPACE_INVALID`` also for a directory that was replaced meanwhile.
+            DelegationOver: it has ended meanwhile.
+        """
+        public, self._credential = _credential(accept.remote_constraints.public_key)
+        resources = await self._prepared()
+        before = await self.recall()
+        if self._keeper.record.request.result_mode == "staged":
+            # A private view may be mounted anew; nobody but us can have put another in its place.
+            before.roots.clear()
+        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
+        if self._keeper.over:
+            raise DelegationOver
+        self._serve(accept, resources, public, ends, before)
+        await self._tree.check()
+
+    async def recall(self) -> LeaseUsage:
+        """Return what the lease did under an earlier process, and let that count until it is served again."""
+        self._usage = await in_background(recall, self._memory_file)
+        return self._usage
+
+    async def remember(self) -> None:
+        """Keep the counters of the lease for the next process, until cancelled."""
+        while True:
+            await anyio.sleep(REMEMBER_SECONDS)
+            usage = self._tools.data_plane.usage(self._keeper.record.id)
+            if usage is not None and self._memory is not None:
+                self._memory.count(usage)
+
+    def start(self, follow_up: FollowUp | None = None) -> Start:
+        """Return the START of this moment, for a lease that is served."""
+        record = self._keeper.record
+        assert record.expires_at is not None
+        host, port = self._tools.data_plane.address
+        return Start(
+            delegation_id=record.id,
+            lease=ActiveLease(expires_at=record.expires_at, access_mode=record.access_mode),
+            mount=Mount(
+                transport=record.transport or "sshfs",
+                endpoint=Endpoint(host=host, port=port, user=record.id),
+                export_locator="/",
+                credential=self._credential,
+            ),
+            sublet=StartExtension(
+                host_key=self._tools.data_plane.host_key_line,
+                # Rounded down: an executor that ends first can still write out what is pending.
+                remaining_seconds=max(1, int(self._ends - anyio.current_time())),
+                data_path=self._data_path,
+                generation=record.generation,
+                follow_up=follow_up,
+            ),
+        )
+
+    @property
+    def _memory_file(self) -> Path:
+        return self._tools.memories / self._keeper.record.id
+
+    async def _prepared(self) -> tuple[LentDirectory, ...]:
+        """Return what is served, and note what of a repository is not."""
+        resources, git_hidden = await in_background(prepared, self._tree.resources, self._keeper.record.request)
+        await self._keeper.note(git_hidden=git_hidden)
+        return resources
+
+    def _serve(
+        self,
+        accept: Accept,
+        resources: Sequence[LentDirectory],
+        public: str,
+        ends: float,
+        before: LeaseUsage | None = None,
+    ) -> None:
+        record = self._keeper.record
+        self._ends = ends
+        self._memory = LeaseMemory(self._memory_file)
         self._tools.data_plane.open(
             Export(
                 lease_id=record.id,
                 resources=tuple(_narrowed(lent, record.access_mode) for lent in resources),
                 public_key=public,
-                seconds=left,
+                seconds=max(0.0, ends - anyio.current_time()),
                 meta=_meta(record),
                 limits=ExportLimits(**record.quota.model_dump()),
                 on_quota_met=self._quota_met,
-                transport=transport,
+                transport=record.transport or "sshfs",
+                memory=self._memory,
+                before=before,
             )
         )
-        await self._tree.check()
-        host, port = self._tools.data_plane.address
-        self._data_path = self._first_path(host, accept)
-        return Start(
-            delegation_id=record.id,
-            lease=ActiveLease(expires_at=expires_at, access_mode=record.access_mode),
-            mount=Mount(
-                transport=transport,
-                endpoint=Endpoint(host=host, port=port, user=record.id),
-                export_locator="/",
-                credential=credential,
-            ),
-            sublet=StartExtension(
-                host_key=self._tools.data_plane.host_key_line,
-                # Rounded down: an executor that ends first can still write out what is pending.
-                remaining_seconds=max(1, int(left)),
-                data_path=self._data_path,
-            ),
-        )
+        self._data_path = self._first_path(self._tools.data_plane.address[0], accept)
 
     async def dial(self, port: int) -> None:
         """Reach the executor from here and serve the view over that connection (DESIGN 4.6, behind NAT).
@@ -161,6 +261,9 @@ class LentAccess:
     def revoke(self, reason: str) -> None:
         """Cut access at once: when this returns, the credential is dead and every open handle with it."""
         self._usage = self._tools.data_plane.revoke(self._keeper.record.id, reason) or self._usage
+        if self._memory is not None:
+            self._memory.count(self._usage)
+            self._memory.close()
 
     async def settle(self) -> None:
         """Journal that access is cut, and make the audit where there is none yet."""
@@ -172,6 +275,10 @@ class LentAccess:
         else:
             await self._tree.drop()
         await self._keeper.note(**news)
+
+    async def forget(self) -> None:
+        """Remove what was kept for a next process; for a delegation that is settled."""
+        await in_background(self._memory_file.unlink, True)
 
     def _quota_met(self, met: QuotaMet) -> None:
         """Note that a change was refused, and tell so in the view, where the agent can look why."""

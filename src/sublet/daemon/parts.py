@@ -163,7 +163,12 @@ async def make_parts(
         data_plane=data_plane,
         link=link,
         pairing=PairingService(identity, journal, peers, link, own_address),
-        delegator=Delegator(DelegatorTools(journal, data_plane, link, trees, locks, lambda: policy.limits.admission)),
+        delegator=Delegator(
+            DelegatorTools(
+                journal, data_plane, link, trees, locks, state_dir / "leases", lambda: policy.limits.admission
+            ),
+            peers.find_address,
+        ),
         executor=Executor(
             journal=journal,
             policy=policy,

@@ -98,6 +98,11 @@ class PeerStore:
         """Return the peer of that name, or None."""
         return self._by_name.get(name)
 
+    def find_address(self, name: str) -> PeerAddress | None:
+        """Return how to call the peer of that name; None where it is not paired, or can't be called."""
+        peer = self._by_name.get(name)
+        return peer.address() if peer is not None and peer.a2a_url is not None else None
+
     def require(self, name: str) -> Peer:
         """Return the peer of that name.
 

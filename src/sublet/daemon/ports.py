@@ -94,6 +94,8 @@ class PeerLink(Protocol):
     async def cancel(self, peer: PeerAddress, task: RemoteTask) -> None:
         """Ask the peer to stop; idempotent, and quiet where the task is already over.
 
+        Where ``task`` has no id, since INVITE was not answered, what the peer has of its delegation is stopped.
+
         Raises:
             SubletError: ``PEER_UNREACHABLE``.
         """

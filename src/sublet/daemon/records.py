@@ -55,6 +55,7 @@ class DelegationRecord(Record):
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
     ``change_set`` is a staged result, from the end of access on, and what became of it later.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
+    ``accept`` is what the executor agreed to; it holds no secret.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
     """
 
@@ -75,6 +76,7 @@ class DelegationRecord(Record):
     transport: TransportName | None = None
     task_id: str | None = None
     context_id: str | None = None
+    accept: Accept | None = None
     snapshots: dict[str, str] = {}
     result_snapshots: dict[str, str] = {}
     result: ResultView | None = None
@@ -189,6 +191,15 @@ class AssignmentRecord(Record):
 def error_view(error: SubletError) -> ErrorView:
     """Return ``error`` as a record keeps it."""
     return ErrorView.model_validate(error.as_json())
+
+
+def interrupted() -> SubletError:
+    """Return the error that says that our own daemon was killed, and that what it did can't go on."""
+    return SubletError(
+        ErrorCode.TASK_FAILED,
+        "the delegator's daemon stopped unexpectedly while the delegation was under way; its access died with it",
+        "Look at the audit for what was done, then delegate again.",
+    )
 
 
 def lease_over(ttl_seconds: int) -> SubletError:

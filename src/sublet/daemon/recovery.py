@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
 
+from sublet.daemon.background import in_background
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper
 from sublet.daemon.models import ErrorView
-from sublet.daemon.records import AssignmentRecord, DelegationRecord, error_view
+from sublet.daemon.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.staged_tree import Trees
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.errors import ErrorCode
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.carrier import Carrier
@@ -25,10 +26,11 @@ log = structlog.get_logger(__name__)
 
 
 async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path) -> None:
-    """Reap stale mounts and unpacked views, scratch directories and resources, and end what was under way.
+    """Reap stale mounts and unpacked views, scratch directories and resources, and end what was worked on here.
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
-    is released here. An executor of ours notices by its dead link that the lease is over.
+    is released here. What we delegated ourselves is taken over by the delegator once it serves, which takes what it
+    needs anew; that peers have to be told of an end stays journalled until they are.
     """
     reaped = [name for carrier in carriers for name in await asyncio.to_thread(carrier.reap)]
     await asyncio.to_thread(shutil.rmtree, scratch_root, ignore_errors=True)
@@ -37,12 +39,10 @@ async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, s
     while assignments := await journal.list_assignments(active=True):
         for assignment in assignments:
             await _fail(assignment, journal)
-    while records := await journal.list_settled(settled=False):
-        for record in records:
-            await _end(record, journal, trees)
     await trees.reap()
     for held in await journal.open_resources():
-        await journal.release(held.id)
+        if held.kind != "remote_task":
+            await journal.release(held.id)
 
 
 async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:
@@ -59,25 +59,31 @@ async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:
     await journal.save_assignment(ended, EventKind.ASSIGNMENT_STATE, {"state": str(state), "code": error.code})
 
 
-async def _end(record: DelegationRecord, journal: Journal, trees: Trees) -> None:
-    """End one delegation as what it is, done, expired or interrupted, with the audit of what was done until then."""
+async def end_interrupted(
+    record: DelegationRecord, journal: Journal, trees: Trees, recalled: Callable[[], LeaseUsage]
+) -> None:
+    """End a delegation that can't be gone on with, as its peer is not known any more, or settle what has ended.
+
+    It ends as what it is, done, expired or interrupted, with the audit of what was done until then.
+
+    Args:
+        record: not settled yet.
+        journal: where it is written.
+        trees: know what it served.
+        recalled: returns what the lease did, as far as that is remembered.
+    """
     keeper = DelegationKeeper(record, journal)
     await keeper.note(generation=record.generation + 1)
     if record.result is not None:
         await keeper.end(DelegationEvent.DONE)
     else:
         # Where the lease is over by the clock, this is EXPIRE.
-        interrupted = SubletError(
-            ErrorCode.TASK_FAILED,
-            "the delegator's daemon stopped unexpectedly while the delegation was under way; its access died with it",
-            "Look at the audit for what was done, then delegate again.",
-        )
-        await keeper.end(DelegationEvent.FAIL, error=error_view(interrupted))
+        await keeper.end(DelegationEvent.FAIL, error=error_view(interrupted()))
     news: dict[str, object] = {"condition": None, "settled": True}
     tree = trees.of(record)
     if record.expires_at is not None and record.snapshots:
-        # What the executor touched was known to the dead process only, so everything is laid at its door.
-        news |= await tree.report(record, LeaseUsage(touched_overflow=True))
+        news |= await tree.report(record, await in_background(recalled))
     else:
         await tree.drop()
+    await journal.release_owned(record.id)
     await keeper.note(**news)

@@ -49,6 +49,19 @@ class ViewRules(Protocol):
         """Return the rules of what is compared file by file, which the lender's repository data never is."""
 
 
+class Remembering(Protocol):
+    """What keeps in mind for the next process what a lease does. Nothing here raises."""
+
+    def root(self, name: str, identity: tuple[int, int]) -> None:
+        """Remember device and inode of the directory that is served as ``name``."""
+
+    def touch(self, name: str, path: bytes) -> bool:
+        """Remember that ``path`` below the resource ``name`` was changed; False where that can't be."""
+
+    def overflow(self) -> None:
+        """Remember that not every changed path is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExportLimits:
     """Bounds of one lease, over all that it lends. ``None`` is no bound of ours."""
@@ -86,7 +99,8 @@ class Export:
     ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
     ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
-    time that a change is refused for the lease's quota.
+    time that a change is refused for the lease's quota. ``memory`` is told what the lease does; ``before`` is what it
+    did under an earlier process, with which it goes on.
     """
 
     lease_id: str
@@ -97,6 +111,8 @@ class Export:
     limits: ExportLimits = ExportLimits()
     transport: TransportName = "sshfs"
     on_quota_met: Callable[[QuotaMet], None] | None = None
+    memory: Remembering | None = None
+    before: LeaseUsage | None = None
 
 
 @dataclass(slots=True)

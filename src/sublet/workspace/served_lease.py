@@ -47,6 +47,8 @@ class ServedLease:
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, export.on_quota_met)
         self.usage = LeaseUsage(quota=quota)
+        if export.before is not None:
+            _go_on(self.usage, export.before)
         self.connections: set[Severable] = set()
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
@@ -102,18 +104,43 @@ class ServedLease:
                 "Check that the directory still exists and that you may read it.",
             ) from None
         status = os.fstat(root)
-        self.usage.roots[resource.name] = (status.st_dev, status.st_ino)
+        identity = (status.st_dev, status.st_ino)
+        memory, before = self.export.memory, self.usage.roots.get(resource.name)
+        if before not in (None, identity):
+            os.close(root)
+            raise SubletError(
+                ErrorCode.WORKSPACE_INVALID,
+                f"the directory {resource.name!r} was moved, removed or replaced since it was lent",
+                "Delegate again; what was written went with the directory that was lent.",
+            )
+        if memory is not None and before is None:
+            memory.root(resource.name, identity)
+        self.usage.roots[resource.name] = identity
         if resource.access_mode == "ro":
             return ConfinedFs(root, resource.rules, quota)
-        touched = self.usage.touched[resource.name] = set()
-        return WritableFs(root, resource.rules, quota, partial(self._touch, touched))
+        touched = self.usage.touched.setdefault(resource.name, set())
+        return WritableFs(root, resource.rules, quota, partial(self._touch, resource.name, touched))
 
-    def _touch(self, touched: set[bytes], parts: Parts) -> None:
-        path = b"/".join(parts)
+    def _touch(self, name: str, touched: set[bytes], parts: Parts) -> None:
+        path, memory = b"/".join(parts), self.export.memory
+        if path in touched:
+            return
         if len(touched) < MAX_TOUCHED:
             touched.add(path)
-        elif path not in touched:
-            self.usage.touched_overflow = True
+            if memory is None or memory.touch(name, path):
+                return
+        elif memory is not None and not self.usage.touched_overflow:
+            memory.overflow()
+        self.usage.touched_overflow = True
+
+
+def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
+    """Let ``usage`` go on where an earlier process's ended."""
+    usage.bytes_read, usage.bytes_written, usage.operations = before.bytes_read, before.bytes_written, before.operations
+    usage.touched = {name: set(paths) for name, paths in before.touched.items()}
+    usage.touched_overflow = before.touched_overflow
+    usage.roots = dict(before.roots)
+    usage.quota.bytes, usage.quota.files = before.quota.bytes, before.quota.files
 
 
 def _public_data(export: Export) -> bytes:
