@@ -310,7 +310,7 @@ async def test_cancelling_while_the_peer_is_asked(side: Lender) -> None:
     await side.link.invited.wait()
     assert (await side.delegator.cancel(found, "enough")).state is DelegationState.CANCELLED
     assert (await side.settled(found)).audit is None
-    assert side.link.cancelled == []
+    assert side.link.cancelled == [""], "what the peer has of it is known by the delegation only"
 
 
 async def test_an_accept_that_comes_with_the_cancel_is_taken_back(side: Lender) -> None:
@@ -440,6 +440,22 @@ async def test_nothing_depends_on_whether_the_peer_hears_of_the_end(
         found = await side.running()
         await side.delegator.cancel(found, "enough")
         assert (await side.settled(found)).audit is not None
+
+
+async def test_a_peer_that_is_heard_again_is_told_of_the_end(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegator, "FIRST_TELL_SECONDS", 0.02)
+    side.link.cancel_fails = UNREACHABLE
+    found = await side.running()
+    await side.delegator.cancel(found, "enough")
+    await side.settled(found)
+    tried = len(side.link.cancelled)
+    with anyio.fail_after(10):
+        while len(side.link.cancelled) < tried + 2:
+            await anyio.sleep(0.01)
+        side.link.cancel_fails = None
+        while await side.journal.open_resources(found):
+            await anyio.sleep(0.01)
+    assert set(side.link.cancelled) == {f"tsk_{found}"}
 
 
 # Waiting for a directory

@@ -47,7 +47,7 @@ STOP_SECONDS = 3.5
 
 FIRST_TELL_SECONDS = 1.0
 MAX_TELL_SECONDS = 15.0
-"""How long it is waited between attempts to tell a silent peer that its task is over."""
+"""How long an attempt to tell a silent peer that its task is over may take, and the wait for the next."""
 TELL_SLACK_SECONDS = 90.0
 """For how long after the end of a lease a peer may still hold something of it."""
 
@@ -277,11 +277,15 @@ class Delegator:
             if peer is None:
                 break
             try:
-                task = RemoteTask(record.task_id or "", record.context_id or record.id)
-                await self._tools.link.cancel(peer, task)
+                with anyio.fail_after(MAX_TELL_SECONDS):
+                    await self._tools.link.cancel(
+                        peer, RemoteTask(record.task_id or "", record.context_id or record.id)
+                    )
                 break
-            except SubletError as error:
+            except (SubletError, TimeoutError) as error:
                 log.info("the peer is told of the end later", delegation_id=delegation_id, reason=str(error))
+            except Exception:
+                log.exception("the peer is told of the end later", delegation_id=delegation_id)
             await anyio.sleep(wait)
             wait = min(2 * wait, MAX_TELL_SECONDS)
         await self._journal.release_owned(delegation_id, "remote_task")
