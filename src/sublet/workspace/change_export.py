@@ -71,6 +71,7 @@ def export_branch(changes: ChangeSets, key: str, rules: ViewRules, branch: str, 
             for a name that git refuses, ``WORKSPACE_INVALID`` where the directory is in no repository.
     """
     record = changes.record(key)
+    rules = rules.without_repository()
     git = _UserGit(record.root)
     _check_branch(git, branch)
     prefix = git.ask("rev-parse", "--show-prefix").rstrip(b"\n")

@@ -64,9 +64,12 @@ class ChangeSets:
     def begin(self, view: StagedView, rules: ViewRules) -> str:
         """Record what a view holds before anybody works in it, and return the snapshot's id.
 
+        What is in a repository of the lender's is never part of a result: not file by file could it be merged.
+
         Raises:
             SubletError: as ``Auditor.baseline``.
         """
+        rules = rules.without_repository()
         directory = self.directory(view.key)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = view.open_root()
@@ -89,6 +92,7 @@ class ChangeSets:
         Raises:
             SubletError: ``NOT_FOUND`` without a view or a baseline, ``UNAVAILABLE`` for a full disk, else as ``begin``.
         """
+        rules = rules.without_repository()
         directory = self.directory(key)
         view = self._staging.find(key)
         if view is None:

@@ -48,7 +48,7 @@ class Merger:
     ) -> None:
         self._record = record
         self._contents = contents
-        self._rules = rules
+        self._rules = rules.without_repository()
         self._tree = tree
         self._git = git
         self._scratch = scratch
