@@ -145,7 +145,7 @@ def test_doctor_and_status_tell_whether_a_daemon_runs(alone: Daemon) -> None:
     assert without["ok"]
     assert with_it["ok"]
     names = {check["name"] for check in with_it["checks"]}
-    assert names >= {"sshfs", "git", "mounts", "state directory"}
+    assert names >= {"sshfs", "git", "mounts", "state directory", "staging"}
     assert all(check["ok"] or check["fix"] for check in with_it["checks"])
     assert alone.json("status")["sandbox"] == "bubblewrap"
 

@@ -14,7 +14,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace import staging as staging_module
 from sublet.workspace.durable import remove_tree
 from sublet.workspace.rules import default_rules
-from sublet.workspace.staging import Staging
+from sublet.workspace.staging import Staging, describe_kinds
 from sublet.workspace.staging_copy import PlainCopyTooLargeError, copy_tree
 from sublet.workspace.staging_model import StagedView
 from sublet.workspace.staging_overlay import why_no_overlay
@@ -295,3 +295,11 @@ def test_an_unprivileged_user_has_overlays_too(tmp_path: Path) -> None:
 def test_why_there_is_no_overlay_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     assert "no overlay can be made here" in why_no_overlay(tmp_path)
+    assert describe_kinds(tmp_path).startswith(("plain copies; no overlay can be made here", "copies that share"))
+
+
+def test_how_views_are_made_is_told_and_nothing_is_left_of_trying(bench: Bench) -> None:
+    kind = bench.staging.open(KEY, bench.write("a", b"a").parent, default_rules()).kind
+    told = describe_kinds(bench.state)
+    assert told.startswith("copies that share blocks" if kind == "reflink" else "plain copies")
+    assert {p.name for p in bench.state.iterdir()} == {"staged"}

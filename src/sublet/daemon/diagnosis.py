@@ -11,6 +11,7 @@ from sublet.daemon.models import Check
 from sublet.daemon.paths import Home
 from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.requirements import check_requirements
+from sublet.workspace.staging import describe_kinds
 
 MIN_FREE_BYTES = 256 << 20
 
@@ -33,7 +34,7 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
         Check(name=r.name, ok=r.ok, detail=r.detail, fix=r.fix, required_for=r.required_for)
         for r in check_requirements()
     ]
-    return [*checks, _disk(Path(home.state_dir)), _mounts(mount_root, running)]
+    return [*checks, _disk(Path(home.state_dir)), _staging(Path(home.state_dir)), _mounts(mount_root, running)]
 
 
 def _limits(means: str) -> Check:
@@ -51,6 +52,23 @@ def _disk(state_dir: Path) -> Check:
         detail=f"{state_dir}: {free >> 20} MiB free" + ("" if writable else ", not writable"),
         fix="Free some space, or choose another place with SUBLET_HOME.",
         required_for="everything",
+    )
+
+
+def _staging(state_dir: Path) -> Check:
+    """Tell how staged results are kept apart; a plain copy works everywhere, so that is never wrong by itself."""
+    try:
+        detail, ok = describe_kinds(state_dir), True
+    except FileNotFoundError:
+        detail, ok = "not known before the daemon has started once", True
+    except OSError as error:
+        detail, ok = f"{state_dir} can't be written: {error.strerror}", False
+    return Check(
+        name="staging",
+        ok=ok,
+        detail=detail,
+        fix="" if ok else "Let this user write there, or choose another place with SUBLET_HOME.",
+        required_for="staged results",
     )
 
 

@@ -18,7 +18,7 @@ from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.durable import remove_tree, write_durably
 from sublet.workspace.model import ViewRules
-from sublet.workspace.staging_copy import PlainCopyTooLargeError, copy_tree
+from sublet.workspace.staging_copy import PlainCopyTooLargeError, copy_tree, shares_blocks
 from sublet.workspace.staging_model import OverlayRoot, StagedView, StagingKind, checked_key
 from sublet.workspace.staging_overlay import holds, mount_overlay, why_no_overlay
 
@@ -150,6 +150,20 @@ class Staging:
         view = StagedView(key, root, "overlay", None, OverlayRoot(mount_overlay(root, private)))
         self._mounted[key] = view
         return view
+
+
+def describe_kinds(state_dir: Path) -> str:
+    """Return, for a person, how private views are made whose changes go to ``state_dir``, which exists; it is tried.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    if shares_blocks(state_dir):
+        return "copies that share blocks (reflink) of directories on the same file system, else plain copies"
+    reason = why_no_overlay(state_dir)
+    if reason:
+        return f"plain copies; {reason}"
+    return f"plain copies up to {MAX_PLAIN_COPY_BYTES // MIB:,} MiB, overlays beyond that"
 
 
 def _write_record(private: Path, root: Path, kind: StagingKind) -> None:

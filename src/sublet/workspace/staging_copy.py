@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -196,6 +197,22 @@ def copy_content(source: int, target: int, size: int) -> bool:
     if os.fstat(target).st_size < size:
         os.ftruncate(target, min(size, os.fstat(source).st_size))
     return False
+
+
+def shares_blocks(directory: Path) -> bool:
+    """Tell whether files in ``directory`` can share their blocks (reflink), as tried there.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    with tempfile.TemporaryFile(dir=directory) as source, tempfile.TemporaryFile(dir=directory) as target:
+        source.write(b"x")
+        source.flush()
+        try:
+            fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+        except OSError:
+            return False
+        return True
 
 
 def _data(source: int, offset: int, size: int) -> tuple[int, int]:
