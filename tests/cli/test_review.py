@@ -71,6 +71,13 @@ def test_scripts_find_the_counts_in_the_result(capsys: pytest.CaptureFixture[str
     assert (changes["added"], changes["changed"], changes["deleted"], changes["status"]) == (1, 1, 0, "pending")
 
 
+def test_what_became_of_the_branch_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for told, words in (({"branch": "bob/work"}, "on branch bob/work"), ({"branch_error": "no"}, "on no branch: no")):
+        result = ResultView(final_summary="", change_set=CHANGES.model_copy(update=told))
+        control = FakeControl(views=views(completed(result_mode="staged", result=result)))
+        assert words in call(control, capsys, "output", ID)[1]
+
+
 def test_a_branch_is_asked_for_with_the_delegation(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl(views=views(completed(**STAGED)))
 
@@ -218,5 +225,10 @@ def test_a_closed_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     control = FakeControl(review=reviewed(change_set=CHANGES.model_copy(update={"status": "applied"})))
     assert lines(call(control, capsys, "review", ID)[2]) == [f"It is applied. Take it back:  sublet undo {ID}"]
 
-    control.review = reviewed(change_set=CHANGES.model_copy(update={"status": "discarded"}), conflicts=[CONFLICT])
+    control.review = reviewed(change_set=CHANGES.model_copy(update={"status": "partly_applied"}))
+    assert "in part. Take that back:" in call(control, capsys, "review", ID)[2]
+    control.review = reviewed(change_set=CHANGES.model_copy(update={"status": "undone"}), conflicts=[CONFLICT])
+    assert lines(call(control, capsys, "review", ID)[2])[-1] == f"It was taken back. Apply it again:  sublet apply {ID}"
+    assert "1 conflict" in call(control, capsys, "review", ID)[2]
+    control.review = reviewed(change_set=CHANGES.model_copy(update={"status": "discarded"}), patch="")
     assert lines(call(control, capsys, "review", ID)[2]) == ["It is discarded."]

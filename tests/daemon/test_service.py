@@ -368,6 +368,25 @@ async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> N
     ]
 
 
+async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path) -> None:
+    log: list[str] = []
+    service = DaemonService(parts(log, Policy(Protected(tmp_path / "home")), tmp_path / "project"))
+    for roots, allowed in (((str(tmp_path / "project"),), True), ((str(tmp_path / "other"),), False), ((), False)):
+        agent = Subject("mcp", "x", roots)
+        await service.review_delegation("dlg_1", agent)
+        log.clear()
+        for call in (service.apply_delegation("dlg_1", ApplyRequest(), agent), service.undo_delegation("dlg_1", agent)):
+            if allowed:
+                await call
+                continue
+            with pytest.raises(SubletError) as no:
+                await call
+            assert no.value.code is LocalCode.POLICY_DENIED
+        assert [entry for entry in log if entry in ("results.apply", "results.undo")] == (
+            ["results.apply", "results.undo"] if allowed else []
+        )
+
+
 async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
     body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "result_mode": "staged", "git": "rw"}
     with pytest.raises(SubletError) as no:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,6 +24,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.workspace.apply import Applier
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.staging_overlay import why_no_overlay
 from support.lender import Lender, lender
 from support.scripted_link import refusing
 
@@ -168,6 +171,38 @@ async def test_a_copy_waits_for_who_writes_and_then_holds_nobody_up(side: Lender
     side.link.done(staged)
     await side.settled(staged)
     await side.settled(again)
+
+
+async def test_a_branch_that_can_not_be_made_is_told_and_the_result_stays(side: Lender, results: StagedResults) -> None:
+    found = await done(side, result_branch="bob/work")
+    changes = await changes_of(side, found)
+    assert changes.branch is None
+    assert "in no git repository" in (changes.branch_error or "")
+    assert (await results.apply(found, ALL, "me")).change_set.status == "applied"
+
+
+async def test_a_layer_serves_as_a_copy_does(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    (side.root / "state").mkdir(exist_ok=True)
+    if reason := why_no_overlay(side.root / "state"):
+        pytest.skip(reason)
+    monkeypatch.setattr(side.trees.staging, "open", partial(side.trees.staging.open, want="overlay"))
+    found = await side.running(result_mode="staged")
+    view = side.trees.staging.find(found)
+    assert view is not None
+    assert view.kind == "overlay"
+    tree = side.trees.of(await side.record(found))
+    await tree.take_up()
+    [lent] = tree.resources
+    assert lent.open_root is not None
+    root = lent.open_root()
+    fd = os.open("hello.txt", os.O_WRONLY | os.O_TRUNC, dir_fd=root)
+    os.write(fd, b"hello\n")
+    os.close(fd)
+    os.close(root)
+    side.link.done(found)
+    await side.settled(found)
+    assert (side.project / "hello.txt").read_text() == "hi\n"
+    assert await changes_of(side, found) == ChangeSet(changed=1, lines_added=1, lines_deleted=1)
 
 
 async def test_several_directories_come_back_together(side: Lender, results: StagedResults, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def review(
 
         if stat:
             screen.show(reviewed(report, screen.symbols))
-        else:
+        elif report.change_set.status != "discarded":
             _print_patch(report.patch or "", screen)
             if report.patch_truncated:
                 screen.note(f"The patch was cut; all of it: sublet review {found} --patch FILE")
@@ -166,8 +166,10 @@ def _next(status: str, delegation_id: str) -> list[str]:
         return [f"Apply it:  sublet apply {delegation_id}", f"Drop it:   sublet discard {delegation_id}"]
     if status == "undone":
         return [f"It was taken back. Apply it again:  sublet apply {delegation_id}"]
-    if status in ("applied", "partly_applied"):
+    if status == "applied":
         return [f"It is applied. Take it back:  sublet undo {delegation_id}"]
+    if status == "partly_applied":
+        return [f"It is applied in part. Take that back:  sublet undo {delegation_id}"]
     return [f"It is {status}."]
 
 

@@ -73,6 +73,8 @@ class ChangeSetFacts(Answer):
     mode_changed: int
     lines_added: int
     lines_deleted: int
+    branch: str | None = Field(default=None, description="Git branch that it was put on")
+    branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
 
 class UsageFacts(Answer):

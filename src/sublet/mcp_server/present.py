@@ -186,7 +186,9 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
 
 def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     """Return the counts of a staged result as a model is shown them."""
-    return ChangeSetFacts(**changes.model_dump())
+    error = changes.branch_error
+    told = {"branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None}
+    return ChangeSetFacts(**{**changes.model_dump(), **told})
 
 
 def _next_step(view: DelegationView, finished: bool) -> str:
