@@ -21,6 +21,7 @@ class HeldProxy:
 
     def __init__(self, target: int) -> None:
         self.target = target
+        self.refusing = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._word = b""
         self._action: Callable[[], None] = lambda: None
@@ -38,11 +39,19 @@ class HeldProxy:
         with self._lock:
             self._word, self._action = word, action
 
+    def cut(self) -> None:
+        """Break every connection."""
+        for each in list(self._open):
+            _end(each)
+
     def serve(self) -> None:
         """Accept until closed."""
         while True:
             try:
                 client, _ = self._listener.accept()
+                if self.refusing:
+                    client.close()
+                    continue
                 server = socket.create_connection(("127.0.0.1", self.target))
             except ConnectionRefusedError:
                 client.close()

@@ -29,6 +29,7 @@ class Machine:
 
     namespace: str
     address: str
+    cable: str
 
     @property
     def prefix(self) -> Sequence[str]:
@@ -46,6 +47,15 @@ class Machine:
     def without_route(self, address: str, port: int) -> AbstractContextManager[None]:
         """Let no connection go out from here to ``port`` of ``address`` meanwhile: whoever tries is told at once."""
         return self._rule("to", address, "ipproto", "tcp", "dport", str(port), "unreachable")
+
+    @contextmanager
+    def unplugged(self) -> Iterator[None]:
+        """Let the cable be out meanwhile: what is sent to or from here is lost, and nobody is told."""
+        self._ip("link", "set", self.cable, "down")
+        try:
+            yield
+        finally:
+            self._ip("link", "set", self.cable, "up")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -78,23 +88,22 @@ class Machine:
 def two_machines() -> Iterator[tuple[Machine, Machine]]:
     """Two namespaces with nothing but a loopback of their own and a cable between them; gone afterwards."""
     tag = secrets.token_hex(3)
-    left = Machine(f"sublet-{tag}-a", "10.203.0.1")
-    right = Machine(f"sublet-{tag}-b", "10.203.0.2")
+    left = Machine(f"sublet-{tag}-a", "10.203.0.1", f"sl{tag}a")
+    right = Machine(f"sublet-{tag}-b", "10.203.0.2", f"sl{tag}b")
     made: list[str] = []
     try:
         for machine in (left, right):
             _run("ip", "netns", "add", machine.namespace)
             made.append(machine.namespace)
-        ends = (f"sl{tag}a", f"sl{tag}b")
         _run(
-            *("ip", "link", "add", ends[0], "netns", left.namespace),
-            *("type", "veth", "peer", "name", ends[1], "netns", right.namespace),
+            *("ip", "link", "add", left.cable, "netns", left.namespace),
+            *("type", "veth", "peer", "name", right.cable, "netns", right.namespace),
         )
-        for machine, end in zip((left, right), ends, strict=True):
+        for machine in (left, right):
             for arguments in (
-                ("addr", "add", f"{machine.address}/24", "dev", end),
+                ("addr", "add", f"{machine.address}/24", "dev", machine.cable),
                 ("link", "set", "lo", "up"),
-                ("link", "set", end, "up"),
+                ("link", "set", machine.cable, "up"),
             ):
                 _run("ip", "-n", machine.namespace, *arguments)
         yield left, right

@@ -267,7 +267,7 @@ class Mount:
         try:
             argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", OPTIONS, f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
-            self._channel = await MountChannel.open(connection, ours, self.cut, self._ended)
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended)
         except OSError as error:
             ours.close()
             raise self._failure(f"sshfs can't be started ({error.strerror})") from error
@@ -312,6 +312,10 @@ class Mount:
         self._point.soften()
         self._point.close()
         self._mounts.release(self.path)
+
+    def _pipe_ended(self) -> None:
+        # How sshfs ended is known a moment later, and is worth telling.
+        asyncio.get_running_loop().call_later(EXIT_SECONDS, self._ended)
 
     def _ended(self) -> None:
         if not self._ending:
