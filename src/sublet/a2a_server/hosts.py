@@ -59,6 +59,6 @@ def _hostname(netloc: str) -> str | None:
         _ = parsed.port  # a port that is no number raises here
     except ValueError:
         return None
-    if parsed.username is not None or parsed.path:
+    if parsed.username is not None or parsed.path or parsed.query or parsed.fragment or not netloc.isprintable():
         return None
     return parsed.hostname

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -17,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 PARSE_ERROR: Final = -32700
 VERSION_NOT_SUPPORTED: Final = -32009
 """A2A 1.0, section 5.4."""
+_OLD_METHODS: Final = ("message/", "tasks/", "agent/")
+"""How the names of A2A 0.3 begin."""
 
 
 class WellFormed:
@@ -37,9 +38,9 @@ class WellFormed:
             await self._app(scope, receive, send)
             return
         whole = await receive()
-        complaint = _complaint(whole.get("body", b""), Headers(scope=scope).get(VERSION_HEADER, ""))
-        if complaint is not None:
-            await complaint(scope, receive, send)
+        refusal = complaint(whole.get("body", b""), Headers(scope=scope).get(VERSION_HEADER, ""))
+        if refusal is not None:
+            await refusal(scope, receive, send)
             return
         unread = True
 
@@ -53,14 +54,15 @@ class WellFormed:
         await self._app(scope, again, send)
 
 
-def _complaint(body: bytes, version: str) -> JSONResponse | None:
+def complaint(body: bytes, version: str) -> JSONResponse | None:
+    """Return the answer to a body that is no request of ``version``, which may be empty; None where it may be one."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):  # also for what is no text, and for numbers of thousands of digits
         return _error(None, PARSE_ERROR, "Parse error: the body is no JSON")
     method = request.get("method") if isinstance(request, dict) else None
     fits = not version or ".".join(version.split(".")[:2]) == PROTOCOL_VERSION_0_3
-    if fits or not isinstance(method, str) or method not in JSONRPC03Adapter.METHOD_TO_MODEL:
+    if fits or not isinstance(method, str) or not method.startswith(_OLD_METHODS):
         return None
     told = request.get("id")
     known = told if isinstance(told, str | int) and not isinstance(told, bool) else None

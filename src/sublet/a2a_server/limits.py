@@ -18,7 +18,8 @@ MAX_DEPTH = 48
 """JSON nesting of a whole request; an AWCP message may use 32 of it."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""Also as three bytes of their own, which are no UTF-8, but which ``json.loads`` takes for it."""
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
@@ -100,7 +101,7 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
 
 
 def _half_characters(body: bytes) -> bool:
-    """Tell whether the JSON text ``body`` escapes half of a surrogate pair: writing it out again would fail."""
+    """Tell whether the JSON text ``body`` holds half of a surrogate pair: writing it out again would fail."""
     if not _SURROGATE.search(body):
         return False
     try:

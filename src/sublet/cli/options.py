@@ -53,7 +53,10 @@ def directory_path(given: str) -> str:
     """
     if not given:
         raise typer.BadParameter("the directory is an empty name; for this one, write .")
-    path = str(Path(given).expanduser().absolute())
+    try:
+        path = str(Path(given).expanduser().absolute())
+    except (RuntimeError, ValueError):
+        raise typer.BadParameter(f"there is no user of that name, so {given!r} is no directory") from None
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -20,6 +20,7 @@ from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 
 SEED_BYTES = 32
+_SSH_KEY_HEAD = b"-----BEGIN OPENSSH PRIVATE KEY-----\n"
 CERTIFICATE_DAYS = 3650
 """Long, since peers pin the certificate: a new one means pairing again."""
 _CLOCK_SKEW = timedelta(days=1)
@@ -135,8 +136,10 @@ def _ssh_host_key(path: Path) -> asyncssh.SSHKey:
     if raw is None:
         raw = make_private(path, asyncssh.generate_private_key("ssh-ed25519").export_private_key())
     try:
+        if not raw.startswith(_SSH_KEY_HEAD):
+            raise ValueError("another kind of file")
         key = asyncssh.import_private_key(raw)
-    except asyncssh.KeyImportError:
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError):
         raise _damaged(path) from None
     if key.get_algorithm() != "ssh-ed25519":
         raise _damaged(path)

@@ -44,6 +44,7 @@ from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.ssh_keys import read_public_key
 
 KEY_ALGORITHM: Final = "ssh-ed25519"
 REMEMBER_SECONDS: Final = 1.0
@@ -307,8 +308,8 @@ def _credential(public_key: str | None) -> tuple[str, str]:
         private = asyncssh.generate_private_key(KEY_ALGORITHM)
         return _line(private), private.export_private_key().decode()
     try:
-        key = asyncssh.import_public_key(public_key)
-    except (asyncssh.KeyImportError, ValueError):
+        key = read_public_key(public_key)
+    except ValueError:
         key = None
     if key is None or key.get_algorithm() != KEY_ALGORITHM:
         raise SubletError(

@@ -115,7 +115,7 @@ def _parse(raw: bytes) -> Owner | None:
     try:
         value = json.loads(raw)
         return Owner(pid=int(value["pid"]), started_at=str(value["started_at"]), socket=str(value["socket"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -130,7 +129,7 @@ def _long(short: str) -> str:
     try:
         # Decoded too, since the last character has bits that must be zero.
         digest = base64.b64decode(fingerprint[7:] + "=", validate=True)
-    except binascii.Error:
+    except ValueError:  # also for what is not ASCII
         raise _bad_link("a fingerprint in it is malformed") from None
     if not FINGERPRINT.match(fingerprint) or base64.b64encode(digest).decode().rstrip("=") != fingerprint[7:]:
         raise _bad_link("a fingerprint in it is malformed")

@@ -131,7 +131,7 @@ def load(directory: Path, key: str) -> ChangeRecord:
         return _record(found)
     except FileNotFoundError:
         raise no_result(key) from None
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
         raise SubletError(
             LocalCode.UNAVAILABLE,
             f"the staged result of {key} can't be read: {type(exc).__name__}",

@@ -14,6 +14,7 @@ import asyncssh
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.model import MountTarget
+from sublet.workspace.ssh_keys import read_public_key
 from sublet.workspace.ssh_tuning import tune
 
 KEEPALIVE_SECONDS = 4.0
@@ -109,8 +110,8 @@ def _options(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> async
 
 def _pinned(target: MountTarget) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
     try:
-        return [asyncssh.import_public_key(target.host_key)], [], []
-    except (asyncssh.KeyImportError, ValueError) as error:
+        return [read_public_key(target.host_key)], [], []
+    except ValueError as error:
         raise SubletError(
             ErrorCode.AUTH_FAILED,
             "the host key that the lender sent can't be read, so the lender can't be recognised",

@@ -18,6 +18,7 @@ from sublet.workspace.quota import Quota
 from sublet.workspace.served_transfers import LeaseTransfers
 from sublet.workspace.sftp_core import SftpCore
 from sublet.workspace.sftp_handles import HandleBudget, Handles
+from sublet.workspace.ssh_keys import read_public_key
 from sublet.workspace.viewpath import Parts
 
 MAX_TOUCHED: Final = 50_000
@@ -145,8 +146,8 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
 
 def _public_data(export: Export) -> bytes:
     try:
-        return asyncssh.import_public_key(export.public_key).public_data
-    except (asyncssh.KeyImportError, ValueError):
+        return read_public_key(export.public_key).public_data
+    except ValueError:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
             "the executor's public key is no OpenSSH public key line",

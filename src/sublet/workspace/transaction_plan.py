@@ -74,7 +74,7 @@ def load(path: Path) -> Plan:
         return Plan(Path(found["root"]), identity, os.fsencode(found["stage"]), found["phase"], found["outcome"], steps)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
         raise SubletError(
             LocalCode.UNAVAILABLE,
             f"the plan {path} can't be read: {type(exc).__name__}",

@@ -1,0 +1,30 @@
+"""Public key lines, which come from peers: checked for their form before asyncssh's parser sees them.
+
+That parser makes a regular expression of the words that it finds in a text that looks like another kind of key file,
+and fails in ways of its own on what is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import asyncssh
+
+MAX_KEY_LINE_CHARS: Final = 4_096
+_LINE: Final = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,4000}={0,2}(?: [ -~]{0,1000})?\Z")
+
+
+def read_public_key(line: str) -> asyncssh.SSHKey:
+    """Return the key of one OpenSSH public key line: kind, base64 and perhaps a comment.
+
+    Raises:
+        ValueError: it is no such line, or not of a kind that is known here.
+    """
+    line = line.strip()
+    if not _LINE.match(line):
+        raise ValueError("it is no public key line")
+    try:
+        return asyncssh.import_public_key(line)
+    except asyncssh.KeyImportError as error:
+        raise ValueError(str(error)) from None

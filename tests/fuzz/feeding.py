@@ -1,0 +1,32 @@
+"""One input to one target, and what counts as a finding."""
+
+from __future__ import annotations
+
+import time
+
+from fuzz.targets import TARGETS
+
+SLOW_SECONDS = 2.0
+"""An input of at most 64 KiB that takes longer is a finding, too."""
+
+
+class Finding(Exception):
+    """An input that breaks its target."""
+
+
+def feed(name: str, data: bytes) -> None:
+    """Give ``data`` to the target.
+
+    Raises:
+        Finding: it raised what it does not document, or took too long.
+    """
+    target = TARGETS[name]
+    began = time.monotonic()
+    try:
+        target.call(data)
+    except target.raises:
+        pass
+    except Exception as error:
+        raise Finding(f"{name}: {type(error).__name__}: {error}") from error
+    if time.monotonic() - began > SLOW_SECONDS:
+        raise Finding(f"{name}: took {time.monotonic() - began:.1f} s")

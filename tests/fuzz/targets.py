@@ -1,0 +1,464 @@
+"""The registry of decoders: what takes bytes or text that somebody else may have made.
+
+A target is called with bytes. It returns, or raises one of the errors that its decoder documents; anything else is a
+finding. ``covers`` names the functions that it exercises, as ``module:name``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import h11
+import typer
+from a2a.helpers import new_data_part
+from a2a.utils.errors import A2AError
+
+from sublet.a2a_server import assertion, hosts, limits, parts, task_store
+from sublet.a2a_server.json_rpc import complaint
+from sublet.cli import options
+from sublet.daemon import config, control_http, identity, lock, network, pair_link
+from sublet.mcp_server import arguments, relay_session, toml_entry
+from sublet.mcp_server import connection as mcp_connection
+from sublet.policy import config as policy_config
+from sublet.protocol import canonical, codec, encoding, ids, signing, text
+from sublet.protocol.errors import RemoteProtocolError, SubletError
+from sublet.supervisor import agent_config
+from sublet.workspace import (
+    archive_wire,
+    change_record,
+    manifest,
+    reverse,
+    rules,
+    sftp_relay,
+    ssh_keys,
+    tar_format,
+    transaction_plan,
+    viewpath,
+)
+from sublet.workspace.confined_fs import ConfinedFs
+from sublet.workspace.confined_write import WritableFs
+from sublet.workspace.export_view import ExportView, WritableView
+from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import Quota
+from sublet.workspace.sftp_core import ProtocolAbort, SftpCore
+from sublet.workspace.sftp_handles import HandleBudget, Handles
+from sublet.workspace.sftp_reply import SlowReply
+from support.sftp_client import INIT
+
+KEY = b"\1" * 32
+PRINT = ids.fingerprint(KEY)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One decoder, or a few that belong together."""
+
+    call: Callable[[bytes], None]
+    raises: tuple[type[Exception], ...]
+    covers: tuple[str, ...]
+
+
+TARGETS: dict[str, Target] = {}
+
+EXEMPT: dict[str, str] = {
+    "daemon.event_log:load_object": "reads only rows that this process has written into its own database",
+    "daemon.delegator:_load": "takes an id, as a parameter of a statement",
+    "workspace.manifest:_parsed": "reads what its caller has found whole by its own digest",
+    "daemon.faces:_load": "takes names of modules that are constants",
+    "daemon.control_client:_read": "reads answers of the user's own daemon into models; control_http is the decoder",
+    "daemon.journal:load_delegation": "takes an id, as a parameter of a statement",
+    "daemon.journal:load_assignment": "takes an id, as a parameter of a statement",
+    "daemon.journal:_load": "takes statements that are constants",
+    "daemon.files:read_private": "returns a file as it is; identity decodes it",
+    "mcp_server.install:_read": "returns a file as it is; toml_entry decodes it",
+    "mcp_server.resources:read_resource": "compares a URI with those that exist",
+    "cli.render:parse_time": "takes times of the user's own daemon",
+    "cli.follow:read_output": "takes an id",
+    "workspace.tree:read": "takes a path and returns a file as it is",
+    "workspace.snapshot:read_record": "takes a name and reads a file's status",
+    "workspace.snapshot:read": "takes a directory",
+}
+"""Functions that look like decoders by their name and are none, each with the reason."""
+
+
+Call = Callable[[bytes], None]
+
+
+def target(name: str, *covers: str, raises: Sequence[type[Exception]] = ()) -> Callable[[Call], None]:
+    """Register a target."""
+
+    def register(call: Call) -> None:
+        TARGETS[name] = Target(call, tuple(raises), covers)
+
+    return register
+
+
+def _json(data: bytes) -> Any:
+    """Return JSON as the A2A side parses it before anything of ours sees it; None where it is none, or too deep."""
+    if limits.too_deep(data):
+        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(data)
+    return None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+@cache
+def _scratch() -> Path:
+    """Return a directory of this process, which is removed when it ends."""
+    holder = tempfile.TemporaryDirectory(prefix="sublet-fuzz-")
+    _holders.append(holder)
+    return Path(holder.name)
+
+
+_holders: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _file(name: str, data: bytes) -> Path:
+    path = _scratch() / name
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+# protocol
+
+
+@target("awcp_message", "protocol.codec:decode", raises=[RemoteProtocolError])
+def _message(data: bytes) -> None:
+    message = codec.decode(_json(data))
+    assert codec.decode(codec.encode(message)) == message
+
+
+@target("canonical_json", raises=[ValueError])
+def _canonical(data: bytes) -> None:
+    value = canonical.narrow(_json(data))
+    first = canonical.canonical_json(value)
+    assert canonical.canonical_json(canonical.narrow(json.loads(first))) == first
+
+
+@target("signed_message", "protocol.encoding:unb64", raises=[RemoteProtocolError])
+def _signed(data: bytes) -> None:
+    encoding.unb64(_text(data), 32)
+    body = _json(data)
+    if isinstance(body, dict):
+        signing.verify_message(body, signer=KEY, recipient=PRINT, now=1_700_000_000, nonces=None)
+        raise AssertionError("a signature of nobody was believed")
+
+
+@target("failure_json", "protocol.errors:from_json", raises=[KeyError])
+def _failure(data: bytes) -> None:
+    body = _json(data)
+    if isinstance(body, dict):
+        str(SubletError.from_json(body))
+
+
+@target("peer_text")
+def _peer_text(data: bytes) -> None:
+    for raw in (_text(data), data.decode("latin-1")):
+        for shown in (text.clean(raw), text.clean_line(raw), text.clean_name(raw)):
+            assert len(shown) <= text.MAX_SUMMARY_CHARS
+            assert text.clean(shown) == shown
+        assert "\n" not in text.clean_line(raw)
+        text.escape_text(raw)
+        assert not any(text._hidden(char) for char in text.clean_name(data))
+
+
+# workspace
+
+
+def _sftp(data: bytes, *, writable: bool) -> None:
+    root = _scratch() / "tree"
+    if not root.exists():
+        (root / "d").mkdir(parents=True)
+    for name, content in (("f", b"content"), ("d/g", b"x")):
+        with contextlib.suppress(OSError):
+            (root / name).write_bytes(content)
+    quota, usage = Quota(1 << 16, 20, 1 << 14), LeaseUsage()
+    descriptor = ConfinedFs.open_root(root)
+    view: ExportView
+    if writable:
+        fs = WritableFs(descriptor, rules.default_rules(), quota, lambda _: None)
+        view = WritableView({"workspace": fs}, {"task.json": b"{}"})
+    else:
+        view = ExportView({"workspace": ConfinedFs(descriptor, rules.default_rules(), quota)}, {"task.json": b"{}"})
+    core = SftpCore(view, usage, Handles(HandleBudget(8)), lambda: True)
+    try:
+        core.receive(INIT)
+        core.receive(data)
+        while (reply := core.next_reply()) is not None:
+            if isinstance(reply, SlowReply):
+                reply.run()
+    finally:
+        core.close()
+        view.close()
+
+
+@target("sftp_read_only", raises=[ProtocolAbort])
+def _sftp_ro(data: bytes) -> None:
+    _sftp(data, writable=False)
+
+
+@target("sftp_writable", raises=[ProtocolAbort])
+def _sftp_rw(data: bytes) -> None:
+    _sftp(data, writable=True)
+
+
+@target(
+    "sftp_relay",
+    "workspace.sftp_relay:from_client",
+    "workspace.sftp_relay:from_server",
+    raises=[sftp_relay.ClientViolation, sftp_relay.LinkViolation],
+)
+def _relay(data: bytes) -> None:
+    """Take the first half as the client's and the second as the server's, each in two pieces."""
+    relay, half = sftp_relay.SftpRelay(), len(data) // 2
+    relay.from_client(memoryview(bytearray(data[:half])))
+    relay.from_server([data[half : half + 7], data[half + 7 :]])
+    relay.lose()
+    if relay.state is sftp_relay.LinkState.DOWN:
+        relay.attach()
+        relay.from_server([data[half:]])
+
+
+@target(
+    "archive_frames",
+    "workspace.archive_wire:read_plan",
+    "workspace.archive_wire:read_report",
+    "workspace.archive_wire:read_failure",
+    raises=[archive_wire.MalformedFrame],
+)
+def _frames(data: bytes) -> None:
+    for kind, payload in archive_wire.Frames().receive(data):
+        if kind == archive_wire.Frame.PLAN:
+            for planned in archive_wire.read_plan(payload):
+                assert b".." not in planned.parts
+        elif kind == archive_wire.Frame.REPORT:
+            archive_wire.read_report(payload)
+        elif kind == archive_wire.Frame.FAIL:
+            archive_wire.read_failure(payload)
+
+
+class _Sink:
+    def begin(self, entry: tar_format.Entry) -> None:
+        assert all(part not in (b"", b".", b"..") for part in entry.parts)
+        assert len(entry.parts) > 0
+
+    def data(self, piece: memoryview) -> None:
+        assert len(piece) > 0
+
+    def end(self) -> None:
+        """Nothing is kept."""
+
+
+@target("tar_stream", raises=[tar_format.MalformedTar])
+def _tar(data: bytes) -> None:
+    reader = tar_format.TarReader(_Sink(), tar_format.TarLimits(100, 1 << 20, 1 << 16))
+    reader.feed(data[:700])
+    reader.feed(data[700:])
+    reader.finish()
+
+
+@target("reverse_preamble", "workspace.reverse:parse_preamble")
+def _preamble(data: bytes) -> None:
+    name = reverse.parse_preamble(data)
+    assert name is None or reverse.pack_preamble(name) == data
+
+
+@target("public_key_line", "workspace.ssh_keys:read_public_key", raises=[ValueError])
+def _public_key(data: bytes) -> None:
+    ssh_keys.read_public_key(_text(data))
+
+
+@target("view_path", raises=[OSError])
+def _path(data: bytes) -> None:
+    split = viewpath.split(data)
+    assert not {b"", b".", b".."} & set(split)
+    viewpath.link_stays(len(split), data)
+
+
+@target("name_patterns", raises=[SubletError])
+def _patterns(data: bytes) -> None:
+    found = rules.Rules(["secret"], [".git"], [line for line in _text(data).split("\n") if line])
+    found.hidden([b"a", b"secret"])
+    found.guards_below([b"a"])
+
+
+@target("change_record", "workspace.change_record:load", raises=[SubletError])
+def _change_record(data: bytes) -> None:
+    directory = _scratch() / "staged"
+    directory.mkdir(exist_ok=True)
+    (directory / change_record._FILE).write_bytes(data)
+    change_record.load(directory, "dlg_1")
+
+
+@target("transaction_plan", "workspace.transaction_plan:load", raises=[SubletError])
+def _transaction_plan(data: bytes) -> None:
+    transaction_plan.load(_file("plan", data))
+
+
+@target("manifest", "workspace.manifest:load")
+def _manifest(data: bytes) -> None:
+    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
+
+
+# policy, supervisor, daemon
+
+
+@target("policy_json", "policy.config:load", "policy.config:parse", "policy.engine:load", raises=[SubletError])
+def _policy(data: bytes) -> None:
+    policy_config.load(_file("policy.json", data))
+
+
+@target("agent_json", "supervisor.agent_config:load_agents", raises=[SubletError])
+def _agents(data: bytes) -> None:
+    assert agent_config.load_agents(_file("agent.json", data))
+
+
+@target("config_json", "daemon.config:read_config", raises=[SubletError])
+def _config(data: bytes) -> None:
+    config.read_config(_file("config.json", data))
+
+
+@target("key_files", "daemon.identity:load_identity", "daemon.identity:load_tls", raises=[SubletError])
+def _keys(data: bytes) -> None:
+    """Take the bytes for each of the key files in turn."""
+    keys = _scratch() / "keys"
+    keys.mkdir(mode=0o700, exist_ok=True)
+    for name in ("identity.key", "ssh_host_ed25519_key", "tls.key", "tls.pem"):
+        for path in keys.iterdir():
+            path.unlink()
+        (keys / name).write_bytes(data)
+        (keys / name).chmod(0o600)
+        with contextlib.suppress(SubletError):
+            identity.load_tls(keys, ["localhost"]) if name.startswith("tls") else identity.load_identity(keys)
+
+
+@target("lock_owner", "daemon.lock:_parse", "daemon.lock:read_owner")
+def _owner(data: bytes) -> None:
+    lock._parse(data)
+
+
+@target("pair_link", "daemon.pair_link:parse_link", raises=[SubletError])
+def _link(data: bytes) -> None:
+    found = pair_link.parse_link(_text(data))
+    assert pair_link.parse_link(str(found)) == found
+
+
+@target("addresses", "daemon.network:parse_host_port", raises=[ValueError, SubletError])
+def _addresses(data: bytes) -> None:
+    known = hosts.AllowedHosts("127.0.0.1", "https://bob.example/")
+    assert not known.allows_host(_text(data) + "@evil.example", "127.0.0.1")
+    known.allows_origin(_text(data), "127.0.0.1", 1)
+    network.is_loopback(_text(data))
+    network.is_wildcard(_text(data))
+    with contextlib.suppress(SubletError):
+        pair_link.check_url(_text(data))
+    network.parse_host_port(_text(data))
+
+
+@target("control_answer", raises=[control_http.TransportFailed])
+def _control_answer(data: bytes) -> None:
+    async def main() -> None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(data)
+        reader.feed_eof()
+        protocol = h11.Connection(our_role=h11.CLIENT)
+        control_http._request(protocol, "GET", "/", None)
+        event = await control_http._next(protocol, reader)
+        while isinstance(event, h11.InformationalResponse):
+            event = await control_http._next(protocol, reader)
+        if isinstance(event, h11.Response):
+            answer = control_http.Answer(event.status_code, control_http._chunks(protocol, reader))
+            async for line in answer.lines():
+                assert "\n" not in line
+
+    asyncio.run(main())
+
+
+# faces
+
+
+@target("peer_assertion", "a2a_server.assertion:read_claim", raises=[assertion.AssertionRejected])
+def _assertion(data: bytes) -> None:
+    token = _text(data)
+    with contextlib.suppress(assertion.AssertionRejected):
+        assertion.verify_assertion(token, signer=KEY, audience=PRINT, issuer="node-x", clock=lambda: 1_700_000_000.0)
+        raise AssertionError("a token of nobody was believed")
+    assertion.read_claim(token)
+
+
+@target("page_token", "a2a_server.task_store:_read_token", raises=[A2AError])
+def _page_token(data: bytes) -> None:
+    task_store._read_token(_text(data))
+
+
+@target("json_rpc_body")
+def _rpc_body(data: bytes) -> None:
+    if not limits.too_deep(data) and not limits._half_characters(data):
+        complaint(data, "1.0")
+
+
+@target("data_part", raises=[RemoteProtocolError])
+def _data_part(data: bytes) -> None:
+    """Take JSON through protobuf, as it comes by A2A."""
+    value = _json(data)
+    try:
+        part = new_data_part({"awcp": value})
+    except (ValueError, TypeError, RecursionError, A2AError):
+        return  # the SDK has refused it
+    body = parts.find_body([part])
+    if body is not None:
+        codec.decode(body)
+
+
+@target(
+    "mcp_line",
+    "mcp_server.relay_session:parse",
+    "mcp_server.relay_session:from_host",
+    "mcp_server.relay_session:from_daemon",
+)
+def _mcp_line(data: bytes) -> None:
+    for line in relay_session.Lines().feed(data + b"\n"):
+        mcp_connection._message(line)
+        if isinstance(line, bytes):
+            relay_session.parse(line)
+    relay_session.id_at_end(data, data)
+
+
+@target("mcp_arguments", "mcp_server.arguments:read_arguments", raises=[SubletError])
+def _mcp_arguments(data: bytes) -> None:
+    given = _json(data)
+    if isinstance(given, dict):
+        arguments.read_arguments("delegate", arguments.Delegate, given)
+
+
+@target("toml_entry", raises=[tomllib.TOMLDecodeError])
+def _toml(data: bytes) -> None:
+    given = data.decode("utf-8", "replace")
+    made = toml_entry.put_table(given, ("mcp_servers", "sublet"), {"command": "uvx", "args": ["sublet", "mcp"]})
+    if made is not None:
+        assert tomllib.loads(made)["mcp_servers"]["sublet"]["command"] == "uvx"
+
+
+@target("option_values", raises=[typer.BadParameter])
+def _option_values(data: bytes) -> None:
+    given = _text(data)
+    for read in (options.duration, options.byte_count, options.address):
+        with contextlib.suppress(typer.BadParameter):
+            read(given)
+    assert options.directory_path(given).startswith(os.sep)
