@@ -64,22 +64,27 @@ def test_an_audit_lists_what_changed_and_is_bounded() -> None:
     files = tuple(
         ChangedFile(b"file%05d\x1b" % number, "added", "executor", 1, 0) for number in range(MAX_LISTED_FILES + 1)
     )
-    found = AuditResult("a" * 40, "b" * 40, files, unaudited=((b"\xff", "unreadable"),), lines_added=7)
+    found = AuditResult(
+        "a" * 40, "b" * 40, files, {"added": 20_000}, unaudited=((b"\xff", "unreadable"),), lines_added=7
+    )
     view = audit_view({"workspace": found})
     assert len(view.files) == MAX_LISTED_FILES
     assert len(view.added) == MAX_LISTED_FILES + 1
     assert view.truncated
+    assert view.counts == {"added": 20_000}
     assert view.lines_added == 7
     assert "\x1b" not in view.files[0].path
     assert view.unaudited == ["\\xff"]
 
 
 def test_the_name_of_the_directory_leads_where_there_are_several() -> None:
-    one = AuditResult("a", "b", (ChangedFile(b"x", "added", "executor", 1, 0),), lines_added=1)
-    two = AuditResult("a", "b", (ChangedFile(b"x", "changed", "other", 2, 1),), lines_added=2, lines_deleted=1)
+    one = AuditResult("a", "b", (ChangedFile(b"x", "added", "executor", 1, 0),), {"added": 1}, lines_added=1)
+    other = ChangedFile(b"x", "changed", "other", 2, 1)
+    two = AuditResult("a", "b", (other,), {"changed": 1, "added": 2}, lines_added=2, lines_deleted=1)
     view = audit_view({"workspace": one, "docs": two}, failed=["data"])
     assert [(file.path, file.by) for file in view.files] == [("workspace/x", "executor"), ("docs/x", "other")]
     assert (view.added, view.changed, view.by_others) == (["workspace/x"], ["docs/x"], ["docs/x"])
+    assert view.counts == {"added": 3, "changed": 1}
     assert (view.lines_added, view.lines_deleted) == (3, 1)
     assert view.unaudited == ["data/"]
 

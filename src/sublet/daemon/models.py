@@ -168,6 +168,9 @@ class AuditReport(View):
     changed: list[str] = []
     deleted: list[str] = []
     mode_changed: list[str] = []
+    counts: dict[Literal["added", "changed", "deleted", "mode"], int] = Field(
+        default={}, description="How many files changed in each way, also where the lists are cut"
+    )
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
     refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")

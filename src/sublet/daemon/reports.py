@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from sublet.daemon.models import AuditReport, ChangeSet, FileChange, RefChange, ResultView
@@ -89,6 +90,7 @@ def audit_view(
         changed=named("changed"),
         deleted=named("deleted"),
         mode_changed=named("mode"),
+        counts=dict(sum((Counter(result.counts) for result in results.values()), Counter[Change]())),
         by_others=[shown(directory, name) for directory, result in results.items() for name in result.by_others],
         files=[
             FileChange(
