@@ -22,6 +22,7 @@ from sublet.daemon.control_requests import MAX_BODY_BYTES
 from sublet.daemon.control_server import ControlServer
 from sublet.daemon.models import (
     AddPeer,
+    AssignmentView,
     AuditReport,
     ChangeSet,
     Check,
@@ -32,6 +33,7 @@ from sublet.daemon.models import (
     PeerView,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     TokenView,
 )
 from sublet.daemon.paths import Home, resolve_home
@@ -39,6 +41,7 @@ from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, Result
 from sublet.daemon.unix_socket import bind_private
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
+from sublet.protocol.lifecycle import AssignmentState
 from support.daemon_double import DELEGATION, STATUS, DaemonDouble
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +58,17 @@ APPLIED = Applied(delegation_id="dlg_1", applied=["a"], change_set=CHANGES)
 DISCARDED = Discarded(delegation_id="dlg_1", change_set=CHANGES)
 UNDONE = Undone(delegation_id="dlg_1", undone=["a"], change_set=CHANGES)
 PRUNE = PruneRequest(older_than_seconds=86_400, dry_run=True)
+WORK = AssignmentView(
+    delegation_id="dlg_1",
+    state=AssignmentState.ACTIVE,
+    peer="ann",
+    agent="shell",
+    description="d",
+    access_mode="ro",
+    created_at="t",
+    updated_at="t",
+)
+RELOADED = ReloadReport(agents=["shell"], policy_file="/p", agent_file="/a")
 ADD = AddPeer(link="l", name="bob")
 DIRECTORY = Directory(node_id="n", peers=[PEER], lend_roots=["/w"])
 
@@ -126,6 +140,14 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
     ("discard_delegation", DISCARDED, ("dlg_1", OWNER), {}, lambda c: c.discard_delegation("dlg_1")),
     ("undo_delegation", UNDONE, ("dlg_1", OWNER), {}, lambda c: c.undo_delegation("dlg_1")),
     ("prune_resources", PruneReport(events=1), (PRUNE, OWNER), {}, lambda c: c.prune_resources(PRUNE)),
+    (
+        "list_assignments",
+        [WORK],
+        (OWNER,),
+        {"limit": 3, "active": True},
+        lambda c: c.list_assignments(limit=3, active=True),
+    ),
+    ("reload", RELOADED, (OWNER,), {}, lambda c: c.reload()),
     ("directory", DIRECTORY, (OWNER,), {}, lambda c: c.directory()),
     ("create_pair_link", LINK, (OWNER,), {"ttl_seconds": 5}, lambda c: c.create_pair_link(ttl_seconds=5)),
     ("add_peer", PEER, (ADD, OWNER), {}, lambda c: c.add_peer(ADD)),

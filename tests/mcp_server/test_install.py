@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sublet.mcp_server.install import CLIENTS, Client, Scope, apply, config_path, own_command, plan_install
+from sublet.mcp_server.install import (
+    CLIENTS,
+    Client,
+    Scope,
+    apply,
+    config_path,
+    own_command,
+    plan_install,
+    plan_uninstall,
+)
 from sublet.protocol.errors import LocalCode, SubletError
 
 COMMAND = ["/opt/sublet/bin/sublet", "mcp"]
@@ -251,3 +260,37 @@ def test_the_command_runs_from_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.undo()
     monkeypatch.setattr("sys.executable", str(tmp_path / "python3"))
     assert own_command() == [str(tmp_path / "python3"), "-P", "-m", "sublet", "mcp"]
+
+
+@pytest.mark.parametrize("scope", ["user", "project"])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_entry_is_taken_out_and_all_else_stays(
+    client: Client, scope: Scope, env: dict[str, str], project: Path
+) -> None:
+    nothing = plan_uninstall(client, scope, project=project, env=env)
+    assert not nothing.changed
+    path = nothing.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    other = '[mcp_servers.other]\ncommand = "x"\n' if client == "codex" else '{"other": {"é": [1, 2]}, "k": 0}\n'
+    path.write_text(other)
+    apply(plan_install(client, scope, project=project, env=env, command=COMMAND))
+    assert "sublet" in path.read_text()
+    plan = plan_uninstall(client, scope, project=project, env=env)
+    assert apply(plan) == path.with_name(path.name + ".before-sublet")
+    text = path.read_text()
+    if client == "codex":
+        assert tomllib.loads(text) == tomllib.loads(other)
+    else:
+        left = json.loads(text)
+        assert left.pop("servers" if client == "vscode" else "mcpServers") == {}
+        assert left == json.loads(other)
+    assert not plan_uninstall(client, scope, project=project, env=env).changed
+
+
+def test_what_can_not_be_edited_is_left_to_the_person(env: dict[str, str], project: Path) -> None:
+    path = config_path("cursor", "user", project, env)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {"sublet": {}} /* mine */}')
+    with pytest.raises(SubletError, match="left as it is") as no:
+        plan_uninstall("cursor", "user", project=project, env=env)
+    assert no.value.hint.startswith("Remove this by hand")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from sublet.cli.connection import Session
 from sublet.daemon.models import (
     AddPeer,
+    AssignmentView,
     AuditReport,
     ChangeSet,
     Check,
@@ -24,6 +25,7 @@ from sublet.daemon.models import (
     PruneItem,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     ResultView,
     StatusView,
     TokenView,
@@ -144,6 +146,7 @@ class FakeControl:
 
     views: deque[DelegationView] = field(default_factory=lambda: deque([completed()]))
     listed: list[DelegationView] = field(default_factory=list)
+    work: list[AssignmentView] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     peers: list[PeerView] = field(default_factory=list)
     audit: AuditReport = field(default_factory=AuditReport)
@@ -291,6 +294,13 @@ class FakeControl:
 
     async def doctor(self) -> list[Check]:
         return self.checks
+
+    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        self.requests.append({"work": limit, "active": active})
+        return self.work
+
+    async def reload(self) -> ReloadReport:
+        return ReloadReport(agents=["shell"], policy_file="/c/policy.json", agent_file="/c/agent.json")
 
     async def shutdown(self) -> None:
         self.requests.append("shutdown")

@@ -7,6 +7,7 @@ import asyncio
 from sublet.daemon.models import (
     AddPeer,
     AgentView,
+    AssignmentView,
     AuditReport,
     ChangeSet,
     Check,
@@ -19,6 +20,7 @@ from sublet.daemon.models import (
     PeerView,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     ResultView,
     StatusView,
     TokenView,
@@ -245,6 +247,12 @@ class FakeDaemonApi:
 
     async def doctor(self, caller: Subject) -> list[Check]:
         return []
+
+    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        return []
+
+    async def reload(self, caller: Subject) -> ReloadReport:
+        return ReloadReport(agents=[], policy_file="", agent_file="")
 
     async def shutdown(self, caller: Subject) -> None:
         raise NotImplementedError

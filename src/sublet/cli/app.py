@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sublet.cli import daemon_cmd, delegate_cmd, lease_cmds, mcp_cmd, peers_cmd, prune_cmd, review_cmds
+from sublet.cli import attach_cmd, daemon_cmd, delegate_cmd, lease_cmds, mcp_cmd, peers_cmd, prune_cmd, review_cmds
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
 from sublet.cli.help import group, verbatim
@@ -34,6 +34,7 @@ sublet delegate . --to bob "Make the tests pass.\"""",
 app.command(epilog=daemon_cmd.UP_EPILOG, rich_help_panel="Daemon")(daemon_cmd.up)
 app.command(rich_help_panel="Daemon")(daemon_cmd.down)
 app.command(rich_help_panel="Daemon")(daemon_cmd.status)
+app.command(rich_help_panel="Daemon")(daemon_cmd.reload)
 app.command(rich_help_panel="Daemon")(daemon_cmd.doctor)
 app.command(rich_help_panel="Peers")(peers_cmd.pair)
 app.add_typer(peers_cmd.peers, rich_help_panel="Peers")
@@ -41,7 +42,9 @@ app.add_typer(peers_cmd.token, rich_help_panel="Peers")
 app.command(rich_help_panel="Peers")(peers_cmd.allow)
 app.command(epilog=delegate_cmd.EPILOG, rich_help_panel="Work")(delegate_cmd.delegate)
 app.command(rich_help_panel="Work")(lease_cmds.ls)
+app.command(rich_help_panel="Work")(lease_cmds.work)
 app.command(rich_help_panel="Work")(lease_cmds.output)
+app.command(rich_help_panel="Work")(attach_cmd.attach)
 app.command(rich_help_panel="Work")(lease_cmds.cancel)
 app.command(rich_help_panel="Work")(lease_cmds.diff)
 app.command(rich_help_panel="Work")(lease_cmds.audit)

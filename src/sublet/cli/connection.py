@@ -19,6 +19,7 @@ from sublet.protocol.text import clean_line
 if TYPE_CHECKING:
     from sublet.daemon.models import (
         AddPeer,
+        AssignmentView,
         AuditReport,
         Check,
         CreateDelegation,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         PeerView,
         PruneReport,
         PruneRequest,
+        ReloadReport,
         StatusView,
         TokenView,
     )
@@ -86,6 +88,9 @@ class Control(Protocol):
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         """Remove what ended delegations left behind."""
 
+    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """Return work done for peers."""
+
     async def directory(self) -> Directory:
         """Return peers and agents."""
 
@@ -124,6 +129,9 @@ class Control(Protocol):
 
     async def doctor(self) -> list[Check]:
         """Check what this machine has and lacks."""
+
+    async def reload(self) -> ReloadReport:
+        """Have agents and policy read anew."""
 
     async def shutdown(self) -> None:
         """Ask the daemon to stop."""

@@ -268,6 +268,23 @@ def _show_status(status: StatusView, screen: Screen) -> None:
     screen.show(status_details(status, screen.symbols))
 
 
+def reload(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Read agent.json and policy.json anew, without a restart.
+
+    Work that runs goes on as it began. Where a file is bad, what held before goes on to hold.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        report = await control.reload()
+        if as_json:
+            screen.emit(report.model_dump(mode="json"))
+            return
+        screen.show(f"Read {report.agent_file} and {report.policy_file}; offered: {', '.join(report.agents)}.")
+
+    run(ctx, screen, body)
+
+
 async def _local_checks() -> list[Check]:
     """Check this machine alone, as the daemon would."""
     from sublet.daemon.diagnosis import diagnose

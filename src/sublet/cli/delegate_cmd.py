@@ -80,6 +80,9 @@ def delegate(
     background: Annotated[
         bool, typer.Option("--background", "-b", help="Return at once with the id.", show_default=False)
     ] = False,
+    notify: Annotated[
+        bool, typer.Option("--notify", help="Show a desktop notice at the end, or ring the bell.", show_default=False)
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for a peer that is offline.", show_default=False)] = False,
     reveal: Annotated[
         list[str] | None,
@@ -123,6 +126,11 @@ def delegate(
 
     Exit status 0 means that the work is completed; with --background, that it was handed over.
     """
+    if notify and background:
+        raise typer.BadParameter(
+            "nobody waits for the end of work in the background; set hooks.notify in config.json for that",
+            param_hint="--notify",
+        )
     screen = Screen(as_json=as_json)
     workspace_dir = directory_path(directory)
 
@@ -151,6 +159,10 @@ def delegate(
             _show_detached(view, screen)
             return Exit.INTERRUPTED
         _show_end(view, screen)
+        if notify:
+            from sublet.cli.notify import notify as tell
+
+            tell(view)
         return exit_for_view(view)
 
     run(ctx, screen, body)
@@ -178,17 +190,10 @@ async def _until(
     control: Control, view: DelegationView, screen: Screen, pressed: asyncio.Event
 ) -> DelegationView | None:
     """Follow the delegation; None where Ctrl-C came first."""
-    from sublet.cli.follow import follow
-    from sublet.daemon.failures import sole_failure
+    from sublet.cli.follow import until_interrupted
 
-    with _follower(view, screen) as follower, sole_failure(SubletError):
-        async with asyncio.TaskGroup() as group:
-            following = group.create_task(follow(control, view.delegation_id, follower))
-            interrupted = group.create_task(pressed.wait())
-            await asyncio.wait((following, interrupted), return_when=asyncio.FIRST_COMPLETED)
-            following.cancel()
-            interrupted.cancel()
-    return None if following.cancelled() else following.result()
+    with _follower(view, screen) as follower:
+        return await until_interrupted(control, view.delegation_id, follower, pressed)
 
 
 @contextmanager
@@ -274,8 +279,12 @@ def _show_handle(view: DelegationView, screen: Screen) -> None:
     if screen.as_json:
         screen.emit(view.model_dump(mode="json"))
         return
+    from sublet.cli.render import narrowed_time
+
     # the id alone on stdout, so that `id=$(sublet delegate … --background)` works
     screen.show(view.delegation_id)
+    if narrowed := narrowed_time(view):
+        screen.note(f"Less time than asked for: {narrowed}.")
     screen.note(f"Follow it:  sublet output {view.delegation_id} --follow")
 
 

@@ -79,6 +79,26 @@ async def follow(control: Control, delegation_id: str, follower: Follower, *, cu
             return await control.wait_for_result(delegation_id, SETTLE_SECONDS)
 
 
+async def until_interrupted(
+    control: Control, delegation_id: str, follower: Follower, pressed: asyncio.Event, *, cursor: int = 0
+) -> DelegationView | None:
+    """Follow the delegation to its end; None where Ctrl-C came first.
+
+    Raises:
+        SubletError: as ``follow``.
+    """
+    from sublet.daemon.failures import sole_failure
+
+    with sole_failure(SubletError):
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(follow(control, delegation_id, follower, cursor=cursor))
+            interrupted = group.create_task(pressed.wait())
+            await asyncio.wait((following, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            following.cancel()
+            interrupted.cancel()
+    return None if following.cancelled() else following.result()
+
+
 async def read_output(control: Control, delegation_id: str, *, cursor: int = 0) -> AsyncIterator[Event]:
     """Yield the delegation's events after ``cursor`` that exist now."""
     while True:

@@ -54,12 +54,41 @@ def ls(
     run(ctx, screen, body)
 
 
+def work(
+    ctx: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Also what is over.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the work that this machine does for others; with --all, also what it has done."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        views = await control.list_assignments(limit=MAX_LISTED_ALL if all_ else MAX_LISTED, active=not all_)
+        if as_json:
+            screen.emit({"assignments": [view.model_dump(mode="json") for view in views]})
+        elif views:
+            from sublet.cli.render import work_listing
+
+            screen.show(work_listing(views, datetime.now(UTC)))
+        else:
+            screen.note(
+                "No work was done for others yet."
+                if all_
+                else "No work for others is under way; `sublet work --all` shows what is over."
+            )
+
+    run(ctx, screen, body)
+
+
 def output(
     ctx: typer.Context,
     delegation_id: IdArgument,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go along until the end; Ctrl-C leaves it.", show_default=False)
     ] = False,
+    cursor: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Only what came after event N: `cursor` of an earlier --json.")
+    ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what a delegation printed, how it stands and how it ended.
@@ -71,7 +100,7 @@ def output(
     async def body(control: Control) -> Exit | None:
         found = await resolve(control, delegation_id)
         if as_json:
-            return await _output_json(control, found, screen, follow=follow)
+            return await _output_json(control, found, screen, follow=follow, cursor=cursor)
         from sublet.cli.follow import follow as go_along
         from sublet.cli.follow import read_output
         from sublet.cli.live import OutputLines
@@ -82,10 +111,10 @@ def output(
             from sublet.cli.live import plain
 
             with plain(view, screen) as follower:
-                view = await go_along(control, found, follower)
+                view = await go_along(control, found, follower, cursor=cursor)
         else:
             lines = OutputLines()
-            async for event in read_output(control, found):
+            async for event in read_output(control, found, cursor=cursor):
                 for line in lines.feed(event):
                     _print_line(line, view, screen)
             for line in lines.rest():
@@ -165,18 +194,18 @@ def audit(
     run(ctx, screen, body)
 
 
-async def _output_json(control: Control, found: str, screen: Screen, *, follow: bool) -> Exit | None:
+async def _output_json(control: Control, found: str, screen: Screen, *, follow: bool, cursor: int) -> Exit | None:
     from sublet.cli.follow import Unseen, read_output
     from sublet.cli.follow import follow as go_along
     from sublet.protocol.events import EventKind
 
     view = await control.get_status(found)
     if follow:
-        view = await go_along(control, found, Unseen())
+        view = await go_along(control, found, Unseen(), cursor=cursor)
     pieces: list[dict[str, object]] = []
     held = 0
     left_out = False
-    async for event in read_output(control, found):
+    async for event in read_output(control, found, cursor=cursor):
         if event.kind is not EventKind.DELEGATION_OUTPUT:
             continue
         pieces.append({"seq": event.seq, "at": event.at, **event.data})

@@ -15,12 +15,12 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from sublet.cli.columns import Quoted
-from sublet.cli.render import STATE_STYLE, count, parse_time, size, span, who
+from sublet.cli.render import STATE_STYLE, count, narrowed_time, parse_time, size, span, who
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
-    from sublet.cli.screen import Screen
+    from sublet.cli.screen import Screen, Symbols
     from sublet.daemon.models import DelegationView
     from sublet.protocol.events import Event
 
@@ -59,6 +59,36 @@ class OutputLines:
         return [left] if left else []
 
 
+def status_line(view: DelegationView, symbols: Symbols, stale: float = 0.0) -> Text:
+    """Return how a delegation stands: state, what keeps it, who, how long so far and how long still.
+
+    Args:
+        view: as it was read.
+        symbols: signs.
+        stale: seconds since it was read.
+    """
+    line = Text(view.state.value, style=f"bold {STATE_STYLE.get(view.state, '')}".strip())
+    if view.condition is not None:
+        line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
+    # Who comes back to a delegation sees its age, not the watch's.
+    facts = [who(view), f"{span(max(0.0, (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()))} so far"]
+    if view.remaining_seconds is not None:
+        facts.append(f"{span(max(0.0, view.remaining_seconds - stale))} left")
+    if narrowed := narrowed_time(view):
+        facts.append(narrowed)
+    dot = f" {symbols.dot} "
+    return line.append(dot + dot.join(facts), style="dim")
+
+
+def moved_line(view: DelegationView, symbols: Symbols) -> str:
+    """Return what went over the wire so far; empty where nothing did."""
+    usage = view.usage
+    if not usage.operations:
+        return ""
+    moved = [f"read {size(usage.bytes_read)}", f"wrote {size(usage.bytes_written)}"]
+    return f" {symbols.dot} ".join([*moved, f"{count(usage.files_touched, 'file')} touched"])
+
+
 class LiveView:
     """A state line, what went over the wire, and the last lines that the peer printed."""
 
@@ -69,8 +99,6 @@ class LiveView:
         self._lines = OutputLines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._read_at = time.monotonic()
-        made = (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()
-        self._begun = self._read_at - max(0.0, made)  # who comes back to a delegation sees its age, not the watch's
 
     def event(self, event: Event) -> None:
         """Take the next event."""
@@ -82,24 +110,12 @@ class LiveView:
         self._read_at = time.monotonic()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        now = time.monotonic()
-        view, dot = self._view, f" {self._symbols.dot} "
-        line = Text(view.state.value, style=f"bold {STATE_STYLE.get(view.state, '')}".strip())
-        if view.condition is not None:
-            line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
-        facts = [who(view), f"{span(now - self._begun)} so far"]
-        if view.remaining_seconds is not None:
-            facts.append(f"{span(max(0.0, view.remaining_seconds - (now - self._read_at)))} left")
-        line.append(dot + dot.join(facts), style="dim")
-        self._spinner.update(text=line)
+        self._spinner.update(text=status_line(self._view, self._symbols, time.monotonic() - self._read_at))
         parts: list[Spinner | Text] = [self._spinner]
-        usage = view.usage
-        if usage.operations:
-            moved = [f"read {size(usage.bytes_read)}", f"wrote {size(usage.bytes_written)}"]
-            moved.append(f"{count(usage.files_touched, 'file')} touched")
-            parts.append(Text("  " + dot.join(moved), style="dim"))
+        if moved := moved_line(self._view, self._symbols):
+            parts.append(Text(f"  {moved}", style="dim"))
         if self._tail:
-            parts.append(Text(f"  {view.peer} prints (its own words, not checked)", style="dim"))
+            parts.append(Text(f"  {self._view.peer} prints (its own words, not checked)", style="dim"))
             for text in self._tail:
                 shown = Text.assemble("  ", (f"{self._symbols.bar} ", "dim"), text)
                 shown.truncate(options.max_width, overflow="ellipsis")
@@ -124,6 +140,7 @@ class PlainView:
 
     def view(self, view: DelegationView) -> None:
         """Take the delegation as it is now."""
+        self._now = view
         line = view.state.value
         if view.condition is not None:
             line += f" ({clean_line(view.condition.detail, 200)})"
@@ -136,11 +153,46 @@ class PlainView:
         for line in self._lines.rest():
             self._quote(line)
 
+    def say_status(self) -> None:
+        """Print how it stands."""
+        symbols = self._screen.symbols
+        facts = [status_line(self._now, symbols).plain, moved_line(self._now, symbols)]
+        self._say(f"{self._now.delegation_id} " + f" {symbols.dot} ".join(fact for fact in facts if fact))
+
     def _quote(self, line: str) -> None:
         self._screen.err.print(Quoted(line, f"{self._peer} {self._screen.symbols.bar} "))
 
     def _say(self, line: str) -> None:
         self._screen.err.print(line, soft_wrap=True)
+
+
+class LiveLog(PlainView):
+    """The whole log scrolling by on a terminal, above a line that is redrawn."""
+
+    def __init__(self, view: DelegationView, screen: Screen) -> None:
+        super().__init__(view, screen)
+        self._spinner = Spinner(screen.symbols.spinner, style="cyan")
+
+    def view(self, view: DelegationView) -> None:
+        """Take the delegation as it is now."""
+        self._now = view
+        self._read_at = time.monotonic()
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Draw the line while the context lasts, and take it away at the end."""
+        with Live(
+            self, console=self._screen.err, transient=True, refresh_per_second=FRAMES_PER_SECOND, redirect_stdout=False
+        ):
+            yield
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        symbols = self._screen.symbols
+        line = status_line(self._now, symbols, time.monotonic() - self._read_at)
+        if moved := moved_line(self._now, symbols):
+            line.append(f" {symbols.dot} {moved}", style="dim")
+        self._spinner.update(text=line)
+        yield self._spinner
 
 
 @contextmanager

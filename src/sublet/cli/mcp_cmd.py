@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,16 +74,55 @@ def install(
 
     Nothing else in the file is touched, and a copy of the old one is kept beside it.
     """
-    from sublet.mcp_server.install import apply, plan_install
+    from sublet.mcp_server.install import plan_install
 
-    screen = Screen(as_json=as_json)
+    _carry_out(
+        lambda: plan_install(client.value, scope.value if scope else None, project=Path.cwd()),
+        Screen(as_json=as_json),
+        dry_run=dry_run,
+        words=_INSTALLED,
+    )
+
+
+@mcp.command()
+def uninstall(
+    client: Annotated[Client, typer.Option("--client", help="Which host.")],
+    scope: Annotated[
+        Scope | None, typer.Option(help="For all projects or for this one. [default: user; vscode: project]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.", show_default=False)
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take Sublet out of the configuration of an MCP host.
+
+    Nothing else in the file is touched, and a copy of the old one is kept beside it.
+    """
+    from sublet.mcp_server.install import plan_uninstall
+
+    _carry_out(
+        lambda: plan_uninstall(client.value, scope.value if scope else None, project=Path.cwd()),
+        Screen(as_json=as_json),
+        dry_run=dry_run,
+        words=_UNINSTALLED,
+    )
+
+
+_INSTALLED = ("has the entry already", "Added to")
+_UNINSTALLED = ("has no entry of Sublet", "Taken out of")
+
+
+def _carry_out(plan_it: Callable[[], Plan], screen: Screen, *, dry_run: bool, words: tuple[str, str]) -> None:
+    from sublet.mcp_server.install import apply
+
     try:
-        plan = plan_install(client.value, scope.value if scope else None, project=Path.cwd())
+        plan = plan_it()
         backup = None if dry_run else apply(plan)
     except SubletError as error:
         screen.fail(error)
         raise typer.Exit(exit_for(str(error.code))) from None
-    if as_json:
+    if screen.as_json:
         screen.emit(
             {
                 "client": plan.client,
@@ -95,19 +135,19 @@ def install(
             }
         )
         return
-    _show(screen, plan, dry_run=dry_run)
+    _show(screen, plan, words, dry_run=dry_run)
     if backup is not None:
         screen.note(f"The old file is kept: {backup}")
 
 
-def _show(screen: Screen, plan: Plan, *, dry_run: bool) -> None:
+def _show(screen: Screen, plan: Plan, words: tuple[str, str], *, dry_run: bool) -> None:
     if not plan.changed:
-        screen.show(f"Nothing to do: {plan.path} has the entry already.")
+        screen.show(f"Nothing to do: {escape_text(str(plan.path))} {words[0]}.")
     elif dry_run:
         from sublet.cli.render import diff_text
 
         screen.out.print(diff_text(plan.diff().removesuffix("\n")), soft_wrap=True)
         screen.note("Nothing was changed.")
     else:
-        screen.show(f"Added to {escape_text(str(plan.path))}.")
+        screen.show(f"{words[1]} {escape_text(str(plan.path))}.")
         screen.note("Restart the host, or let it reload its MCP servers.")

@@ -11,14 +11,14 @@ from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
 from sublet.cli.screen import PEERS_WORDS
-from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.lifecycle import AssignmentState, DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.models import AuditReport, DelegationView, FileChange
+    from sublet.daemon.models import AssignmentView, AuditReport, DelegationView, FileChange
 
 MAX_FILES_SHOWN = 40
 MAX_NAMES_SHOWN = 8
@@ -31,6 +31,11 @@ STATE_STYLE = {
     DelegationState.ERROR: "red",
     DelegationState.CANCELLED: "yellow",
     DelegationState.EXPIRED: "yellow",
+}
+_WORK_STYLE = {
+    AssignmentState.ACTIVE: "cyan",
+    AssignmentState.COMPLETED: "green",
+    AssignmentState.ERROR: "red",
 }
 _CHANGE_STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "mode": "yellow"}
 
@@ -49,6 +54,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
     if view.quota is not None and view.usage.operations:
         parts.append(Text.assemble("  ", ("quota  ", "dim"), _added(view)))
+    if narrowed := narrowed_time(view):
+        parts.append(Text.assemble("  ", ("time  ", "dim"), narrowed))
     if view.hidden:
         parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
     if view.unmountable:
@@ -134,6 +141,20 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
     return Columns(("id", "state", "peer", "mode", "age", "left", "task"), rows)
 
 
+def work_listing(views: Sequence[AssignmentView], now: datetime) -> RenderableType:
+    """Return work done for others as a table, newest first."""
+    rows = []
+    for view in views:
+        state = Text(view.state.value, style=_WORK_STYLE.get(view.state, ""))
+        if view.outcome not in (None, "done"):
+            state.append(f" ({view.outcome})", style="yellow")
+        made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
+        left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
+        facts = (view.peer, view.agent, view.access_mode, span(made), left, clean_line(view.description, 200))
+        rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
+    return Columns(("id", "state", "for", "agent", "mode", "age", "left", "task"), rows)
+
+
 def quoted(peer: str, words: str, symbols: Symbols) -> RenderableType:
     """Return a peer's words, cleaned, and marked as its words on every line."""
     head = Text.assemble("  ", (f"{peer} says ", "bold"), ("(its own words, not checked)", "dim"))
@@ -196,6 +217,12 @@ def _access(view: DelegationView) -> str:
     if view.access_mode == "ro":
         return "read-only"
     return "a copy, read-write" if view.result_mode == "staged" else "read-write"
+
+
+def narrowed_time(view: DelegationView) -> str:
+    """Return that less time was lent than was asked for; empty where it was not."""
+    asked = view.requested_ttl_seconds
+    return f"{span(asked)} asked for, {span(view.ttl_seconds)} granted" if asked > view.ttl_seconds else ""
 
 
 def _took(seconds: float) -> str:

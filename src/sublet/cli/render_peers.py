@@ -66,7 +66,8 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("key", status.fingerprint),
         ("a2a", status.a2a_url),
         ("sftp", status.sftp),
-        ("home", status.home),
+        ("config", status.config_dir or status.home),
+        ("state", status.state_dir or status.home),
         ("peers", str(status.peers)),
         ("delegations", work),
         ("working for others", f"{status.assignments_active} of {status.slots} slots"),
@@ -75,7 +76,8 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("limits", f"held by {status.limits}" if status.limits else "none"),
         ("enforced", ", ".join(clean_line(item, 64) for item in status.enforced) or "nothing"),
     ]
-    return Group(head, _facts(facts))
+    remarks = [inset(Text(clean_line(remark), style="yellow"), 2) for remark in status.remarks]
+    return Group(head, _facts(facts), *remarks)
 
 
 def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 
 from sublet.daemon.models import ConditionView
@@ -11,6 +12,7 @@ from sublet.protocol.messages import Accept, AccessMode
 
 RESUMABLE_TRANSPORTS = frozenset({"sshfs"})
 """Transports that go on when their link comes back."""
+MAX_HOLDERS_NAMED = 3
 
 
 def narrowed(record: DelegationRecord, accept: Accept) -> tuple[AccessMode, int]:
@@ -42,7 +44,15 @@ def resumable(record: DelegationRecord) -> bool:
     )
 
 
-def queued(place: int) -> ConditionView:
-    """Return the condition of a delegation that waits for its directory as number ``place``."""
-    detail = f"another lease holds this directory or a part of it; number {place} in the queue"
+def queued(place: int, holders: Sequence[str]) -> ConditionView:
+    """Return the condition of a delegation that waits for its directory as number ``place``.
+
+    Args:
+        place: in the queue; 1 is next.
+        holders: the delegations that have the directory, or a part of it, now.
+    """
+    who = ", ".join(holders[:MAX_HOLDERS_NAMED]) or "another lease"
+    more = f" and {len(holders) - MAX_HOLDERS_NAMED} more" if len(holders) > MAX_HOLDERS_NAMED else ""
+    holds = "hold" if len(holders) > 1 else "holds"
+    detail = f"{who}{more} {holds} this directory or a part of it; number {place} in the queue"
     return ConditionView(kind="queued", detail=detail, position=place)

@@ -13,6 +13,7 @@ from typing import Protocol
 from sublet.daemon.models import (
     DEFAULT_LINK_SECONDS,
     AddPeer,
+    AssignmentView,
     AuditReport,
     Check,
     CreateDelegation,
@@ -23,6 +24,7 @@ from sublet.daemon.models import (
     PeerView,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     StatusView,
     TokenView,
 )
@@ -76,6 +78,9 @@ class DaemonApi(Protocol):
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """Remove what ended delegations left behind, as far as ``request`` says."""
 
+    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """Return what is or was done here for peers, the newest first."""
+
     async def directory(self, caller: Subject) -> Directory:
         """Return the peers and agents that the caller may use, and why not the others."""
 
@@ -114,6 +119,9 @@ class DaemonApi(Protocol):
 
     async def doctor(self, caller: Subject) -> list[Check]:
         """Check what this machine has and lacks."""
+
+    async def reload(self, caller: Subject) -> ReloadReport:
+        """Read agents and policy anew; a file that is bad changes nothing."""
 
     async def shutdown(self, caller: Subject) -> None:
         """Ask the daemon to stop."""

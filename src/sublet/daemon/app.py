@@ -108,13 +108,8 @@ class _Daemon:
             async with (
                 _running(parts.data_plane.serve),
                 _started(*self._faces, control),
-                _running(
-                    parts.delegator.serve,
-                    parts.executor.serve,
-                    parts.messages.serve,
-                    parts.pruning.serve,
-                    parts.results.serve,
-                ),
+                _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
+                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve),
             ):
                 status = await self._status(parts)
                 log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
@@ -124,6 +119,16 @@ class _Daemon:
 
     def _own_address(self) -> OwnAddress:
         return OwnAddress(self._faces[0].address, self._tls.certificate_pem if self._tls else None)
+
+    def _remarks(self, parts: Parts) -> list[str]:
+        """Return what is not as its owner may expect: peers know the default ports, unless they were told others."""
+        a2a, sftp = self._config.a2a, self._config.sftp
+        listening = [("A2A", a2a, urlsplit(self._faces[0].address).port), ("SFTP", sftp, parts.data_plane.address[1])]
+        return [
+            f"the default {name} port {wanted.port} is taken by another program, so it is {port} until the next start"
+            for name, wanted, port in listening
+            if port is not None and not wanted.chosen and port != wanted.port
+        ]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -142,6 +147,7 @@ class _Daemon:
                 results=parts.results,
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
+                reload=parts.reload,
                 stop=self._stop.set,
                 node_id=self._identity.node_id,
             )
@@ -158,7 +164,7 @@ class _Daemon:
             node_id=self._identity.node_id,
             fingerprint=self._identity.fingerprint,
             version=version("sublet"),
-            agents=lambda: parts.agents,
+            agents=lambda: parts.offer.agents,
             find_peer=parts.peers.find_known,
             key_changed=key_changed,
             find_token=parts.tokens.find,
@@ -189,10 +195,13 @@ class _Daemon:
             delegations=await parts.journal.count_delegations(),
             assignments_active=parts.executor.active,
             slots=parts.slots.capacity,
-            agents=[agent.id for agent in parts.agents],
+            agents=[agent.id for agent in parts.offer.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
             limits=parts.cages.means,
-            enforced=sorted(parts.enforced(parts.agents[0])) if parts.agents else [],
+            enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
+            config_dir=home.config_dir,
+            state_dir=home.state_dir,
+            remarks=self._remarks(parts),
         )
 
 

@@ -56,6 +56,17 @@ class RetentionConfig(BaseModel):
         return Retention(age, self.max_bytes, self.pending_days * DAY_SECONDS)
 
 
+class HooksConfig(BaseModel):
+    """``hooks`` of ``config.json``: what the daemon does when a delegation is over. Nothing by itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    on_end: Annotated[list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=64)] = Field(
+        default=[], description="Program and arguments; it gets the delegation as JSON on its standard input"
+    )
+    notify: bool = Field(default=False, description="Show a desktop notice through notify-send where it is there")
+
+
 class ConfigFile(BaseModel):
     """``config.json``: every option of ``sublet up`` under its name, and two paths more."""
 
@@ -71,6 +82,7 @@ class ConfigFile(BaseModel):
     unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
     log_level: LogLevel | None = None
     retention: RetentionConfig = RetentionConfig()
+    hooks: HooksConfig = HooksConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,7 @@ class DaemonConfig:
         )
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
         self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
+        self.hooks = file.hooks
         self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"

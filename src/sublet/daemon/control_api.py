@@ -98,6 +98,7 @@ class ControlApi:
             ("POST", "/v1/prune", self._prune),
             ("GET", "/v1/events", self._stream_events),
             ("GET", "/v1/events/page", self._events_since),
+            ("GET", "/v1/assignments", self._list_assignments),
             ("GET", "/v1/directory", self._directory),
             ("POST", "/v1/pair-links", self._create_pair_link),
             ("POST", "/v1/peers", self._add_peer),
@@ -111,6 +112,7 @@ class ControlApi:
             ("DELETE", "/v1/lend-roots", self._remove_lend_root),
             ("GET", "/v1/status", self._status),
             ("GET", "/v1/doctor", self._doctor),
+            ("POST", "/v1/reload", self._reload),
             ("POST", "/v1/shutdown", self._shutdown),
         ]
         routes = [Route(path, _guarded(endpoint), methods=[method]) for method, path, endpoint in table]
@@ -165,6 +167,10 @@ class ControlApi:
 
     async def _prune(self, request: Request) -> Response:
         return _answer(await self._api.prune_resources(await read_body(request, models.PruneRequest), OWNER))
+
+    async def _list_assignments(self, request: Request) -> Response:
+        query = read_query(request, ListDelegations)
+        return _answers(await self._api.list_assignments(OWNER, limit=query.limit, active=query.active))
 
     # Events
 
@@ -279,6 +285,10 @@ class ControlApi:
     async def _doctor(self, request: Request) -> Response:
         read_query(request, Nothing)
         return _answers(await self._api.doctor(OWNER))
+
+    async def _reload(self, request: Request) -> Response:
+        await read_body(request, Nothing)
+        return _answer(await self._api.reload(OWNER))
 
     async def _shutdown(self, request: Request) -> Response:
         await read_body(request, Nothing)

@@ -15,6 +15,7 @@ from sublet.daemon.models import (
     DEFAULT_LINK_SECONDS,
     MAX_WAIT_SECONDS,
     AddPeer,
+    AssignmentView,
     AuditReport,
     Check,
     CreateDelegation,
@@ -25,6 +26,7 @@ from sublet.daemon.models import (
     PeerView,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     StatusView,
     TokenView,
 )
@@ -135,6 +137,10 @@ class ControlClient:
         """Remove what ended delegations left behind, as far as ``request`` says."""
         return await self._one(PruneReport, "POST", "/v1/prune", body=request)
 
+    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """Return what is or was done here for peers, the newest first."""
+        return await self._many(AssignmentView, "/v1/assignments", {"limit": limit, "active": active})
+
     async def directory(self) -> Directory:
         """Return the peers and agents, and why not the others."""
         return await self._one(Directory, "GET", "/v1/directory")
@@ -186,6 +192,10 @@ class ControlClient:
     async def doctor(self) -> list[Check]:
         """Check what this machine has and lacks."""
         return await self._many(Check, "/v1/doctor")
+
+    async def reload(self) -> ReloadReport:
+        """Have agents and policy read anew."""
+        return await self._one(ReloadReport, "POST", "/v1/reload")
 
     async def shutdown(self) -> None:
         """Ask the daemon to stop."""

@@ -263,7 +263,7 @@ class DelegationRun:
                 await moved.wait()
                 moved.clear()
                 if place:
-                    await self._keeper.note(condition=queued(place))
+                    await self._keeper.note(condition=queued(place, self._tools.locks.in_the_way(self.record.id)))
 
         record = self.record
         directory = self._tools.locks.acquire(

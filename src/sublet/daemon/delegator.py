@@ -62,11 +62,18 @@ class Delegator:
     Args:
         tools: what every delegation works with.
         find_peer: returns how to call the peer of that name now, or None.
+        settled: told of each that is over and settled.
     """
 
-    def __init__(self, tools: DelegatorTools, find_peer: Callable[[str], PeerAddress | None]) -> None:
+    def __init__(
+        self,
+        tools: DelegatorTools,
+        find_peer: Callable[[str], PeerAddress | None],
+        settled: Callable[[DelegationView], None] = lambda _: None,
+    ) -> None:
         self._tools = tools
         self._find_peer = find_peer
+        self._settled = settled
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
         self._group: TaskGroup | None = None
@@ -261,6 +268,8 @@ class Delegator:
             await self._shielded(run.drive)
         finally:
             self._runs.pop(run.record.id, None)
+            if run.record.terminal:
+                self._settled(run.record.view(time.time()))
         if run.untold:
             await self._tell_later(run.record.id)
 

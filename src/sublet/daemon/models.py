@@ -18,7 +18,7 @@ from sublet.protocol.bounds import (
     TransportName,
 )
 from sublet.protocol.events import Event
-from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.lifecycle import AssignmentState, DelegationState
 
 DEFAULT_TTL_SECONDS = 3600
 DEFAULT_LINK_SECONDS = 600
@@ -340,6 +340,32 @@ class PruneReport(View):
     truncated: bool = Field(default=False, description="Whether there is more than items lists")
 
 
+class AssignmentView(View):
+    """Work that was or is done here for a peer."""
+
+    delegation_id: str
+    state: AssignmentState
+    peer: str
+    agent: str
+    description: str
+    access_mode: AccessMode
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    remaining_seconds: int | None = None
+    outcome: str | None = Field(default=None, description="done, failed, timeout, limit, cancelled or crashed")
+    exit_code: int | None = None
+    error: ErrorView | None = None
+
+
+class ReloadReport(View):
+    """What ``reload`` has put in force."""
+
+    agents: list[str] = Field(description="Those that are offered now")
+    policy_file: str
+    agent_file: str
+
+
 class Check(View):
     """One line of ``doctor``."""
 
@@ -370,4 +396,7 @@ class StatusView(View):
     agents: list[str] = []
     sandbox: str = ""
     limits: str = Field(default="", description="By what agents are held to their limits")
+    config_dir: str = ""
+    state_dir: str = ""
+    remarks: list[str] = Field(default=[], description="What its owner should know")
     enforced: list[str] = Field(default=[], description="What is enforced for the first agent, as ACCEPT tells it")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.daemon.assignment_run import ExecutorTools
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.delegator import Delegator
+from sublet.daemon.end_hook import EndHook
 from sublet.daemon.executor import Executor
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.identity import Identity
@@ -18,8 +19,10 @@ from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
 from sublet.daemon.lent_access import DelegatorTools
 from sublet.daemon.messages import Messages
+from sublet.daemon.models import ReloadReport
 from sublet.daemon.network import is_loopback
 from sublet.daemon.nonces import NonceMemory
+from sublet.daemon.offer import Offer
 from sublet.daemon.pairing import OwnAddress, PairingService
 from sublet.daemon.peers import PeerStore
 from sublet.daemon.ports import PeerLink
@@ -65,8 +68,10 @@ class Parts:
     tokens: TokenStore
     nonces: NonceMemory
     lend_roots: LendRoots
-    agents: tuple[AgentConfig, ...]
+    offer: Offer
     sandbox: Sandbox
+    hook: EndHook
+    reload: Callable[[], Awaitable[ReloadReport]]
     cages: Cages
     enforced: Callable[[AgentConfig], frozenset[str]]
     slots: Slots
@@ -102,13 +107,15 @@ async def make_parts(
     journal = Journal(store)
     own = [Path(config.home.config_dir), state_dir, Path(config.home.runtime_dir), config.mount_root]
     protected = Protected(Path.home(), tuple(own))
-    policy = await asyncio.to_thread(
-        Policy.load, config.policy_file or Path(config.home.config_dir) / "policy.json", protected
-    )
-    agents = tuple(await asyncio.to_thread(load_agents, config.agent_file or DEFAULT_AGENT_FILE))
+    policy_file = config.policy_file or Path(config.home.config_dir) / "policy.json"
+    policy = await asyncio.to_thread(Policy.load, policy_file, protected)
     sandbox = _sandbox(config, own)
     cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
-    providers = {agent.id: CommandProvider(agent, sandbox, limiter=cages) for agent in agents}
+    agent_file = config.agent_file or DEFAULT_AGENT_FILE
+    offer = await asyncio.to_thread(
+        Offer, lambda: load_agents(agent_file), lambda agent: CommandProvider(agent, sandbox, limiter=cages)
+    )
+    hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse)
@@ -128,6 +135,16 @@ async def make_parts(
     def enforced(agent: AgentConfig) -> frozenset[str]:
         """Return what is enforced here and not only declared: items of the sandbox profile, and limits."""
         return sandbox.enforced | enforced_limits(agent.limits)
+
+    async def reload() -> ReloadReport:
+        """Put both files in force, or none where one is bad."""
+        agents = await asyncio.to_thread(offer.read)
+        await asyncio.to_thread(policy.reload)
+        offer.use(agents)
+        slots.capacity = policy.limits.slots
+        return ReloadReport(
+            agents=[agent.id for agent in agents], policy_file=str(policy_file), agent_file=str(agent_file)
+        )
 
     def require(transport: str) -> None:
         """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
@@ -152,7 +169,9 @@ async def make_parts(
         tokens=await TokenStore.load(journal),
         nonces=await NonceMemory.load(store),
         lend_roots=await LendRoots.load(journal),
-        agents=agents,
+        offer=offer,
+        hook=hook,
+        reload=reload,
         sandbox=sandbox,
         cages=cages,
         enforced=enforced,
@@ -168,13 +187,14 @@ async def make_parts(
                 journal, data_plane, link, trees, locks, state_dir / "leases", lambda: policy.limits.admission
             ),
             peers.find_address,
+            hook.tell,
         ),
         executor=Executor(
             journal=journal,
             policy=policy,
             slots=slots,
-            tools=ExecutorTools(carriers, reverse, providers.__getitem__, scratch_root),
-            agents=lambda: agents,
+            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root),
+            agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
             enforced=enforced,
@@ -183,8 +203,8 @@ async def make_parts(
         messages=Messages(
             policy=policy,
             slots=slots,
-            agents=lambda: agents,
-            provider=providers.__getitem__,
+            agents=lambda: offer.agents,
+            provider=offer.provider,
             scratch_root=scratch_root,
         ),
         pruning=Pruning(

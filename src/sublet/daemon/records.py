@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from sublet.daemon.models import (
+    AssignmentView,
     AuditReport,
     ChangeSet,
     ConditionView,
@@ -19,9 +20,10 @@ from sublet.daemon.models import (
     Usage,
 )
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.bounds import TransportName
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import (
+    ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
     AssignmentState,
     DelegationEvent,
@@ -30,6 +32,7 @@ from sublet.protocol.lifecycle import (
     is_terminal,
 )
 from sublet.protocol.messages import Accept, AccessMode, Invite
+from sublet.protocol.text import clean_line
 
 
 class Record(BaseModel):
@@ -186,6 +189,26 @@ class AssignmentRecord(Record):
     error: ErrorView | None = None
     outcome: Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"] | None = None
     exit_code: int | None = None
+
+    def view(self, now: float) -> AssignmentView:
+        """Return the assignment as a face shows it at ``now`` (Unix seconds)."""
+        over = is_terminal(ASSIGNMENT_TABLE, self.state)
+        left = None if over or self.expires_at is None else max(0, int(unix_seconds(self.expires_at) - now))
+        return AssignmentView(
+            delegation_id=self.id,
+            state=self.state,
+            peer=self.peer,
+            agent=self.agent,
+            description=clean_line(self.invite.task.description, MAX_DESCRIPTION_CHARS),
+            access_mode=self.invite.lease.access_mode,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            expires_at=self.expires_at,
+            remaining_seconds=left,
+            outcome=self.outcome,
+            exit_code=self.exit_code,
+            error=self.error,
+        )
 
 
 def error_view(error: SubletError) -> ErrorView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
 from sublet.daemon.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
 from sublet.daemon.models import (
+    MAX_PAGE,
     MAX_WAIT_SECONDS,
     AddPeer,
+    AssignmentView,
     AuditReport,
     Check,
     CreateDelegation,
@@ -29,6 +32,7 @@ from sublet.daemon.models import (
     PeerView,
     PruneReport,
     PruneRequest,
+    ReloadReport,
     StatusView,
     TokenView,
 )
@@ -71,6 +75,7 @@ class ServiceParts:
     results: StagedResults
     status: Callable[[], Awaitable[StatusView]]
     doctor: Callable[[], Awaitable[list[Check]]]
+    reload: Callable[[], Awaitable[ReloadReport]]
     stop: Callable[[], None]
     node_id: str
 
@@ -180,6 +185,13 @@ class DaemonService:
         await self._ask(caller, Action.RESOURCES_PRUNE, "*")
         return await self._parts.pruning.run(request)
 
+    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """``DaemonApi.list_assignments``."""
+        await self._ask(caller, Action.ASSIGNMENT_READ, "*")
+        now = time.time()
+        found = await self._parts.journal.list_assignments(limit=min(limit, MAX_PAGE), active=active)
+        return [record.view(now) for record in found]
+
     # Who may do what with whom
 
     async def directory(self, caller: Subject) -> Directory:
@@ -260,6 +272,11 @@ class DaemonService:
         """``DaemonApi.doctor``."""
         await self._ask(caller, Action.DAEMON_CONTROL, "doctor")
         return await self._parts.doctor()
+
+    async def reload(self, caller: Subject) -> ReloadReport:
+        """``DaemonApi.reload``."""
+        await self._ask(caller, Action.DAEMON_CONTROL, "reload")
+        return await self._parts.reload()
 
     async def shutdown(self, caller: Subject) -> None:
         """``DaemonApi.shutdown``."""

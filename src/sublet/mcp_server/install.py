@@ -1,4 +1,4 @@
-"""``sublet mcp install``: an entry in an MCP host's own configuration file, and nothing else changed in it.
+"""``sublet mcp install`` and ``uninstall``: one entry in an MCP host's own configuration file, and nothing else.
 
 First a ``Plan`` is made, which can be shown; then it is carried out. What can't be edited without risk (a file that is
 no valid JSON or TOML, or has comments) is refused with the lines to add by hand.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from sublet.mcp_server.toml_entry import dump_table, put_table
+from sublet.mcp_server.toml_entry import drop_table, dump_table, put_table
 from sublet.protocol.errors import LocalCode, SubletError
 
 Client: TypeAlias = Literal["claude", "cursor", "vscode", "codex"]
@@ -99,6 +99,19 @@ def plan_install(
         _with_table(path, before, entry) if client == "codex" else _with_object(path, before, _section(client), entry)
     )
     return Plan(client=client, path=path, before=before, after=after, command=chosen)
+
+
+def plan_uninstall(
+    client: Client, scope: Scope | None = None, *, project: Path, env: Mapping[str, str] | None = None
+) -> Plan:
+    """Work out how ``client`` loses its entry, without touching anything. Arguments and errors as ``plan_install``."""
+    env = os.environ if env is None else env
+    path = config_path(client, scope or ("project" if client == "vscode" else "user"), project, env)
+    before = _read(path) or ""
+    after = before
+    if before.strip():
+        after = _without_entry(path, before) if client == "codex" else _without_member(path, before, _section(client))
+    return Plan(client=client, path=path, before=before, after=after, command=())
 
 
 def apply(plan: Plan) -> Path | None:
@@ -206,6 +219,30 @@ def _with_table(path: Path, before: str | None, entry: dict[str, Any]) -> str:
     return after
 
 
+def _without_member(path: Path, before: str, section: str) -> str:
+    try:
+        config = json.loads(before, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise _by_hand(path, f"is no plain JSON ({error})", f"{section}.{NAME}", "Remove") from None
+    servers = config.get(section) if isinstance(config, dict) else None
+    if not isinstance(servers, dict) or NAME not in servers:
+        return before
+    del servers[NAME]
+    after = json.dumps(config, indent=_indent(before), ensure_ascii=False) + ("\n" if before.endswith("\n") else "")
+    return after.replace("\n", "\r\n") if "\r\n" in before else after
+
+
+def _without_entry(path: Path, before: str) -> str:
+    try:
+        after = drop_table(before, ("mcp_servers", NAME))
+    except tomllib.TOMLDecodeError as error:
+        raise _by_hand(path, f"is no valid TOML ({error})", f"[mcp_servers.{NAME}]", "Remove") from None
+    if after is None:
+        why = f"can't be edited without touching more than [mcp_servers.{NAME}]"
+        raise _by_hand(path, why, f"[mcp_servers.{NAME}]", "Remove")
+    return after
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -251,8 +288,9 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def _by_hand(path: Path, why: str, snippet: str) -> SubletError:
-    return SubletError(LocalCode.CONFLICT, f"{path} {why}, so it was left as it is", f"Add this by hand:\n{snippet}")
+def _by_hand(path: Path, why: str, snippet: str, verb: str = "Add") -> SubletError:
+    hint = f"{verb} this by hand:\n{snippet}"
+    return SubletError(LocalCode.CONFLICT, f"{path} {why}, so it was left as it is", hint)
 
 
 def _unavailable(path: Path, error: OSError) -> SubletError:

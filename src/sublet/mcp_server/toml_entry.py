@@ -52,6 +52,19 @@ def put_table(text: str, path: tuple[str, ...], table: Mapping[str, Any]) -> str
     return after
 
 
+def drop_table(text: str, path: tuple[str, ...]) -> str | None:
+    """Return ``text`` without the table at ``path``, or None where more than this table would change."""
+    before = tomllib.loads(text)
+    if _get(before, path) is None:
+        return text
+    after = _without_table(text, path)
+    try:
+        found = tomllib.loads(after)
+    except tomllib.TOMLDecodeError:
+        return None
+    return after if _get(found, path) is None and _rest(found, path) == _rest(before, path) else None
+
+
 def _without_table(text: str, path: tuple[str, ...]) -> str:
     """Cut the table at ``path`` and those below it out of ``text``, each from its header to the next one."""
     name = ".".join(_key(part) for part in path)

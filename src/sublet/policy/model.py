@@ -22,6 +22,7 @@ class Action(StrEnum):
     WORKSPACE_LEND = "workspace.lend"
     WORKSPACE_REVEAL = "workspace.reveal"
     WORKSPACE_UNLOCK = "workspace.unlock"
+    ASSIGNMENT_READ = "assignment.read"
     ASSIGNMENT_ACCEPT = "assignment.accept"
     PEER_MANAGE = "peer.manage"
     PEER_PAIR = "peer.pair"

@@ -103,6 +103,11 @@ class LockTable:
             return 0
         return len(self._blockers(request, self._waiting[: self._waiting.index(request)]))
 
+    def in_the_way(self, owner: str) -> list[str]:
+        """Return the owners of what holds against the waiting request of ``owner``, oldest grant first."""
+        wanted = [request for request in self._waiting if request.owner == owner]
+        return [held.owner for held in self._held if any(request.conflicts(held) for request in wanted)]
+
     def _blockers(self, request: LockRequest, earlier: list[LockRequest]) -> list[LockRequest]:
         return [other for other in (*self._held, *earlier) if request.conflicts(other)]
 
@@ -142,6 +147,10 @@ class DirectoryLocks:
             yield
         finally:
             self._release(request)
+
+    def in_the_way(self, owner: str) -> list[str]:
+        """Return whose leases the waiting request of ``owner`` waits for."""
+        return self._table.in_the_way(owner)
 
     def holders(self) -> tuple[LockRequest, ...]:
         """Return who holds now."""

@@ -1,0 +1,107 @@
+"""``sublet attach``: a delegation's log as it comes, with a line below that says how it stands."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, resolve, run
+from sublet.cli.errors import Exit, exit_for_view
+from sublet.cli.lease_cmds import IdArgument
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sublet.cli.live import PlainView
+    from sublet.daemon.models import DelegationView
+    from sublet.protocol.events import Event
+
+DEFAULT_LINES = 20
+MAX_LINES = 10_000
+STATUS_SECONDS = 10.0
+"""How often the status line is printed anew where there is no terminal to redraw it on."""
+
+
+def attach(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, max=MAX_LINES, help="Begin with the last N lines.")
+    ] = DEFAULT_LINES,
+) -> None:
+    """Watch a delegation: its log as it comes, elapsed and remaining time, bytes and files.
+
+    Ctrl-C detaches, and the work goes on; it never cancels. Exit status as of `delegate`.
+    """
+    screen = Screen()
+
+    async def body(control: Control) -> Exit:
+        from sublet.cli.follow import interrupts, until_interrupted
+        from sublet.cli.render import summary
+
+        found = await resolve(control, delegation_id)
+        view = await control.get_status(found)
+        cursor, begin = await _last(control, found, lines)
+        with interrupts() as pressed, _shown(view, screen, begin) as follower:
+            ended = await until_interrupted(control, found, follower, pressed, cursor=cursor)
+        if ended is None:
+            screen.note(f"Detached; the work goes on. Back to it:  sublet attach {found}")
+            return Exit.INTERRUPTED
+        screen.show(summary(ended, screen.symbols))
+        return exit_for_view(ended)
+
+    run(ctx, screen, body)
+
+
+async def _last(control: Control, delegation_id: str, lines: int) -> tuple[int, list[Event]]:
+    """Return the newest event's number, and the events that hold the last ``lines`` lines until then."""
+    from sublet.cli.follow import read_output
+
+    kept: deque[tuple[Event, int]] = deque()
+    cursor = count = 0
+    async for event in read_output(control, delegation_id):
+        cursor = event.seq
+        text = event.data.get("text")
+        broken = text.count("\n") if isinstance(text, str) else 0
+        kept.append((event, broken))
+        count += broken
+        while kept and count - kept[0][1] >= lines:
+            count -= kept.popleft()[1]
+    return cursor, [event for event, _ in kept]
+
+
+@contextmanager
+def _shown(view: DelegationView, screen: Screen, begin: list[Event]) -> Iterator[PlainView]:
+    from sublet.cli.live import LiveLog, PlainView
+
+    if screen.err.is_terminal:
+        log = LiveLog(view, screen)
+        with log.drawn():
+            for event in begin:
+                log.event(event)
+            yield log
+            log.finish()
+        return
+
+    class Telling(PlainView):
+        """Prints the status line now and then."""
+
+        _told_at = time.monotonic()
+
+        def view(self, view: DelegationView) -> None:
+            """Take the delegation as it is now."""
+            super().view(view)
+            if time.monotonic() - self._told_at >= STATUS_SECONDS:
+                self._told_at = time.monotonic()
+                self.say_status()
+
+    plain = Telling(view, screen)
+    plain.say_status()
+    for event in begin:
+        plain.event(event)
+    yield plain
+    plain.finish()

@@ -1,0 +1,51 @@
+"""Which agents are offered now, and what does their work; both can be read anew while the daemon runs (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.model import Provider
+
+
+class Offer:
+    """The agents of ``agent.json``, replaced all at once.
+
+    Args:
+        load: reads the file.
+        provide: makes the provider of one agent.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``, of ``load``.
+    """
+
+    def __init__(self, load: Callable[[], Sequence[AgentConfig]], provide: Callable[[AgentConfig], Provider]) -> None:
+        self._load = load
+        self._provide = provide
+        self._agents: tuple[AgentConfig, ...] = ()
+        # An agent that is offered no more keeps its provider: work of it may have been accepted.
+        self._providers: dict[str, Provider] = {}
+        self.use(self.read())
+
+    @property
+    def agents(self) -> tuple[AgentConfig, ...]:
+        """Those offered now, the default one first."""
+        return self._agents
+
+    def provider(self, agent_id: str) -> Provider:
+        """Return what does the work of an agent that is or was offered."""
+        return self._providers[agent_id]
+
+    def read(self) -> tuple[AgentConfig, ...]:
+        """Return what the file says now, without using it. Blocks: call it in a thread.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``.
+        """
+        return tuple(self._load())
+
+    def use(self, agents: tuple[AgentConfig, ...]) -> None:
+        """Offer ``agents`` from now on; what runs goes on as it began."""
+        made = {agent.id: self._provide(agent) for agent in agents}
+        self._agents = agents
+        self._providers |= made
