@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace.change_export import export_branch, export_patch, write_patch
+from sublet.workspace.change_export import export_branch, export_patch
 from sublet.workspace.snapshot import MAX_STORED_BYTES
 from support.staged import KEY, Snapshot, StagedBench, Tree, make_tree, read_tree, tree_state, write
 
@@ -170,7 +170,7 @@ def test_git_applies_the_patch(bench: StagedBench, tmp_path: Path) -> None:
         make_tree(view, {**RESULT, "new name": "a longer text\n" * 9, "bin": "\0\3\4", "empty": ""})
         after = read_tree(view)
     patch = tmp_path / "result.patch"
-    write_patch(bench.changes, KEY, patch)
+    patch.write_bytes(export_patch(bench.changes, KEY))
     assert b"rename from renamed\nrename to new name\n" in patch.read_bytes()
     git(bench.root, "apply", str(patch))
     assert read_tree(bench.root) == after
@@ -186,11 +186,3 @@ def test_no_patch_is_made_of_what_snapshots_only_name(bench: StagedBench) -> Non
         write(view, "a", "a")
     with pytest.raises(SubletError, match=r"large is larger than 4 MiB"):
         export_patch(bench.changes, KEY)
-
-
-def test_a_patch_goes_only_where_it_can_be_written(bench: StagedBench, tmp_path: Path) -> None:
-    with bench.work() as view:
-        write(view, "a", "a")
-    with pytest.raises(SubletError) as caught:
-        write_patch(bench.changes, KEY, tmp_path / "nowhere" / "p")
-    assert caught.value.code is LocalCode.INVALID_ARGUMENT

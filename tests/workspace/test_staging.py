@@ -12,7 +12,9 @@ import pytest
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace import staging as staging_module
+from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.durable import remove_tree
+from sublet.workspace.quota import Quota
 from sublet.workspace.rules import default_rules
 from sublet.workspace.staging import Staging, describe_kinds
 from sublet.workspace.staging_copy import PlainCopyTooLargeError, copy_tree
@@ -226,6 +228,34 @@ def test_an_overlay_keeps_changes_apart_and_is_mounted_nowhere(layered: Bench) -
     with pytest.raises(OSError, match=r"[Ss]tale"):
         view.open_root()
     assert layered.staging.keys() == []
+
+
+def test_an_overlay_is_served_as_any_directory(layered: Bench) -> None:
+    """Through the confined file system, as a lease is; what is hidden below stays hidden."""
+    layered.write("a", b"a")
+    layered.write("dir/b", b"b")
+    layered.write(".env", b"secret")
+    view = layered.overlay()
+    touched: list[bytes] = []
+    fs = WritableFs(view.open_root(), default_rules(), Quota(), lambda parts: touched.append(b"/".join(parts)))
+    file = fs.open_write([b"a"], os.O_WRONLY | os.O_TRUNC, 0o644)
+    file.write(b"changed", 0)
+    file.close()
+    fs.mkdir([b"new"], 0o755)
+    fs.rename([b"a"], [b"new", b"a"], replace=False)
+    fs.remove([b"dir", b"b"])
+    fs.rmdir([b"dir"])
+    with pytest.raises(FileNotFoundError):
+        fs.lstat([b".env"])
+    with pytest.raises(PermissionError):
+        fs.open_write([b".env"], os.O_WRONLY | os.O_CREAT, 0o644)
+    listing = fs.open_directory([])
+    assert {name for name, _ in listing.entries()} == {b"new"}
+    listing.close()
+    fs.close()
+    assert touched == [b"a", b"new", b"a", b"new/a", b"dir/b", b"dir"]
+    assert names(layered.root) == {"a", "dir", "dir/b", ".env"}
+    layered.staging.discard(KEY)
 
 
 def test_an_overlay_is_the_same_after_the_daemon_was_killed(layered: Bench) -> None:

@@ -20,7 +20,6 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.change_record import Entry
 from sublet.workspace.change_set import ChangeSets
-from sublet.workspace.durable import write_durably
 from sublet.workspace.merge import refusal
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow_git import PLAIN, SYMLINK, ShadowGit, mask
@@ -128,23 +127,6 @@ def export_patch(changes: ChangeSets, key: str) -> bytes:
             "Apply it, or put it on a branch.",
         )
     return _INDEX_LINE.sub(lambda line: _index_line(line, ids), patch)
-
-
-def write_patch(changes: ChangeSets, key: str, path: Path) -> None:
-    """Write ``export_patch`` to a file.
-
-    Raises:
-        SubletError: as ``export_patch``; ``INVALID_ARGUMENT`` where it can't be written.
-    """
-    patch = export_patch(changes, key)
-    try:
-        write_durably(path, patch)
-    except OSError as exc:
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT,
-            f"{path} can't be written: {exc.strerror}",
-            "Name a file where you may write.",
-        ) from None
 
 
 def _left_out(git: ShadowGit, entry: Entry) -> bool:
