@@ -18,7 +18,7 @@ echo "argv: $*"
 echo "prompt: $(cat)"
 echo "key: $ANTHROPIC_API_KEY$OPENAI_API_KEY$GEMINI_API_KEY"
 echo "other: $UNRELATED_SECRET"
-(cd $HOME && find . -type f -exec cat {} +)
+(cd $HOME && find . -type f ! -name .gitconfig -exec cat {} +)
 """
 KEYS = {"claude": "ANTHROPIC_API_KEY", "codex": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 

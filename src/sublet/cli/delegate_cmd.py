@@ -16,7 +16,8 @@ from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag, branch_name, byte_count, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
+from sublet.cli.view_options import Exclude, Git, Include, Resources, Reveal, Unlock
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PATTERNS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ EPILOG = verbatim(
         """sublet delegate . --to bob "Make the tests pass."
 sublet delegate ~/api --to bob/reviewer "Review it." --ro --ttl 15m
 sublet delegate . --to bob "Tidy up." --staged && sublet review last
+sublet delegate . --to bob "Document it." --include src --resource docs=../docs:rw
 id=$(sublet delegate . --to bob - --background < task.md)""",
     ),
     (
@@ -56,6 +58,11 @@ _BOUNDS = {
     "max_total_bytes": "--max-total-bytes is more than any disk holds",
     "max_file_bytes": "--max-file-bytes is more than any disk holds",
     "max_files": "--max-files is more than any disk holds",
+    "git": "--git is hidden, ro or rw",
+    "resources": "--resource takes NAME=DIR[:ro|rw], 15 times at most; NAME has lower-case letters, digits, . _ and -",
+    "include": f"--include takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
+    "exclude": f"--exclude takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
+    "unlock": f"--unlock takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
@@ -84,10 +91,12 @@ def delegate(
         bool, typer.Option("--notify", help="Show a desktop notice at the end, or ring the bell.", show_default=False)
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for a peer that is offline.", show_default=False)] = False,
-    reveal: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
-    ] = None,
+    resource: Resources = None,
+    include: Include = None,
+    exclude: Exclude = None,
+    git: Git = None,
+    reveal: Reveal = None,
+    unlock: Unlock = None,
     max_total_bytes: Annotated[
         int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How much may be added: bytes, or 10M, 2G.")
     ] = None,
@@ -142,7 +151,14 @@ def delegate(
             ro=ro,
             ttl=ttl,
             wait=wait,
-            reveal=reveal or [],
+            lent={
+                "resources": [lent._asdict() for lent in resource or []],
+                "include": include or [],
+                "exclude": exclude or [],
+                "git": git or "hidden",
+                "reveal": reveal or [],
+                "unlock": unlock or [],
+            },
             require_enforced=[item.strip() for given in require_sandbox or [] for item in given.split(",")],
             staged=staged,
             result_branch=result_branch,
@@ -218,7 +234,7 @@ def _request(
     ro: bool,
     ttl: int | None,
     wait: bool,
-    reveal: list[str],
+    lent: dict[str, object],
     require_enforced: list[str],
     staged: bool,
     result_branch: str | None,
@@ -236,22 +252,22 @@ def _request(
     from sublet.daemon.models import DEFAULT_TTL_SECONDS, CreateDelegation
 
     try:
-        return CreateDelegation(
-            workspace_dir=workspace_dir,
-            peer=to,
-            prompt=_prompt(prompt),
-            description=description,
-            access_mode="ro" if ro else "rw",
-            ttl_seconds=DEFAULT_TTL_SECONDS if ttl is None else ttl,
-            reveal=reveal,
-            require_enforced=require_enforced,
-            result_mode="staged" if staged or result_branch is not None else "live",
-            result_branch=result_branch,
-            transport=transport.value,
-            wait_for_peer=wait,
-            max_total_bytes=quota["max_total_bytes"],
-            max_files=quota["max_files"],
-            max_file_bytes=quota["max_file_bytes"],
+        return CreateDelegation.model_validate(
+            {
+                "workspace_dir": workspace_dir,
+                "peer": to,
+                "prompt": _prompt(prompt),
+                "description": description,
+                "access_mode": "ro" if ro else "rw",
+                "ttl_seconds": DEFAULT_TTL_SECONDS if ttl is None else ttl,
+                "require_enforced": require_enforced,
+                "result_mode": "staged" if staged or result_branch is not None else "live",
+                "result_branch": result_branch,
+                "transport": transport.value,
+                "wait_for_peer": wait,
+                **lent,
+                **quota,
+            }
         )
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]

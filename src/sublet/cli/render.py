@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
+from sublet.cli.render_lent import lent, modes, moved_refs
 from sublet.cli.screen import PEERS_WORDS
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sublet.daemon.models import AssignmentView, AuditReport, DelegationView, FileChange
 
 MAX_FILES_SHOWN = 40
-MAX_NAMES_SHOWN = 8
 SHORT_ID = 12
 """Characters of an id that tables show: ``dlg_`` and 32 random bits."""
 
@@ -56,10 +56,7 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         parts.append(Text.assemble("  ", ("quota  ", "dim"), _added(view)))
     if narrowed := narrowed_time(view):
         parts.append(Text.assemble("  ", ("time  ", "dim"), narrowed))
-    if view.hidden:
-        parts.append(Text.assemble("  ", (f"hidden from {view.peer}  ", "dim"), _names(view.hidden)))
-    if view.unmountable:
-        parts.append(Text.assemble("  ", ("left out: links and mounts  ", "dim"), _names(view.unmountable)))
+    parts += lent(view)
     if view.result is not None:
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
         if words or view.error is None:
@@ -94,7 +91,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
 def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     """Return the changed files with their line counts, or that there are none."""
     if not report.files and not (report.added or report.changed or report.deleted or report.mode_changed):
-        return Text("no file was changed", style="dim")
+        return Group(*moved_refs(report)) if report.refs else Text("no file was changed", style="dim")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -108,6 +105,7 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [table]
     if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
         parts.append(Text(f"and {left} more", style="dim"))
+    parts += moved_refs(report)
     if report.truncated:
         parts.append(Text("the report was cut: there are more changes than it can hold", style="yellow"))
     return Group(*parts)
@@ -136,7 +134,7 @@ def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
             state.append(" (to review)" if view.result.change_set.status == "pending" else "", style="yellow")
         made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
-        facts = (who(view), view.access_mode, span(made), left, clean_line(view.description, 200))
+        facts = (who(view), modes(view), span(made), left, clean_line(view.description, 200))
         rows.append([Text(view.delegation_id[:SHORT_ID]), state, *(Text(fact) for fact in facts)])
     return Columns(("id", "state", "peer", "mode", "age", "left", "task"), rows)
 
@@ -265,12 +263,6 @@ def _added(view: DelegationView) -> str:
     used, quota = view.usage, view.quota
     amount = f"-{size(-used.bytes_added)}" if used.bytes_added < 0 else size(used.bytes_added)
     return f"{amount} of {size(quota.max_total_bytes)} and {used.files_added:,} of {quota.max_files:,} files added"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(clean_name(name) for name in names[:MAX_NAMES_SHOWN])
-    left = len(names) - MAX_NAMES_SHOWN
-    return f"{shown} and {left} more" if left > 0 else shown
 
 
 def _diff_style(line: str) -> str:

@@ -57,6 +57,7 @@ class Changes(Answer):
     by_others: int = Field(description="Changed during the lease, but not through it")
     lines_added: int
     lines_deleted: int
+    refs_moved: int = Field(default=0, description="References of the lent repository")
     unaudited: int = Field(description="Could not be read, so may have changed unseen")
     truncated: bool = False
     patch_truncated: bool = False
@@ -141,6 +142,12 @@ class Delegation(Answer):
     usage: UsageFacts | None = None
     quota: QuotaFacts | None = None
     hidden: list[str] | None = Field(default=None, description="Names that the executor could not see")
+    resources: list[str] | None = Field(default=None, description="Where there are several: name, access and path")
+    left_out: int | None = Field(default=None, description="Names that include and exclude kept here")
+    revealed: list[str] | None = Field(default=None, description="Hidden names that were shown on request")
+    unlocked: list[str] | None = Field(default=None, description="Names that tools execute, writable on request")
+    git: str | None = Field(default=None, description="What was shown of .git, where not hidden")
+    git_hidden: list[str] | None = Field(default=None, description="Where .git stayed hidden all the same, and why")
     unmountable: list[str] | None = Field(default=None, description="Links and nested mounts that do not go with it")
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")
     section: Section | None = None

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound
+from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound, Pattern
 from sublet.mcp_server.answers import ReviewAction, Section
-from sublet.protocol.bounds import ResultMode
+from sublet.protocol.bounds import MAX_PATTERNS, MAX_RESOURCES, GitMode, ResultMode
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
 from sublet.protocol.text import clean_line
@@ -30,10 +30,37 @@ def _text_of(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
+
+
+def absolute(value: str) -> str:
+    """Return ``value`` where it is an absolute path.
+
+    Raises:
+        ValueError: it would be taken relative to the daemon, which is somewhere else (C01).
+    """
+    if not posixpath.isabs(value) or "\0" in value:
+        raise ValueError("must be an absolute path on the machine that this MCP server runs on")
+    return value
+
+
 class Arguments(BaseModel):
     """Base of all arguments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Resource(Arguments):
+    """One more directory to lend, beside the first."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    path: Annotated[str, Field(max_length=MAX_PATH_CHARS)] = Field(description="Absolute path, on this machine")
+    access_mode: AccessMode = "ro"
+
+    @field_validator("path")
+    @classmethod
+    def _is_absolute(cls, value: str) -> str:
+        return absolute(value)
 
 
 class Delegate(Arguments):
@@ -53,6 +80,18 @@ class Delegate(Arguments):
     )
     access_mode: AccessMode = Field(default="rw", description="ro: may only read")
     result_mode: ResultMode = Field(default="live", description="staged: review before anything is changed")
+    resources: list[Resource] = Field(
+        default_factory=list,
+        max_length=MAX_RESOURCES - 1,
+        description="More directories, each seen by the peer as ../name",
+    )
+    include: Patterns = Field(default_factory=list, description="Only what matches goes along: *.py, docs, src/**")
+    exclude: Patterns = Field(default_factory=list, description="What matches stays here")
+    git: GitMode = Field(default="hidden", description="How much of .git the peer sees; policy may deny it")
+    reveal: Patterns = Field(default_factory=list, description="Hidden names to show; policy may deny it")
+    unlock: Patterns = Field(
+        default_factory=list, description="Names that tools execute, to be writable; policy may deny it"
+    )
     ttl_seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)] = Field(
         default=DEFAULT_TTL_SECONDS, description="Access ends after this many seconds, done or not"
     )
@@ -76,10 +115,7 @@ class Delegate(Arguments):
     @field_validator("workspace_dir")
     @classmethod
     def _absolute(cls, value: str) -> str:
-        # A relative path would be taken relative to the daemon, which is somewhere else (C01).
-        if not posixpath.isabs(value) or "\0" in value:
-            raise ValueError("must be an absolute path on the machine that this MCP server runs on")
-        return value
+        return absolute(value)
 
 
 class DelegateOutput(Arguments):

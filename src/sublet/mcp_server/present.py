@@ -89,10 +89,16 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         shortened.append("summary")
     hidden, cut_hidden = budget.names(view.hidden)
     unmountable, cut_links = budget.names(view.unmountable)
+    lent = [f"{one.name} {one.access_mode} {one.path}" for one in view.resources]
+    resources, cut_lent = budget.names(lent if len(lent) > 1 else [])
+    revealed, cut_revealed = budget.names(view.revealed)
+    unlocked, cut_unlocked = budget.names(view.unlocked)
+    git_hidden, cut_git = budget.names(view.git_hidden)
     added, cut_added = budget.names(audit.added if audit else [])
     changed, cut_changed = budget.names(audit.changed if audit else [])
     deleted, cut_deleted = budget.names(audit.deleted if audit else [])
-    if cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
+    cut_asked = cut_lent or cut_revealed or cut_unlocked or cut_git
+    if cut_asked or cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
         shortened.append("files")
     from_peer = FromPeer(
         peer=view.peer,
@@ -133,6 +139,12 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         usage=_usage(view),
         quota=QuotaFacts.model_validate(view.quota.model_dump()) if view.quota else None,
         hidden=hidden,
+        resources=resources,
+        left_out=view.left_out or None,
+        revealed=revealed,
+        unlocked=unlocked,
+        git=view.git if view.git != "hidden" else None,
+        git_hidden=git_hidden,
         unmountable=unmountable,
         shortened=shortened or None,
         from_peer=from_peer if says_something else None,
@@ -177,8 +189,14 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
             ("mode", audit.mode_changed),
         ):
             lines += [f"{kind}: {clean_name(name)}" for name in names if name not in counted]
+        lines += [f"ref: {clean_name(ref.name)} {ref.old or '(none)'} -> {ref.new or '(none)'}" for ref in audit.refs]
         lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
         lines += [f"unaudited: {clean_name(name)}" for name in audit.unaudited]
+    if len(view.resources) > 1:
+        lines += [f"lent: {one.name} {one.access_mode} {clean_name(one.path)}" for one in view.resources]
+    lines += [f"revealed: {clean_name(name)}" for name in view.revealed]
+    lines += [f"unlocked: {clean_name(name)}" for name in view.unlocked]
+    lines += [f".git hidden: {clean_line(why, MAX_WHY_CHARS)}" for why in view.git_hidden]
     lines += [f"hidden: {clean_name(name)}" for name in view.hidden]
     lines += [f"unmountable: {clean_name(name)}" for name in view.unmountable]
     return "\n".join(lines)
@@ -219,6 +237,7 @@ def _changes(audit: AuditReport) -> Changes:
         by_others=len(audit.by_others),
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
+        refs_moved=len(audit.refs),
         unaudited=len(audit.unaudited),
         truncated=audit.truncated,
         patch_truncated=audit.patch_truncated,

@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias
 
 import anyio.to_thread
 
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.models import CreateDelegation, DelegationView, ResourceSpec
 from sublet.daemon.review_models import ApplyRequest
 from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
@@ -69,6 +69,12 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         access_mode=given.access_mode,
         result_mode=given.result_mode,
         ttl_seconds=given.ttl_seconds,
+        resources=[ResourceSpec(**resource.model_dump()) for resource in given.resources],
+        include=given.include,
+        exclude=given.exclude,
+        git=given.git,
+        reveal=given.reveal,
+        unlock=given.unlock,
         idempotency_key=given.idempotency_key,
         require_enforced=given.require_enforced,
         wait_for_peer=given.wait_for_peer,

@@ -189,6 +189,7 @@ class CommandProvider:
         for directory in (home, temporary):
             directory.mkdir(mode=0o700, exist_ok=True)
         _write_private(prompt_file, job.prompt.encode("utf-8", "replace"))
+        _write_private(home / ".gitconfig", _git_settings(job))
         for login in self._plan.logins:
             _copy_login(Path(self._environ.get("HOME", "/nonexistent")) / login, home / login)
         values = {
@@ -256,6 +257,16 @@ class CommandProvider:
             return Outcome("crashed", summary, ended.number, _killed_by(ended.number - _SIGNAL_BASE, ""))
         reason: EndReason = "done" if ended.number == 0 else "failed"
         return Outcome(reason, summary, ended.number, "" if ended.number == 0 else f"exit status {ended.number}")
+
+
+def _git_settings(job: Job) -> bytes:
+    """Return git settings for the agent: it may use the lent directories, which look like somebody else's to it.
+
+    Who commits is the agent, whoever the lender is.
+    """
+    paths = (str(lent.path).replace("\\", "\\\\").replace('"', '\\"') for lent in job.resources)
+    trusted = "".join(f'\tdirectory = "{path}"\n' for path in paths)
+    return f"[safe]\n{trusted}[user]\n\tname = agent\n\temail = agent@{job.delegation_id}\n".encode()
 
 
 def _listed(resources: Sequence[JobResource]) -> str:

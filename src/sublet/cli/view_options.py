@@ -1,0 +1,60 @@
+"""Options of ``sublet delegate`` that say what goes along, and which of it may be seen and changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import typer
+
+from sublet.cli.options import directory_path
+
+
+class Resource(NamedTuple):
+    """A further directory as it was given on the command line."""
+
+    name: str
+    path: str
+    access_mode: str
+
+
+def resource(text: str) -> Resource:
+    """Return what ``name=PATH``, ``name=PATH:ro`` or ``name=PATH:rw`` names."""
+    name, sign, rest = text.partition("=")
+    path, mode = (rest[:-3], rest[-2:]) if rest.endswith((":ro", ":rw")) else (rest, "ro")
+    if not sign or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=DIR, NAME=DIR:ro or NAME=DIR:rw")
+    return Resource(name, directory_path(path), mode)
+
+
+Resources = Annotated[
+    list[Resource] | None,
+    typer.Option(
+        "--resource",
+        metavar="NAME=DIR[:ro|rw]",
+        parser=resource,
+        help="Lend DIR too, beside the first, as ../NAME; ro unless said otherwise. Repeatable.",
+    ),
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
+]
+Reveal = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
+]
+Unlock = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Let a name be changed that your own tools execute, such as .vscode; policy may deny it. Repeatable.",
+    ),
+]
+Git = Annotated[
+    str | None,
+    typer.Option("--git", metavar="MODE", help="How much of .git is seen: hidden, ro or rw. [default: hidden]"),
+]
