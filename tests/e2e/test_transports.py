@@ -130,8 +130,59 @@ def test_all_kinds_of_files_go_both_ways(daemons: Pair, tmp_path: Path) -> None:
     assert not (tmp_path / "pipe").exists()
     assert (tmp_path / ".env").read_text() == "TOKEN=1\n"
     assert "new/run" in ended["audit"]["added"]
+    assert sorted(line.partition(":")[0] for line in ended["left_behind"]) == ["new/absolute", "out"]
     assert ended["audit"]["by_others"] == []
     assert work_left(daemons[1]) == []
+
+
+def test_what_both_sides_changed_is_kept_twice_and_told(daemons: Pair, tmp_path: Path) -> None:
+    lender, executor = daemons
+    (tmp_path / "merged").write_text("".join(f"{n}\n" for n in range(20)))
+    for name in ("both", "theirs", "mine"):
+        (tmp_path / name).write_text("old\n")
+    script = """
+        set -e
+        sed -i 's/^19$/nineteen/' merged; echo theirs > both; echo theirs > theirs; : > begun
+        while [ ! -e ../go ]; do sleep 0.05; done
+    """
+    delegation = begin(lender, tmp_path, script, "--transport", "archive")
+    place = executor.home / "state" / "work" / delegation
+    wait_for((place / "workspace" / "begun").exists, what="the executor's changes")
+    (tmp_path / "merged").write_text((tmp_path / "merged").read_text().replace("0\n", "zero\n", 1))
+    (tmp_path / "both").write_text("mine\n")
+    (tmp_path / "mine").write_text("mine\n")
+    (place / "go").touch()
+    ended = finish(lender, delegation)
+
+    assert str(ended.state) == "completed", ended
+    lines = (tmp_path / "merged").read_text().splitlines()
+    assert (lines[0], lines[19]) == ("zero", "nineteen")
+    assert [(tmp_path / name).read_text() for name in ("both", "theirs", "mine")] == ["mine\n", "theirs\n", "mine\n"]
+    [kept] = tmp_path.glob("both.conflict-*")
+    assert kept.read_text() == "theirs\n"
+    [told] = ended.left_behind
+    assert told.startswith("both: ")
+    assert str(kept) in told
+    assert ended.result is not None
+    assert ended.result.change_set is not None
+    assert ended.result.change_set.status == "partly_applied"
+    assert ended.audit is not None
+    assert "mine" in ended.audit.by_others
+    undone = lender.json("undo", delegation)
+    assert (tmp_path / "theirs").read_text() == "old\n"
+    assert (tmp_path / "mine").read_text() == "mine\n"
+    assert undone["change_set"]["status"] == "undone"
+
+
+def test_a_staged_archive_waits_for_review(daemons: Pair, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("one\n")
+    ended = delegate(daemons[0], tmp_path, "echo two >> file", "--transport", "archive", "--staged")
+
+    assert ended["state"] == "completed", ended
+    assert ended["result"]["change_set"]["status"] == "pending"
+    assert (tmp_path / "file").read_text() == "one\n"
+    daemons[0].run("apply", ended["delegation_id"])
+    assert (tmp_path / "file").read_text() == "one\ntwo\n"
 
 
 def test_a_read_only_archive_changes_nothing(daemons: Pair, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sublet.daemon.models import AssignmentView, AuditReport, DelegationView, FileChange
 
 MAX_FILES_SHOWN = 40
+MAX_LEFT_BEHIND_SHOWN = 10
 SHORT_ID = 12
 """Characters of an id that tables show: ``dlg_`` and 32 random bits."""
 
@@ -49,6 +50,12 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         from sublet.cli.render_review import staged
 
         parts.append(inset(staged(view.result.change_set, symbols), 2))
+    parts += [
+        Text.assemble("  ", ("not written here  ", "yellow"), clean_line(line, 300))
+        for line in view.left_behind[:MAX_LEFT_BEHIND_SHOWN]
+    ]
+    if (more := len(view.left_behind) - MAX_LEFT_BEHIND_SHOWN) > 0:
+        parts.append(Text(f"  and {more} more were not written here", style="yellow"))
     if view.audit_error is not None:
         why = clean_line(view.audit_error.message, 200)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))

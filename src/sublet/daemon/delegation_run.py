@@ -424,8 +424,12 @@ class DelegationRun:
     async def _take(self, end: Done | Error) -> None:
         """Journal DONE, or raise what ERROR says."""
         said = refusal(end, self._peer.name) if isinstance(end, Error) else None
+        if self._access.returned:
+            await self._keeper.note(returned=True)
         try:
             self._access.check_quota()
+            if said is None:
+                self._access.check_returned()
         except SubletError as failure:
             failure.agent_end = agent_end(end)
             raise

@@ -23,7 +23,7 @@ from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.records import DelegationRecord, lease_over
-from sublet.daemon.staged_tree import Trees
+from sublet.daemon.staged_tree import ReturnedTree, Trees, comes_back
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
@@ -120,6 +120,7 @@ class LentAccess:
             DelegationOver: it has ended meanwhile.
         """
         public, self._credential = _credential(accept.remote_constraints.public_key)
+        await self._agree()
         resources = await self._prepared()
         expires_at = rfc3339(time.time() + ends - anyio.current_time())
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
@@ -229,6 +230,13 @@ class LentAccess:
         )
         self._data_path = self._first_path(self._tools.data_plane.address[0], accept)
 
+    async def _agree(self) -> None:
+        """Make the private views that the transport needs which the executor has chosen, where there are none yet."""
+        tree = self._tools.trees.of(self._keeper.record)
+        if isinstance(tree, ReturnedTree) and not isinstance(self._tree, ReturnedTree):
+            self._tree = tree
+            await self._keeper.note(snapshots=await tree.baseline())
+
     async def dial(self, port: int) -> None:
         """Reach the executor from here and serve the view over that connection (DESIGN 4.6, behind NAT).
 
@@ -253,6 +261,25 @@ class LentAccess:
         usage = self._tools.data_plane.usage(self._keeper.record.id) or self._usage
         if usage.quota.met is not None:
             raise usage.quota.met.error()
+
+    @property
+    def returned(self) -> bool:
+        """Whether all changes of a transport that brings them at the end have arrived."""
+        return (self._tools.data_plane.usage(self._keeper.record.id) or self._usage).returned
+
+    def check_returned(self) -> None:
+        """Refuse to take work for done whose changes did not come back.
+
+        Raises:
+            SubletError: ``TASK_FAILED``.
+        """
+        record = self._keeper.record
+        if record.access_mode == "rw" and comes_back(record) and not self.returned:
+            raise SubletError(
+                ErrorCode.TASK_FAILED,
+                "the executor says that it is done, but its changes did not come back",
+                "Delegate again; the log of the executor's daemon says why.",
+            )
 
     def usage(self) -> Usage:
         """Return what went over the data plane so far."""

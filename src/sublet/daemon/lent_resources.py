@@ -140,6 +140,8 @@ def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequen
 def check_staged(request: CreateDelegation) -> None:
     """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
 
+    The same holds for the copy from which an archive is made.
+
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
     """
@@ -148,6 +150,12 @@ def check_staged(request: CreateDelegation) -> None:
             LocalCode.INVALID_ARGUMENT,
             "a staged lease can't have the repository for writing: what is committed in a copy could not be merged",
             "Ask for git=ro and commit the result yourself once it is applied, or delegate without staging.",
+        )
+    if request.transport in ("archive", "git") and request.git == "rw":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"transport {request.transport} can't bring back a repository: commits could not be merged file by file",
+            "Ask for git=ro and commit the result yourself, or delegate with --transport sshfs.",
         )
 
 

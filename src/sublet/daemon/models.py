@@ -240,6 +240,9 @@ class DelegationView(View):
     unlocked: list[str] = Field(default=[], description="Patterns of names that tools execute, writable after all")
     git: GitMode = "hidden"
     git_hidden: list[str] = Field(default=[], description="Where .git stayed hidden although it was asked for, and why")
+    left_behind: list[str] = Field(
+        default=[], description="What came back and was not written: refused, or changed here as well meanwhile"
+    )
     audit: AuditReport | None = None
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()

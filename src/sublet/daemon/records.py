@@ -56,7 +56,8 @@ class DelegationRecord(Record):
     modes; ``transport`` is how they travel, once the executor has chosen. ``snapshots`` and ``result_snapshots`` are
     what the audit compares, by the name of the directory.
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
-    ``change_set`` is a staged result, from the end of access on, and what became of it later.
+    ``change_set`` is a staged result, from the end of access on, and what became of it later. ``returned`` tells if
+    all changes of a transport that brings them at the end have arrived, and ``left_behind`` what of them was not made.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``accept`` is what the executor agreed to; it holds no secret.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
@@ -90,6 +91,8 @@ class DelegationRecord(Record):
     left_out: int = 0
     git_hidden: list[str] = []
     change_set: ChangeSet | None = None
+    returned: bool = False
+    left_behind: list[str] = []
     audit: AuditReport | None = None
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
@@ -141,6 +144,7 @@ class DelegationRecord(Record):
             updated_at=self.updated_at,
             expires_at=self.expires_at,
             transport=self.transport,
+            left_behind=self.left_behind,
             remaining_seconds=remaining,
             result=self._shown_result(),
             error=error,

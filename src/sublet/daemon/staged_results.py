@@ -184,7 +184,7 @@ class StagedResults:
             SubletError: ``NOT_FOUND`` where there is none, ``CONFLICT`` where it is not over yet.
         """
         record = await self._load(delegation_id)
-        if record.request.result_mode != "staged":
+        if record.request.result_mode != "staged" and record.change_set is None:
             raise SubletError(
                 LocalCode.NOT_FOUND,
                 f"{record.id} was no staged delegation: what was written is in the directory already",

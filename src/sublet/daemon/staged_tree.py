@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -16,13 +17,18 @@ from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import ChangeSet as ChangeSetView
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.reports import change_set_view
-from sublet.daemon.result_store import put_on_branch
+from sublet.daemon.result_store import ResultStore, put_on_branch
+from sublet.daemon.review_models import ApplyRequest, Conflict
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.apply import Applier
 from sublet.workspace.audit import Auditor, AuditResult, ChangedFile
 from sublet.workspace.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
 from sublet.workspace.staging import Staging
 from sublet.workspace.staging_model import ChangedPath, ChangeSet, StagedView, no_result
+
+MAX_LEFT_BEHIND: Final = 200
+"""Changes that a record lists which came back and were not made."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +49,9 @@ class Trees:
             SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
         """
         live = LiveTree(lent_directories(record), self.auditor, record.request.git)
-        return StagedTree(record, live, self) if record.request.result_mode == "staged" else live
+        if record.request.result_mode == "staged":
+            return StagedTree(record, live, self)
+        return ReturnedTree(record, live, self) if comes_back(record) else live
 
     async def reap(self) -> None:
         """Remove views and results that belong to no delegation any more, and views that were never finished."""
@@ -173,6 +181,65 @@ class StagedTree:
                 self._trees.changes.discard(key)
             except (OSError, SubletError) as error:
                 log.warning("a private view could not be removed", key=key, reason=str(error))
+
+
+class ReturnedTree(StagedTree):
+    """Private views for a transport that brings changes back at the end, which are then merged into the directories.
+
+    Nobody has to look at them first, as nobody has with a mount. But the lender may have gone on working meanwhile:
+    what both sides changed in ways that can't be merged stays as the lender has it, with the executor's version
+    beside it. All of it can be taken back, as any staged result.
+    """
+
+    async def baseline(self) -> dict[str, str]:
+        """``LentTree.baseline``: make the views; what is audited in the end are the directories themselves."""
+        await super().baseline()
+        return await self._live.baseline()
+
+    async def report(self, record: DelegationRecord, usage: LeaseUsage) -> dict[str, object]:
+        """``LentTree.report``: what was merged, what was not, and the audit of the directories themselves."""
+        if record.audit is not None:
+            return {}
+        news: dict[str, object] = {}
+        left_out = list(usage.refused)
+        if usage.refused_count > len(left_out):
+            left_out.append(f"and {usage.refused_count - len(left_out)} more")
+        if usage.returned or record.returned:
+            try:
+                changes, conflicts = await in_background(self._merge, record)
+            except SubletError as error:
+                log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
+                left_out.append(f"all of it: {error.message}")
+            else:
+                news["change_set"] = changes
+                left_out += conflicts
+        else:
+            await self.drop()
+        # The views were served, and not the directories that are looked at now.
+        seen = replace(usage, roots={})
+        return news | {"left_behind": left_out} | await audited(self._trees.auditor, record, self._live.resources, seen)
+
+    def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str]]:
+        sealed = [
+            self._seal(self._keys[lent.name], lent)[0] for lent in self._live.resources if lent.name in self._keys
+        ]
+        if any(one.status != "pending" for one in sealed):  # merged already, before a crash
+            return change_set_view(sealed), []
+        store = ResultStore(self._trees.changes, Applier(self._trees.changes))
+        report = store.apply(record, ApplyRequest(partial=True, allow_mass_deletion=True))
+        return report.change_set, [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
+
+
+def comes_back(record: DelegationRecord) -> bool:
+    """Tell whether what is written comes back at the end, and not through a mount at once."""
+    request = record.request
+    writes = request.access_mode == "rw" or any(lent.access_mode == "rw" for lent in request.resources)
+    return writes and (record.transport or request.transport) in ("archive", "git")
+
+
+def _told(conflict: Conflict) -> str:
+    theirs = "" if conflict.theirs is None else f"; the executor's version: {conflict.theirs}"
+    return f"{conflict.path}: {conflict.reason}{theirs}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ from sublet.protocol.text import clean_line
 
 def offered_transports(request: CreateDelegation) -> tuple[TransportName, ...]:
     """Return what is offered to the executor, the best first."""
-    return ("sshfs", "archive") if request.transport == "auto" else (request.transport,)
+    if request.transport != "auto":
+        return (request.transport,)
+    # Commits can't be merged file by file, so a repository that is lent for writing needs a mount.
+    return ("sshfs",) if request.git == "rw" else ("sshfs", "archive")
 
 
 def chosen_transport(request: CreateDelegation, accept: Accept) -> TransportName:

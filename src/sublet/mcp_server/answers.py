@@ -149,6 +149,9 @@ class Delegation(Answer):
     git: str | None = Field(default=None, description="What was shown of .git, where not hidden")
     git_hidden: list[str] | None = Field(default=None, description="Where .git stayed hidden all the same, and why")
     unmountable: list[str] | None = Field(default=None, description="Links and nested mounts that do not go with it")
+    left_behind: list[str] | None = Field(
+        default=None, description="What came back and was not written: refused, or changed on both sides"
+    )
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")
     section: Section | None = None
     next_cursor: str | None = Field(default=None, description="Pass as cursor to read on")

@@ -97,7 +97,8 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     added, cut_added = budget.names(audit.added if audit else [])
     changed, cut_changed = budget.names(audit.changed if audit else [])
     deleted, cut_deleted = budget.names(audit.deleted if audit else [])
-    cut_asked = cut_lent or cut_revealed or cut_unlocked or cut_git
+    left_behind, cut_left = budget.names(view.left_behind)
+    cut_asked = cut_left or cut_lent or cut_revealed or cut_unlocked or cut_git
     if cut_asked or cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
         shortened.append("files")
     from_peer = FromPeer(
@@ -146,6 +147,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         git=view.git if view.git != "hidden" else None,
         git_hidden=git_hidden,
         unmountable=unmountable,
+        left_behind=left_behind,
         shortened=shortened or None,
         from_peer=from_peer if says_something else None,
     )
