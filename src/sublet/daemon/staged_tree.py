@@ -210,6 +210,9 @@ class ReturnedTree(StagedTree):
             except SubletError as error:
                 log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
                 left_out.append(f"all of it: {error.message}")
+            except Exception:
+                log.exception("what came back was not merged", delegation_id=record.id)
+                left_out.append("all of it: by an internal error; see the daemon's log")
             else:
                 news["change_set"] = changes
                 left_out += conflicts
@@ -226,7 +229,8 @@ class ReturnedTree(StagedTree):
         if any(one.status != "pending" for one in sealed):  # merged already, before a crash
             return change_set_view(sealed), []
         store = ResultStore(self._trees.changes, Applier(self._trees.changes))
-        report = store.apply(record, ApplyRequest(partial=True, allow_mass_deletion=True))
+        whole = record.model_copy(update={"change_set": change_set_view(sealed)})
+        report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
         return report.change_set, [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
 
 

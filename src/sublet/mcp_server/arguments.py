@@ -104,7 +104,7 @@ class Delegate(Arguments):
         "cpu_time, output, scratch",
     )
     transport: Literal["sshfs", "archive", "auto"] = Field(
-        default="sshfs", description="archive: for a peer without FUSE; auto: sshfs, else archive"
+        default="sshfs", description="archive: the peer needs no FUSE; auto: either"
     )
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(
