@@ -208,7 +208,7 @@ async def test_revoking_cuts_the_link_and_nothing_comes_back(lender: Lender, car
         (view.path / "workspace" / "code.txt").write_text("two\n")
         lender.plane.revoke(LEASE, "a test")
         async with asyncio.timeout(5):
-            await view.lost.wait()
+            await view.cut.wait()
         assert not await view.detach()
     assert (lender.project / "code.txt").read_text() == "one\n"
 
@@ -236,3 +236,19 @@ def test_what_a_crash_left_is_reaped(carrier: ArchiveCarrier) -> None:
     assert carrier.reap() == [LEASE]
     assert not place.exists()
     assert carrier.reap() == []
+
+
+async def test_work_goes_on_without_a_link_and_comes_back_over_another(lender: Lender, carrier: ArchiveCarrier) -> None:
+    (lender.project / "code.txt").write_text("one\n")
+    target = lender.lend()
+    first = await connect(target, KEY, 5)
+    view = await carrier.attach(carrier.reserve(LEASE), first)
+    first.abort()
+    async with asyncio.timeout(5):
+        await view.cut.wait()
+    (view.path / "workspace" / "code.txt").write_text("two\n")
+    async with await connect(target, KEY, 5) as second:
+        await view.rejoin(second)
+        assert not view.cut.is_set()
+        assert await view.detach()
+    assert (lender.project / "code.txt").read_text() == "two\n"

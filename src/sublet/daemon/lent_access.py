@@ -23,7 +23,7 @@ from sublet.daemon.models import Usage
 from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.records import DelegationRecord, lease_over
-from sublet.daemon.staged_tree import ReturnedTree, Trees, comes_back
+from sublet.daemon.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
@@ -147,7 +147,7 @@ class LentAccess:
         public, self._credential = _credential(accept.remote_constraints.public_key)
         resources = await self._prepared()
         before = await self.recall()
-        if self._keeper.record.request.result_mode == "staged":
+        if isinstance(self._tree, StagedTree):
             # A private view may be mounted anew; nobody but us can have put another in its place.
             before.roots.clear()
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})

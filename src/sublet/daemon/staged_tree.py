@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -265,6 +266,7 @@ def _told_again(changes: ChangeSet) -> AuditResult:
         baseline=changes.baseline,
         result=changes.result,
         files=tuple(sorted(files, key=lambda file: file.path)),
+        counts=dict(Counter(file.change for file in files)),
         lines_added=changes.counts.lines_added,
         lines_deleted=changes.counts.lines_deleted,
         unaudited=changes.unread,

@@ -14,7 +14,7 @@ from typing import Final, TypeVar, TypeVarTuple
 import anyio
 import asyncssh
 
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.archive_client import ArchiveChannel, failed
 from sublet.workspace.archive_wire import Planned, Report
@@ -85,9 +85,9 @@ class UnpackedView:
     def __init__(self, place: Path, dirs: WorkDirs, descriptor: int) -> None:
         self.path = place
         self.cut = asyncio.Event()
-        """Never set: without its link, the view is lost."""
+        """Set while there is no link. The work goes on in the copy; only in the end a link is needed again."""
         self.lost = asyncio.Event()
-        """Set as soon as the link has ended without us: no change can be brought back then."""
+        """Never set: a copy does not get lost."""
         self._dirs = dirs
         self._root = descriptor
         self._channel: ArchiveChannel | None = None
@@ -101,12 +101,12 @@ class UnpackedView:
     @property
     def why_cut(self) -> str:
         """``Carried.why_cut``."""
-        return ""
+        return "the connection was lost"
 
     @property
     def why_lost(self) -> str:
         """``Carried.why_lost``."""
-        return "the link to the lender was lost" if self.lost.is_set() else ""
+        return ""
 
     @property
     def interrupted(self) -> int:
@@ -117,12 +117,9 @@ class UnpackedView:
         """``Carried.attend``: a copy needs nothing."""
 
     async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
-        """``Carried.rejoin``: a transfer does not go on over another link.
-
-        Raises:
-            SubletError: ``MOUNT_FAILED``.
-        """
-        raise SubletError(ErrorCode.MOUNT_FAILED, "an archive does not go on over another link", "Delegate again.")
+        """``Carried.rejoin``: the changes will go over ``connection``."""
+        self._channel = await ArchiveChannel.open(connection, self._ended)
+        self.cut.clear()
 
     async def detach(self, *, flush: bool = True) -> bool:
         """``Carried.detach``."""
@@ -181,7 +178,7 @@ class UnpackedView:
 
     async def _bring_back(self) -> bool:
         """Send what differs, and return whether it has all arrived."""
-        if self.lost.is_set() or self._channel is None:
+        if self.cut.is_set() or self._channel is None:
             return False
         try:
             after = await self._step(self._survey, self._held, {})
@@ -242,4 +239,4 @@ class UnpackedView:
 
     def _ended(self) -> None:
         if not self._ending:
-            self.lost.set()
+            self.cut.set()
