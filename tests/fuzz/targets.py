@@ -225,14 +225,21 @@ def _sftp_rw(data: bytes) -> None:
     raises=[sftp_relay.ClientViolation, sftp_relay.LinkViolation],
 )
 def _relay(data: bytes) -> None:
-    """Take the first half as the client's and the second as the server's, each in two pieces."""
-    relay, half = sftp_relay.SftpRelay(), len(data) // 2
-    relay.from_client(memoryview(bytearray(data[:half])))
-    relay.from_server([data[half : half + 7], data[half + 7 :]])
-    relay.lose()
-    if relay.state is sftp_relay.LinkState.DOWN:
-        relay.attach()
-        relay.from_server([data[half:]])
+    """Take turns: two bytes say whose turn it is and how many bytes it says; none of them is a link that is lost."""
+    relay = sftp_relay.SftpRelay()
+    while len(data) >= 2:
+        turn = int.from_bytes(data[:2], "big")
+        piece, data = data[2 : 2 + turn % 0x8000], data[2 + turn % 0x8000 :]
+        if not piece:
+            relay.lose()
+            if relay.state is sftp_relay.LinkState.DOWN:
+                relay.attach()
+        elif turn < 0x8000:
+            relay.from_client(memoryview(bytearray(piece)))
+        elif relay.state is not sftp_relay.LinkState.DOWN:
+            relay.from_server([piece[:7], piece[7:]])
+        relay.to_client.clear()
+        relay.to_server.clear()
 
 
 @target(

@@ -55,7 +55,10 @@ class DeadlineProtocol(H11Protocol):
     def _make_room(self) -> None:
         silent = [(since, other) for other in self.connections if (since := _silent_since(other)) is not None]
         if len(silent) >= MAX_WAITING:
-            min(silent, key=lambda entry: entry[0])[1].transport.abort()
+            longest = min(silent, key=lambda entry: entry[0])[1]
+            # At once, since asyncio accepts many connections before it tells of one that is gone.
+            self.connections.discard(longest)
+            longest.transport.abort()
 
     def _watch_body(self) -> None:
         if self.conn.their_state is not h11.SEND_BODY:
