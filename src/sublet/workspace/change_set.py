@@ -20,7 +20,7 @@ from sublet.protocol.text import escape_text
 from sublet.workspace import change_record
 from sublet.workspace.audit import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
 from sublet.workspace.change_record import ChangeRecord, Content, Entry
-from sublet.workspace.durable import remove_tree, sync_directory, write_durably
+from sublet.workspace.durable import Syncing, remove_tree, write_durably
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import choose_opener
 from sublet.workspace.snapshot import MAX_ENTRIES, MAX_SECONDS
@@ -226,6 +226,7 @@ class _Sealing:
         self._unread = unread
         self._open = choose_opener()
         self._next = 0
+        self._syncing = Syncing()
 
     def stored(self, entry: Entry) -> Entry:
         """Return ``entry`` with its content stored, or with why it can't be."""
@@ -252,14 +253,18 @@ class _Sealing:
 
     def finish(self) -> None:
         """Return when what was stored would survive a loss of power."""
-        sync_directory(self._directory)
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._syncing.finish(fd)
+        finally:
+            os.close(fd)
 
     def _copy(self, source: int, size: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         target = os.open(self._directory / str(self._next), flags, 0o600)
         try:
             copy_content(source, target, size)
-            os.fsync(target)
+            self._syncing.add(target)
         finally:
             os.close(target)
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Final
+
+MANY_FILES: Final = 64
+"""More files than this are written out by syncing their file system."""
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -37,6 +42,33 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class Syncing:
+    """Writes out files that belong together: the first few one by one, more by syncing their file system once."""
+
+    def __init__(self) -> None:
+        self._files = 0
+
+    def add(self, fd: int) -> None:
+        """Take note of a file that was written.
+
+        Raises:
+            OSError: it can't be written out.
+        """
+        self._files += 1
+        if self._files <= MANY_FILES:
+            os.fsync(fd)
+
+    def finish(self, directory: int) -> None:
+        """Return when all files, and their names in the open ``directory``, would survive a loss of power.
+
+        Raises:
+            OSError: they can't be written out.
+        """
+        if self._files > MANY_FILES and ctypes.CDLL(None, use_errno=True).syncfs(directory) != 0:
+            os.sync()
+        os.fsync(directory)
 
 
 def remove_tree(directory: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
@@ -11,14 +10,12 @@ import stat
 from types import TracebackType
 from typing import Final
 
+from sublet.workspace.durable import Syncing
 from sublet.workspace.edits import Make, Step
 from sublet.workspace.openat2 import exchange
 from sublet.workspace.staging_copy import copy_content
 from sublet.workspace.transaction_plan import PlannedStep
 from sublet.workspace.tree import Tree
-
-MANY_FILES: Final = 64
-"""More new files than this are written out by syncing their file system once."""
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,7 +46,7 @@ class Stage:
         self._name = name
         self.fd = fd
         self.can_exchange = True
-        self._files = 0
+        self._syncing = Syncing()
 
     @classmethod
     def make(cls, tree: Tree, name: bytes) -> Stage:
@@ -113,9 +110,7 @@ class Stage:
 
     def sync(self) -> None:
         """Return when all that was prepared would survive a loss of power."""
-        if self._files > MANY_FILES and ctypes.CDLL(None, use_errno=True).syncfs(self.fd) != 0:
-            os.sync()
-        os.fsync(self.fd)
+        self._syncing.finish(self.fd)
 
     def keep(self, name: bytes, target: int, number: int) -> None:
         """Move what was displaced to ``number`` in the directory ``target``; nothing to do where that is done.
@@ -159,9 +154,7 @@ class Stage:
                 os.fchmod(fd, make.permissions)
                 if make.modified_ns is not None:
                     os.utime(fd, ns=(make.modified_ns, make.modified_ns))
-                self._files += 1
-                if self._files <= MANY_FILES:
-                    os.fsync(fd)
+                self._syncing.add(fd)
             finally:
                 os.close(fd)
         finally:
