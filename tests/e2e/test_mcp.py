@@ -196,6 +196,28 @@ async def test_a_host_lends_only_below_its_roots_or_what_a_person_allowed(
         assert "sublet allow" in text_of(answer)
 
 
+async def test_a_host_applies_a_staged_result_only_where_it_may_lend(lender: Daemon, project: Path) -> None:
+    async with host_of(lender, "auto", project) as host, host_of(lender, "legacy") as rootless:
+        given = {"workspace_dir": str(project), "peer": "bob", "prompt": "echo new > new", "result_mode": "staged"}
+        ended = facts(await host.call_tool("delegate", {**given, "background": False}))
+        assert (ended["state"], ended["change_set"]["status"]) == ("completed", "pending")
+        assert not (project / "new").exists()
+        found = {"delegation_id": ended["delegation_id"]}
+        for reader in (host, rootless):
+            assert "+new" in facts(await reader.call_tool("delegate_review", found))["from_peer"]["text"]
+
+        answer = await rootless.call_tool("delegate_review", {**found, "action": "apply"})
+        assert answer.is_error
+        assert text_of(answer).startswith("POLICY_DENIED: ")
+        assert not (project / "new").exists()
+
+        applied = facts(await host.call_tool("delegate_review", {**found, "action": "apply"}))
+        assert (applied["change_set"]["status"], applied["from_peer"]["done"]) == ("applied", ["new"])
+        assert (project / "new").read_text() == "new\n"
+        facts(await host.call_tool("delegate_review", {**found, "action": "undo"}))
+        assert not (project / "new").exists()
+
+
 async def test_C25_a_job_may_take_longer_than_a_call(lender: Daemon, project: Path, mode: str) -> None:
     async with host_of(lender, mode, project) as host:
         given = {"workspace_dir": str(project), "peer": "bob", "prompt": FOREVER}

@@ -318,12 +318,11 @@ def _show_end(view: DelegationView, screen: Screen) -> None:
         screen.emit(view.model_dump(mode="json"))
         return
     from sublet.cli.render import summary
+    from sublet.cli.render_review import review_steps
 
     screen.show(summary(view, screen.symbols))
-    changes = view.result.change_set if view.result is not None else None
-    if changes is not None and changes.status == "pending":
-        screen.note(f"  Look at it:  sublet review {view.delegation_id}")
-        screen.note(f"  Apply it:    sublet apply {view.delegation_id}")
-        screen.note(f"  Drop it:     sublet discard {view.delegation_id}")
+    if steps := review_steps(view):
+        for step in steps:
+            screen.note(f"  {step}")
     elif view.audit is not None and view.audit.files:
         screen.note(f"  every line: sublet diff {view.delegation_id}")

@@ -105,6 +105,7 @@ def output(
         from sublet.cli.follow import read_output
         from sublet.cli.live import OutputLines
         from sublet.cli.render import summary
+        from sublet.cli.render_review import review_steps
 
         view = await control.get_status(found)
         if follow:
@@ -120,6 +121,8 @@ def output(
             for line in lines.rest():
                 _print_line(line, view, screen)
         screen.show(summary(view, screen.symbols))
+        for step in review_steps(view):
+            screen.note(f"  {step}")
         return exit_for_view(view) if follow else None
 
     run(ctx, screen, body)

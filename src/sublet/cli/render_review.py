@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.models import ChangeSet
+    from sublet.daemon.models import ChangeSet, DelegationView
     from sublet.daemon.review_models import Applied, Conflict, Review, ReviewedFile, Undone
 
 _STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
@@ -39,6 +39,18 @@ def staged(changes: ChangeSet, symbols: Symbols) -> Text:
     if changes.branch_error is not None:
         line.append(f" {symbols.dot} on no branch: {clean_line(changes.branch_error, 300)}", style="yellow")
     return line
+
+
+def review_steps(view: DelegationView) -> list[str]:
+    """Return what to type where a staged result waits to be looked at, nothing where none does."""
+    changes = view.result.change_set if view.result is not None else None
+    if changes is None or changes.status != "pending":
+        return []
+    return [
+        f"Look at it:  sublet review {view.delegation_id}",
+        f"Apply it:    sublet apply {view.delegation_id}",
+        f"Drop it:     sublet discard {view.delegation_id}",
+    ]
 
 
 def reviewed(report: Review, symbols: Symbols) -> RenderableType:
