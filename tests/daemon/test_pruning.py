@@ -101,7 +101,7 @@ async def test_a_dry_run_names_everything_with_its_size_and_removes_nothing(side
     assert told.dry_run
     assert [(item.kind, item.id, item.reason) for item in told.items] == [
         ("delegations", only, "it is over"),
-        ("shadows", str(side.project), f"belongs to {only}"),
+        ("shadows", str(side.project), "no delegation that is kept needs it"),
     ]
     assert all(item.bytes > 0 for item in told.items)
     assert told.bytes == sum(item.bytes for item in told.items)

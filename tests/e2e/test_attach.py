@@ -180,3 +180,28 @@ def test_the_hook_of_the_configuration_runs_at_the_end(
     line = wait_for(lambda: [text for text in told.read_text().splitlines() if ended["delegation_id"] in text])[0]
     view = json.loads(line)
     assert (view["state"], view["result"]["exit_code"]) == ("error", 4)
+
+
+def test_c13_changes_at_the_lender_are_told_where_no_file_watcher_sees_them(
+    daemons: tuple[Daemon, Daemon], project: Path
+) -> None:
+    delegator, _ = daemons
+    script = "echo mine >file; until grep -q 'added theirs.txt' $SUBLET_META/changes.txt; do sleep 0.2; done; echo seen"
+    started = delegator.json("delegate", str(project), "--to", "bob", script, "--watch", "--background")
+    wait_for(lambda: (project / "file").exists(), what="the work's begin")
+    work = started["delegation_id"]
+    # The first look is what later ones compare with, so the file comes again and again until it is told.
+    wait_for(lambda: written(project) and delegator.json("output", work)["state"] != "running", 40, "the agent's end")
+    followed = delegator.run("attach", work)
+    assert "not by the executor: added theirs.txt" in followed.stderr
+    assert "seen" in followed.stdout
+    assert "file" not in [line.split()[-1] for line in followed.stderr.splitlines() if "not by the executor" in line]
+
+
+def written(project: Path) -> bool:
+    """Remove and write a file that is not the executor's."""
+    (project / "theirs.txt").unlink(missing_ok=True)
+    time.sleep(1.5)
+    (project / "theirs.txt").write_text("theirs")
+    time.sleep(1.5)
+    return True

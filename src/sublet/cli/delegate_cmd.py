@@ -87,6 +87,10 @@ def delegate(
     background: Annotated[
         bool, typer.Option("--background", "-b", help="Return at once with the id.", show_default=False)
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),
+    ] = False,
     notify: Annotated[
         bool, typer.Option("--notify", help="Show a desktop notice at the end, or ring the bell.", show_default=False)
     ] = False,
@@ -151,6 +155,7 @@ def delegate(
             ro=ro,
             ttl=ttl,
             wait=wait,
+            watch=watch,
             lent={
                 "resources": [lent._asdict() for lent in resource or []],
                 "include": include or [],
@@ -234,6 +239,7 @@ def _request(
     ro: bool,
     ttl: int | None,
     wait: bool,
+    watch: bool,
     lent: dict[str, object],
     require_enforced: list[str],
     staged: bool,
@@ -265,6 +271,7 @@ def _request(
                 "result_branch": result_branch,
                 "transport": transport.value,
                 "wait_for_peer": wait,
+                "watch": watch,
                 **lent,
                 **quota,
             }

@@ -17,7 +17,7 @@ from rich.text import Text
 from sublet.cli.columns import Quoted
 from sublet.cli.render import STATE_STYLE, count, narrowed_time, parse_time, size, span, who
 from sublet.protocol.events import EventKind
-from sublet.protocol.text import clean, clean_line
+from sublet.protocol.text import clean, clean_line, clean_name
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Screen, Symbols
@@ -80,6 +80,20 @@ def status_line(view: DelegationView, symbols: Symbols, stale: float = 0.0) -> T
     return line.append(dot + dot.join(facts), style="dim")
 
 
+def changes_told(event: Event) -> list[str]:
+    """Return what an event tells of others' changes in the directory."""
+    changes = event.data.get("changes")
+    if event.kind is not EventKind.WORKSPACE_CHANGED or not isinstance(changes, list):
+        return []
+    told = [f"not by the executor: {clean_line(str(one['change']))} {clean_name(str(one['path']))}"
+            for one in changes if isinstance(one, dict) and {"change", "path"} <= one.keys()]  # fmt: skip
+    if isinstance(more := event.data.get("more"), int) and more:
+        told.append(f"not by the executor: and {more} more")
+    if isinstance(stopped := event.data.get("stopped"), str):
+        told.append(f"the directory is not watched any more: {clean_line(stopped)}")
+    return told
+
+
 def moved_line(view: DelegationView, symbols: Symbols) -> str:
     """Return what went over the wire so far; empty where nothing did."""
     usage = view.usage
@@ -137,6 +151,8 @@ class PlainView:
         """Take the next event."""
         for line in self._lines.feed(event):
             self._quote(line)
+        for line in changes_told(event):
+            self._say(line)
 
     def view(self, view: DelegationView) -> None:
         """Take the delegation as it is now."""

@@ -356,6 +356,8 @@ class DelegationRun:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._end_at_quota, self._task)
                 group.start_soon(self._access.remember)
+                if (changes := self._access.changes()) is not None:
+                    group.start_soon(changes.serve)
                 async with aclosing(news) as updates:
                     async for update in updates:
                         if isinstance(update, Done | Error):

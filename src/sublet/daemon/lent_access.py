@@ -16,6 +16,7 @@ import anyio
 import asyncssh
 
 from sublet.daemon.background import in_background
+from sublet.daemon.change_notes import ChangeNotes
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_resources import prepared
@@ -39,6 +40,7 @@ from sublet.protocol.messages import (
     StartExtension,
 )
 from sublet.workspace.admission import AdmissionLimits
+from sublet.workspace.change_watch import ChangeWatch
 from sublet.workspace.lease_memory import LeaseMemory, recall
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
@@ -246,6 +248,21 @@ class LentAccess:
         self._data_path = "reverse"
         host = urlsplit(self._peer.a2a_url).hostname or ""
         await self._tools.data_plane.dial(host, port, self._keeper.record.id)
+
+    def changes(self) -> ChangeNotes | None:
+        """Return what tells of others' changes, where that was asked for."""
+        if not self._keeper.record.request.watch:
+            return None
+        plane, lease_id = self._tools.data_plane, self._keeper.record.id
+
+        def touched() -> dict[str, set[bytes]]:
+            return (plane.usage(lease_id) or self._usage).touched
+
+        def show(name: str, data: bytes) -> None:
+            with suppress(SubletError):
+                plane.set_meta(lease_id, name, data)
+
+        return ChangeNotes(self._tools.journal, lease_id, ChangeWatch(self._tree.resources, touched), show)
 
     def show_log(self, tail: bytes) -> None:
         """Put the end of the executor's output where the executor sees it too, while there is a view to put it in."""

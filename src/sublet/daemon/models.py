@@ -87,6 +87,7 @@ class CreateDelegation(Request):
     require_enforced: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]] = Field(
         default_factory=list, max_length=16, description="What the executor has to enforce, not only declare"
     )
+    watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the executor as well")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
     wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
 

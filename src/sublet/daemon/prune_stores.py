@@ -76,7 +76,7 @@ class EndedDelegations:
         """``PruneStore.candidates``."""
         found = await self._journal.list_forgettable("delegations", MAX_CANDIDATES)
         return [
-            Candidate(one.id, one.ended_at, one.bytes, shown=f"{one.id} of {one.workspace}", events=one.events)
+            Candidate(one.id, one.ended_at, one.bytes, shown=f"{one.id[:12]} of {one.workspace}", events=one.events)
             for one in found
         ]
 

@@ -129,7 +129,7 @@ class _Choice:
             for other, served in serving.get(candidate.id, ()):
                 needed[other, served.id].discard(candidate.id)
                 if not needed[other, served.id]:
-                    self.reasons[other, served.id] = f"belongs to {candidate.id}"
+                    self.reasons[other, served.id] = "no delegation that is kept needs it"
                     left -= served.bytes
         return {
             name: [candidate for candidate in found if (name, candidate.id) in self.reasons]

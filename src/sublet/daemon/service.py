@@ -110,6 +110,12 @@ class DaemonService:
         check_apart(lent)
         required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})
         request = request.model_copy(update={"require_enforced": required})
+        if request.watch and request.result_mode == "staged":
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                "a staged delegation works in a copy, which nobody else changes, so there is nothing to watch",
+                "Leave out --watch or --staged.",
+            )
         peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)

@@ -13,6 +13,7 @@ class EventKind(StrEnum):
     DELEGATION_STATE = "delegation_state"
     DELEGATION_CONDITION = "delegation_condition"
     DELEGATION_OUTPUT = "delegation_output"
+    WORKSPACE_CHANGED = "workspace_changed"
     DELEGATION_AUDIT = "delegation_audit"
     DELEGATION_REVIEW = "delegation_review"
     ASSIGNMENT_STATE = "assignment_state"
