@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
 from collections.abc import Callable
@@ -83,10 +84,8 @@ def test_other_programs_can_read_it(tree: list[tuple[Entry, bytes]]) -> None:
 
 @given(st.binary(max_size=4_000))
 def test_noise_is_refused_or_read_but_never_breaks(noise: bytes) -> None:
-    try:
+    with contextlib.suppress(MalformedTar):
         read(noise)
-    except MalformedTar:
-        pass
 
 
 @given(trees(), st.data())
@@ -96,12 +95,10 @@ def test_a_changed_byte_is_refused_or_read_but_never_breaks(
     stream = bytearray(written(tree))
     at = data.draw(st.integers(0, len(stream) - 1))
     stream[at] ^= data.draw(st.integers(1, 255))
-    try:
+    with contextlib.suppress(MalformedTar):
         for entry, _ in read(bytes(stream)):
             assert not {b"", b".", b".."} & set(entry.parts)
             assert entry.mode <= 0o777
-    except MalformedTar:
-        pass
 
 
 def plain(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"", **more: object) -> bytes:

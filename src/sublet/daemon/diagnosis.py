@@ -34,12 +34,30 @@ def _diagnose(home: Home, running: bool, mount_root: Path) -> list[Check]:
         Check(name=r.name, ok=r.ok, detail=r.detail, fix=r.fix, required_for=r.required_for)
         for r in check_requirements()
     ]
-    return [*checks, _disk(Path(home.state_dir)), _staging(Path(home.state_dir)), _mounts(mount_root, running)]
+    return [
+        *checks,
+        _transports(checks),
+        _disk(Path(home.state_dir)),
+        _staging(Path(home.state_dir)),
+        _mounts(mount_root, running),
+    ]
 
 
 def _limits(means: str) -> Check:
     weaker = "" if "cgroup" in means else ": no control group can be made here, so a limit may be met for a moment"
     return Check(name="limits", ok=True, detail=f"held by {means}{weaker}", required_for="limits of agents")
+
+
+def _transports(checks: list[Check]) -> Check:
+    missing = [check.name for check in checks if check.required_for == "mount" and not check.ok]
+    takes = "archive" if missing else "sshfs, archive"
+    return Check(
+        name="transports",
+        ok=True,
+        detail=f"lends by sshfs and archive; takes {takes}"
+        + (f" (not sshfs: {', '.join(missing)})" if missing else ""),
+        required_for="delegations",
+    )
 
 
 def _disk(state_dir: Path) -> Check:
