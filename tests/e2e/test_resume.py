@@ -65,3 +65,29 @@ def test_work_goes_on_when_the_lenders_daemon_is_killed(daemons: Pair, tmp_path:
     }
     assert ended.usage.files_touched == 2
     settle(daemons)
+
+
+def test_a_lease_is_extended_and_followed_up(daemons: Pair, tmp_path: Path) -> None:
+    lender, _ = daemons
+    script = "echo one > one.txt; until [ -e go ]; do sleep 0.1; done"
+    delegation = begun(lender, tmp_path, script, "--ttl", "30s")
+    extended = lender.json("extend", delegation, "--ttl", "10m")
+    assert extended["ttl_seconds"] == 630
+    assert extended["remaining_seconds"] > 600
+    said = lender.json(
+        "say", delegation, "cat one.txt > two.txt; echo $SUBLET_REMAINING_SECONDS > left", "--id", "once"
+    )
+    assert [one["state"] for one in said["follow_ups"]] == ["delivered"]
+    lender.kill()
+    lender.up()
+    # Said again after a crash, it is still one follow-up.
+    assert len(lender.json("say", delegation, "cat one.txt > two.txt", "--id", "once")["follow_ups"]) == 1
+    (tmp_path / "go").write_text("")
+    ended = finish(lender, delegation)
+    assert str(ended.state) == "completed", ended
+    assert (tmp_path / "two.txt").read_text() == "one\n"
+    assert int((tmp_path / "left").read_text()) > 500
+    assert "Follow-up 1 begins: cat one.txt" in lender.run("output", delegation).stdout
+    late = lender.run("say", delegation, "more", check=(1,))
+    assert "is over" in late.stderr
+    settle(daemons)

@@ -20,6 +20,7 @@ from sublet.daemon.models import (
     Directory,
     EventPage,
     FileChange,
+    FollowUpView,
     PairLink,
     PeerView,
     PruneItem,
@@ -198,6 +199,16 @@ class FakeControl:
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
         return self.audit if patch else self.audit.model_copy(update={"patch": None})
+
+    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
+        self.requests.append({"extend": delegation_id, "seconds": seconds})
+        view = delegation(DelegationState.RUNNING)
+        return view.model_copy(update={"ttl_seconds": view.ttl_seconds + seconds})
+
+    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
+        self.requests.append({"say": delegation_id, "prompt": prompt, "id": follow_up_id})
+        said = FollowUpView(id=follow_up_id or "fup_1", prompt=prompt, state="delivered")
+        return delegation(DelegationState.RUNNING).model_copy(update={"follow_ups": [said]})
 
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         self.requests.append({"cancel": delegation_id})

@@ -161,6 +161,15 @@ class FakeDaemonApi:
         report = self.audits.get(delegation_id, AuditReport())
         return report if patch else report.model_copy(update={"patch": None})
 
+    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
+        await self.change(delegation_id, ttl_seconds=self._find(delegation_id).ttl_seconds + seconds)
+        return self._find(delegation_id)
+
+    async def say(
+        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
+    ) -> DelegationView:
+        raise NotImplementedError
+
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         if self._find(delegation_id).state is not DelegationState.CANCELLED:
             await self.change(delegation_id, state=DelegationState.CANCELLED)

@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from sublet.cli import attach_cmd, daemon_cmd, delegate_cmd, lease_cmds, mcp_cmd, peers_cmd, prune_cmd, review_cmds
+from sublet.cli import (
+    attach_cmd,
+    daemon_cmd,
+    delegate_cmd,
+    lease_cmds,
+    mcp_cmd,
+    peers_cmd,
+    prune_cmd,
+    review_cmds,
+    steer_cmds,
+)
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
 from sublet.cli.help import group, verbatim
@@ -45,6 +55,8 @@ app.command(rich_help_panel="Work")(lease_cmds.ls)
 app.command(rich_help_panel="Work")(lease_cmds.work)
 app.command(rich_help_panel="Work")(lease_cmds.output)
 app.command(rich_help_panel="Work")(attach_cmd.attach)
+app.command(rich_help_panel="Work")(steer_cmds.say)
+app.command(rich_help_panel="Work")(steer_cmds.extend)
 app.command(rich_help_panel="Work")(lease_cmds.cancel)
 app.command(rich_help_panel="Work")(lease_cmds.diff)
 app.command(rich_help_panel="Work")(lease_cmds.audit)

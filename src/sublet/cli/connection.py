@@ -70,6 +70,12 @@ class Control(Protocol):
     async def cancel_delegation(self, delegation_id: str) -> DelegationView:
         """Stop a delegation."""
 
+    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
+        """Lengthen a lease that runs."""
+
+    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
+        """Give the agent a further prompt."""
+
     async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
         """Return what a staged result would change."""
 

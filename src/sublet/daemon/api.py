@@ -57,6 +57,18 @@ class DaemonApi(Protocol):
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
         """Return what the delegation changed, with the patch where asked for."""
 
+    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
+        """Lengthen the lease by at most ``seconds``, as far as both sides' limits go; both deadlines move."""
+
+    async def say(
+        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
+    ) -> DelegationView:
+        """Give the agent a further prompt, in the same lease and mount, once it has done what it does.
+
+        The same ``follow_up_id`` twice is one follow-up. One that the peer has not taken in ten seconds is sent as soon
+        as it is heard again.
+        """
+
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         """Stop the delegation: revoke at once, tell the peer, return the view. Cancelling twice is no error."""
 

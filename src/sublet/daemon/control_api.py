@@ -90,6 +90,8 @@ class ControlApi:
             ("GET", "/v1/delegations/{id}/wait", self._wait_for_result),
             ("GET", "/v1/delegations/{id}/audit", self._get_audit_report),
             ("POST", "/v1/delegations/{id}/cancel", self._cancel_delegation),
+            ("POST", "/v1/delegations/{id}/extend", self._extend_delegation),
+            ("POST", "/v1/delegations/{id}/say", self._say),
             ("GET", "/v1/delegations/{id}/review", self._review_delegation),
             ("GET", "/v1/delegations/{id}/patch", self._result_patch),
             ("POST", "/v1/delegations/{id}/apply", self._apply_delegation),
@@ -164,6 +166,15 @@ class ControlApi:
     async def _undo_delegation(self, request: Request) -> Response:
         await read_body(request, Nothing)
         return _answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
+
+    async def _extend_delegation(self, request: Request) -> Response:
+        body = await read_body(request, models.ExtendRequest)
+        return _answer(await self._api.extend_delegation(request.path_params["id"], body.seconds, OWNER))
+
+    async def _say(self, request: Request) -> Response:
+        body = await read_body(request, models.SayRequest)
+        one = request.path_params["id"]
+        return _answer(await self._api.say(one, body.prompt, OWNER, follow_up_id=body.follow_up_id))
 
     async def _prune(self, request: Request) -> Response:
         return _answer(await self._api.prune_resources(await read_body(request, models.PruneRequest), OWNER))

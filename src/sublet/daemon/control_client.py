@@ -133,6 +133,16 @@ class ControlClient:
         """Take back what was applied of a staged result."""
         return await self._one(Undone, "POST", f"/v1/delegations/{_part(delegation_id)}/undo")
 
+    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
+        """Lengthen the lease by agreement of both sides."""
+        path = f"/v1/delegations/{_part(delegation_id)}/extend"
+        return await self._one(DelegationView, "POST", path, body={"seconds": seconds})
+
+    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
+        """Give the agent a further prompt in the same lease."""
+        body = {"prompt": prompt, "follow_up_id": follow_up_id}
+        return await self._one(DelegationView, "POST", f"/v1/delegations/{_part(delegation_id)}/say", body=body)
+
     async def prune_resources(self, request: PruneRequest) -> PruneReport:
         """Remove what ended delegations left behind, as far as ``request`` says."""
         return await self._one(PruneReport, "POST", "/v1/prune", body=request)

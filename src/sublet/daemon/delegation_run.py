@@ -24,6 +24,7 @@ from sublet.daemon.peer_condition import PeerCondition
 from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
 from sublet.daemon.records import DelegationRecord, error_view, interrupted, lease_over
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
+from sublet.daemon.steering import Steering
 from sublet.daemon.times import unix_seconds
 from sublet.daemon.transports import chosen_transport, offered_transports
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -94,6 +95,7 @@ class DelegationRun:
         self._condition = PeerCondition(peer.name)
         self._dialling = False
         self._recovered = recovered
+        self.steering = Steering(self._keeper, self._access, peer, tools.link, self._extended)
         self.untold = False
         """Whether the peer may still hold the task and has not been told that it is over."""
 
@@ -174,6 +176,9 @@ class DelegationRun:
             log.exception("delegation broke", delegation_id=self.record.id)
             return SubletError(LocalCode.INTERNAL, "an internal error ended the delegation", "See the daemon's log.")
         return self._stopped or self._time_over()
+
+    def _extended(self, seconds: int) -> None:
+        self._scope.deadline += seconds
 
     def _time_left(self) -> float:
         """Return for how many seconds it may go on, by the wall clock where an earlier process has begun it."""
@@ -358,6 +363,7 @@ class DelegationRun:
                 group.start_soon(self._access.remember)
                 if (changes := self._access.changes()) is not None:
                     group.start_soon(changes.serve)
+                group.start_soon(self.steering.deliver)
                 async with aclosing(news) as updates:
                     async for update in updates:
                         if isinstance(update, Done | Error):
@@ -452,6 +458,7 @@ class DelegationRun:
     async def _running(self) -> None:
         if self.record.state is not DelegationState.RUNNING:
             await self._keeper.advance(DelegationEvent.RUN)
+            self.steering.woken()
 
     async def _end(self, failure: SubletError | None) -> None:
         """Journal the end and cut access, then tell the peer and make the audit, and only after that be settled."""

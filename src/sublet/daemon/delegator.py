@@ -34,7 +34,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, FollowUp
 from sublet.protocol.text import clean_line
 from sublet.workspace.lease_memory import recall
 
@@ -187,6 +187,35 @@ class Delegator:
         if (run := self._runs.get(delegation_id)) is not None:
             await self._cancel([run], why)
         return await self.view(delegation_id)
+
+    async def extend(self, delegation_id: str, seconds: int, max_ttl_seconds: int) -> DelegationView:
+        """Lengthen the lease by agreement of both sides: ``Steering.extend``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or as ``Steering.extend``.
+        """
+        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds)
+        return await self.view(delegation_id)
+
+    async def say(self, delegation_id: str, follow_up: FollowUp) -> DelegationView:
+        """Give the agent a further prompt: ``Steering.say``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or as ``Steering.say``.
+        """
+        await (await self._running(delegation_id)).steering.say(follow_up)
+        return await self.view(delegation_id)
+
+    async def _running(self, delegation_id: str) -> DelegationRun:
+        """Return the run of a delegation that is under way.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or ``CONFLICT`` where it is over.
+        """
+        if (run := self._runs.get(delegation_id)) is not None:
+            return run
+        record = await self._load(delegation_id)
+        raise SubletError(LocalCode.CONFLICT, f"{record.id} is over: {record.state}", "Delegate again.")
 
     async def end_peer(self, peer: str, why: str) -> None:
         """Cancel everything that is under way with the peer of that name."""

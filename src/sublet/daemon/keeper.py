@@ -10,8 +10,8 @@ import anyio
 
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import ConditionView, ErrorView, ResultView
-from sublet.daemon.records import DelegationRecord, error_view, lease_over
-from sublet.daemon.times import rfc3339
+from sublet.daemon.records import DelegationRecord, FollowUpRecord, error_view, lease_over
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, advance, is_terminal
@@ -88,6 +88,40 @@ class DelegationKeeper:
             if self.over or await self._lapse():
                 raise DelegationOver
             await self._save({"result": result, "condition": condition})
+
+    async def extend(self, seconds: int) -> None:
+        """Journal that the lease ends ``seconds`` later.
+
+        Raises:
+            DelegationOver: it has ended already.
+        """
+        async with self._writing:
+            if self.over or await self._lapse():
+                raise DelegationOver
+            record = self.record
+            assert record.expires_at is not None
+            expires_at = rfc3339(unix_seconds(record.expires_at) + seconds)
+            news = {
+                "ttl_seconds": record.ttl_seconds + seconds,
+                "expires_at": expires_at,
+                "updated_at": rfc3339(),
+            }
+            data: dict[str, JsonValue] = {"seconds": seconds, "expires_at": expires_at}
+            await self._write(record.model_copy(update=news), EventKind.DELEGATION_EXTENDED, data)
+
+    async def follow_up(self, follow_up: FollowUpRecord) -> None:
+        """Journal a further prompt, or what became of it.
+
+        Raises:
+            DelegationOver: it has ended already, and the prompt is a new one.
+        """
+        async with self._writing:
+            known = [one for one in self.record.follow_ups if one.id != follow_up.id]
+            if follow_up.state == "pending" and (self.over or await self._lapse()):
+                raise DelegationOver
+            changed = self.record.model_copy(update={"follow_ups": (*known, follow_up), "updated_at": rfc3339()})
+            shown = follow_up.view(over=False).model_dump()
+            await self._write(changed, EventKind.DELEGATION_FOLLOW_UP, shown)
 
     async def note(self, **changes: object) -> None:
         """Journal facts that are no transition; what does not change anything is not written."""

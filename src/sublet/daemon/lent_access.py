@@ -25,10 +25,11 @@ from sublet.daemon.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.records import DelegationRecord, lease_over
 from sublet.daemon.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
-from sublet.daemon.times import rfc3339
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
 from sublet.protocol.messages import (
+    MAX_TTL_SECONDS,
     Accept,
     AccessMode,
     ActiveLease,
@@ -171,14 +172,22 @@ class LentAccess:
             if usage is not None and self._memory is not None:
                 self._memory.count(usage)
 
-    def start(self, follow_up: FollowUp | None = None) -> Start:
-        """Return the START of this moment, for a lease that is served."""
+    def extend(self, seconds: int) -> None:
+        """Serve the lease for ``seconds`` more, and tell so in the view."""
+        self._ends += seconds
+        with suppress(SubletError):
+            self._tools.data_plane.extend(self._keeper.record.id, seconds)
+            self._tools.data_plane.set_meta(self._keeper.record.id, "lease.json", _lease_json(self._keeper.record))
+
+    def start(self, follow_up: FollowUp | None = None, *, more: int = 0) -> Start:
+        """Return the START of this moment, for a lease that is served; with ``more`` seconds than it has."""
         record = self._keeper.record
         assert record.expires_at is not None
+        expires_at = rfc3339(unix_seconds(record.expires_at) + more) if more else record.expires_at
         host, port = self._tools.data_plane.address
         return Start(
             delegation_id=record.id,
-            lease=ActiveLease(expires_at=record.expires_at, access_mode=record.access_mode),
+            lease=ActiveLease(expires_at=expires_at, access_mode=record.access_mode),
             mount=Mount(
                 transport=record.transport or "sshfs",
                 endpoint=Endpoint(host=host, port=port, user=record.id),
@@ -188,7 +197,7 @@ class LentAccess:
             sublet=StartExtension(
                 host_key=self._tools.data_plane.host_key_line,
                 # Rounded down: an executor that ends first can still write out what is pending.
-                remaining_seconds=max(1, int(self._ends - anyio.current_time())),
+                remaining_seconds=min(MAX_TTL_SECONDS, max(1, int(self._ends - anyio.current_time())) + more),
                 data_path=self._data_path,
                 generation=record.generation,
                 follow_up=follow_up,

@@ -123,6 +123,19 @@ class ChangeSet(View):
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
 
+class ExtendRequest(Request):
+    """Lengthen a lease that runs."""
+
+    seconds: Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
+
+
+class SayRequest(Request):
+    """Give the agent a further prompt in the same lease. The same ``follow_up_id`` twice is one follow-up."""
+
+    prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
+    follow_up_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] | None = None
+
+
 class ResultView(View):
     """What the executor said at the end. Its text is the peer's: cleaned, bounded and not to be trusted."""
 
@@ -211,6 +224,18 @@ class LeaseQuota(View):
     max_file_bytes: int
 
 
+FollowUpState = Literal["pending", "delivered", "refused"]
+
+
+class FollowUpView(View):
+    """A further prompt in the same lease: the beginning of its first line, and whether the executor has taken it."""
+
+    id: str
+    prompt: str
+    state: FollowUpState
+    why: str = Field(default="", description="Why it was refused")
+
+
 class DelegationView(View):
     """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
 
@@ -248,6 +273,7 @@ class DelegationView(View):
     audit_error: ErrorView | None = Field(default=None, description="Why there is no audit although access was given")
     usage: Usage = Usage()
     quota: LeaseQuota | None = Field(default=None, description="None where nothing may be added")
+    follow_ups: list[FollowUpView] = Field(default=[], description="What was said while the work ran")
     cursor: int = Field(default=0, description="Sequence number of its newest event")
 
 

@@ -14,6 +14,8 @@ from sublet.daemon.models import (
     CreateDelegation,
     DelegationView,
     ErrorView,
+    FollowUpState,
+    FollowUpView,
     LeaseQuota,
     ResourceView,
     ResultView,
@@ -34,6 +36,8 @@ from sublet.protocol.lifecycle import (
 from sublet.protocol.messages import Accept, AccessMode, Invite
 from sublet.protocol.text import clean_line
 
+MAX_SHOWN_PROMPT_CHARS = 200
+
 
 class Record(BaseModel):
     """Base of records: replaced, never changed in place."""
@@ -47,6 +51,30 @@ class ResourceRecord(Record):
     name: str
     path: str
     access_mode: AccessMode
+
+
+class FollowUpRecord(Record):
+    """A further prompt: ``pending`` until the executor has taken it, or ``refused`` it for ``why``.
+
+    The whole ``prompt`` is kept as long as it may have to be sent.
+    """
+
+    id: str
+    prompt: str
+    state: FollowUpState = "pending"
+    why: str = ""
+
+    def settled(self, state: FollowUpState, why: str) -> FollowUpRecord:
+        """Return it with its end, and of its prompt what is shown."""
+        shown = clean_line(self.prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
+        return self.model_copy(update={"prompt": shown, "state": state, "why": why})
+
+    def view(self, *, over: bool) -> FollowUpView:
+        """Return it as it is shown; what was not taken before the end never will be."""
+        if over and self.state == "pending":
+            return self.settled("refused", "the work was over before it was taken").view(over=over)
+        shown = self.settled(self.state, self.why)
+        return FollowUpView(id=shown.id, prompt=shown.prompt, state=shown.state, why=shown.why)
 
 
 class DelegationRecord(Record):
@@ -97,6 +125,7 @@ class DelegationRecord(Record):
     audit_error: ErrorView | None = None
     usage: Usage = Usage()
     quota: LeaseQuota
+    follow_ups: tuple[FollowUpRecord, ...] = ()
     settled: bool = False
     generation: int = 1
 
@@ -161,6 +190,10 @@ class DelegationRecord(Record):
             audit_error=self.audit_error,
             usage=self.usage,
             quota=self.quota if self.access_mode == "rw" else None,
+            follow_ups=[
+                one.view(over=is_terminal(DELEGATION_TABLE, state) or self.result is not None)
+                for one in self.follow_ups
+            ],
             cursor=cursor,
         )
 

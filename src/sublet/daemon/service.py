@@ -47,7 +47,8 @@ from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKind
-from sublet.protocol.ids import AGENT_ID
+from sublet.protocol.ids import AGENT_ID, new_follow_up_id
+from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line, clean_name
 
 LOOK_SECONDS = 10.0
@@ -148,6 +149,22 @@ class DaemonService:
         """``DaemonApi.get_audit_report``."""
         await self._ask(caller, Action.DELEGATION_READ, delegation_id)
         return await self._parts.delegator.audit(delegation_id, patch=patch)
+
+    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
+        """``DaemonApi.extend_delegation``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        ttl = (await self._parts.delegator.view(delegation_id)).ttl_seconds + seconds
+        await self._ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl)
+        limit = self._parts.policy.limits.max_ttl_seconds
+        return await self._parts.delegator.extend(delegation_id, seconds, limit)
+
+    async def say(
+        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
+    ) -> DelegationView:
+        """``DaemonApi.say``."""
+        await self._ask(caller, Action.DELEGATION_SAY, delegation_id)
+        follow_up = FollowUp(id=follow_up_id or new_follow_up_id(), prompt=prompt)
+        return await self._parts.delegator.say(delegation_id, follow_up)
 
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.cancel_delegation``."""

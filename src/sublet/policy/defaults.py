@@ -13,6 +13,8 @@ _DELEGATION: Final = frozenset(
         Action.DELEGATION_CREATE,
         Action.DELEGATION_READ,
         Action.DELEGATION_CANCEL,
+        Action.DELEGATION_EXTEND,
+        Action.DELEGATION_SAY,
         Action.DELEGATION_REVIEW,
         # Writing back is no more than a live lease would have done; the directory is asked for besides.
         Action.DELEGATION_APPLY,
@@ -44,7 +46,7 @@ DEFAULT_RULES: Final = (
         layer="global",
         kinds=frozenset({"mcp"}),
         actions=_DELEGATION | {Action.WORKSPACE_LEND},
-        reason="an agent in an MCP host may delegate, watch, cancel, and review and apply what comes back",
+        reason="an agent in an MCP host may delegate, watch, steer, cancel, and review and apply what comes back",
     ),
     Rule(
         id="default.peer",

@@ -15,6 +15,8 @@ class Action(StrEnum):
     DELEGATION_CREATE = "delegation.create"
     DELEGATION_READ = "delegation.read"
     DELEGATION_CANCEL = "delegation.cancel"
+    DELEGATION_EXTEND = "delegation.extend"
+    DELEGATION_SAY = "delegation.say"
     DELEGATION_REVIEW = "delegation.review"
     DELEGATION_APPLY = "delegation.apply"
     DELEGATION_DISCARD = "delegation.discard"

@@ -15,6 +15,8 @@ class EventKind(StrEnum):
     DELEGATION_OUTPUT = "delegation_output"
     WORKSPACE_CHANGED = "workspace_changed"
     DELEGATION_AUDIT = "delegation_audit"
+    DELEGATION_EXTENDED = "delegation_extended"
+    DELEGATION_FOLLOW_UP = "delegation_follow_up"
     DELEGATION_REVIEW = "delegation_review"
     ASSIGNMENT_STATE = "assignment_state"
     PEER_PAIRED = "peer_paired"

@@ -20,6 +20,11 @@ def new_delegation_id() -> str:
     return f"dlg_{secrets.token_hex(16)}"
 
 
+def new_follow_up_id() -> str:
+    """Return a fresh id of a follow-up: ``fup_`` and 32 hex digits."""
+    return f"fup_{secrets.token_hex(16)}"
+
+
 def fingerprint(encoded: bytes) -> str:
     """Return the SHA-256 of a raw Ed25519 public key or of a certificate in DER form, in OpenSSH's notation."""
     digest = hashlib.sha256(encoded).digest()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -147,6 +148,18 @@ class DataPlane:
         lease.close()
         _log.info("lease %s ends: %s", lease_id, reason)
         return lease.usage
+
+    def extend(self, lease_id: str, seconds: float) -> None:
+        """Serve a lease for ``seconds`` more than it has.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` for a lease that is not served (any more).
+        """
+        lease = self._live(lease_id, LocalCode.NOT_FOUND)
+        lease.deadline += seconds
+        self._timers.pop(lease_id).cancel()
+        left = max(0.0, lease.deadline - time.monotonic())
+        self._timers[lease_id] = asyncio.get_running_loop().call_later(left, self._expire, lease_id)
 
     def usage(self, lease_id: str) -> LeaseUsage | None:
         """Return what a lease's connections did so far; the object goes on counting."""

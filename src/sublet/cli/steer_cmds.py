@@ -1,0 +1,82 @@
+"""Commands that steer a delegation while it runs: extend, say."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sublet.cli.connection import Control, resolve, run
+from sublet.cli.lease_cmds import IdArgument
+from sublet.cli.options import JsonFlag, duration
+from sublet.cli.screen import Screen
+
+
+def extend(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    ttl: Annotated[
+        int | None,
+        typer.Option("--ttl", metavar="TIME", parser=duration, help="How much longer: seconds, or 15m, 2h."),
+    ] = None,
+    seconds: Annotated[int | None, typer.Option("--seconds", metavar="N", min=1, help="The same, in seconds.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Give a delegation that runs more time, as far as both sides allow.
+
+    Both sides count the time from the start of the lease, and neither gives more than its policy says.
+    """
+    screen = Screen(as_json=as_json)
+    if (ttl is None) == (seconds is None):
+        raise typer.BadParameter("give the time by --ttl or by --seconds")
+    more = ttl or seconds or 0
+
+    async def body(control: Control) -> None:
+        found = await resolve(control, delegation_id)
+        before = await control.get_status(found)
+        view = await control.extend_delegation(found, more)
+        if as_json:
+            screen.emit(view.model_dump(mode="json"))
+            return
+        gained = view.ttl_seconds - before.ttl_seconds
+        short = f", less than the {more} s asked for, by the limits of both sides" if gained < more else ""
+        screen.show(f"{found} has {gained} s more{short}; it ends at {view.expires_at}.")
+
+    run(ctx, screen, body)
+
+
+def say(
+    ctx: typer.Context,
+    delegation_id: IdArgument,
+    prompt: Annotated[
+        str,
+        typer.Argument(metavar="PROMPT", help="What to do next; - reads it from stdin.", show_default=False),
+    ],
+    key: Annotated[
+        str | None, typer.Option("--id", metavar="KEY", help="Makes saying it twice harmless.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Give the agent a further prompt in the same lease.
+
+    It works on it in the same directory once it has done what it does, and the delegation ends when no prompt waits.
+    """
+    screen = Screen(as_json=as_json)
+    text = sys.stdin.read() if prompt == "-" else prompt
+    if not text.strip():
+        raise typer.BadParameter("the prompt is empty")
+
+    async def body(control: Control) -> None:
+        found = await resolve(control, delegation_id)
+        view = await control.say(found, text, follow_up_id=key)
+        if as_json:
+            screen.emit(view.model_dump(mode="json"))
+            return
+        said = view.follow_ups[-1]
+        if said.state == "delivered":
+            screen.show(f"{view.peer} has it as follow-up {len(view.follow_ups)} of {found}.")
+        else:
+            screen.show(f"{view.peer} can't be heard now; it is told as soon as it can.")
+
+    run(ctx, screen, body)
