@@ -128,6 +128,14 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
         lambda c: c.get_audit_report("dlg_1", patch=True),
     ),
     ("cancel_delegation", DELEGATION, ("dlg_1", OWNER), {}, lambda c: c.cancel_delegation("dlg_1")),
+    ("extend_delegation", DELEGATION, ("dlg_1", 60, OWNER), {}, lambda c: c.extend_delegation("dlg_1", 60)),
+    (
+        "say",
+        DELEGATION,
+        ("dlg_1", "more", OWNER),
+        {"follow_up_id": "f1"},
+        lambda c: c.say("dlg_1", "more", follow_up_id="f1"),
+    ),
     (
         "review_delegation",
         REVIEW,

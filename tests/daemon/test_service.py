@@ -33,6 +33,8 @@ FOR_MCP = {
     "events_since",
     "get_audit_report",
     "cancel_delegation",
+    "extend_delegation",
+    "say",
     "review_delegation",
     "result_patch",
     "apply_delegation",
@@ -122,6 +124,8 @@ def arguments(method: Callable[..., object], workspace: Path) -> dict[str, objec
         "name": "bob",
         "ttl_seconds": 60,
         "path": str(workspace),
+        "seconds": 60,
+        "prompt": "and then",
     }
     needed = [
         name

@@ -52,6 +52,8 @@ def test_defaults(tmp_path: Path, kind: Kind, action: Action) -> None:
             Action.DELEGATION_CREATE,
             Action.DELEGATION_READ,
             Action.DELEGATION_CANCEL,
+            Action.DELEGATION_EXTEND,
+            Action.DELEGATION_SAY,
             Action.DELEGATION_REVIEW,
             Action.DELEGATION_APPLY,
             Action.DELEGATION_DISCARD,

@@ -197,6 +197,14 @@ class Delegator:
         await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds)
         return await self.view(delegation_id)
 
+    async def ttl_with(self, delegation_id: str, seconds: int) -> int:
+        """Return how long the lease would be from its start, with ``seconds`` more.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        return (await self.view(delegation_id)).ttl_seconds + seconds
+
     async def say(self, delegation_id: str, follow_up: FollowUp) -> DelegationView:
         """Give the agent a further prompt: ``Steering.say``.
 

@@ -153,7 +153,8 @@ class DaemonService:
     async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
         """``DaemonApi.extend_delegation``."""
         await self._ask(caller, Action.DELEGATION_READ, delegation_id)
-        ttl = (await self._parts.delegator.view(delegation_id)).ttl_seconds + seconds
+        # The whole time counts, or many small extensions would make a lease that no rule allows.
+        ttl = await self._parts.delegator.ttl_with(delegation_id, seconds)
         await self._ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl)
         limit = self._parts.policy.limits.max_ttl_seconds
         return await self._parts.delegator.extend(delegation_id, seconds, limit)
