@@ -28,9 +28,13 @@ async def side(tmp_path: Path) -> AsyncIterator[Lender]:
         yield side
 
 
+async def allowing(ttl_seconds: int) -> None:
+    """Ask nobody."""
+
+
 async def refused(side: Lender, delegation_id: str, seconds: int = 100, limit: int = 600) -> str:
     with pytest.raises(SubletError) as caught:
-        await side.delegator.extend(delegation_id, seconds, limit)
+        await side.delegator.extend(delegation_id, seconds, limit, allowing)
     return str(caught.value.code)
 
 
@@ -42,7 +46,7 @@ async def test_an_extension_moves_every_deadline(side: Lender) -> None:
     found = await side.running(ttl=60)
     before, lease = await ends(side, found), side.data_plane._leases[found]
     deadline = lease.deadline
-    view = await side.delegator.extend(found, 100, 600)
+    view = await side.delegator.extend(found, 100, 600, allowing)
     assert view.ttl_seconds == 160
     assert await ends(side, found) - before == pytest.approx(100)
     assert lease.deadline - deadline == pytest.approx(100)
@@ -55,7 +59,7 @@ async def test_an_extension_moves_every_deadline(side: Lender) -> None:
 
 async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
     found = await side.running(ttl=60)
-    assert (await side.delegator.extend(found, 1000, 100)).ttl_seconds == 100
+    assert (await side.delegator.extend(found, 1000, 100, allowing)).ttl_seconds == 100
     assert await refused(side, found, limit=100) == LocalCode.POLICY_DENIED
 
     async def stingy(start: Start) -> Accept:
@@ -66,7 +70,7 @@ async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
         return accept.model_copy(update={"remote_constraints": less})
 
     side.link.renewal = stingy
-    assert (await side.delegator.extend(found, 100, 600)).ttl_seconds == 110
+    assert (await side.delegator.extend(found, 100, 600, allowing)).ttl_seconds == 110
     assert await refused(side, found, seconds=50) == ErrorCode.DECLINED
 
     async def generous(start: Start) -> Accept:
@@ -75,7 +79,23 @@ async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
         return accept.model_copy(update={"remote_constraints": more})
 
     side.link.renewal = generous
-    assert (await side.delegator.extend(found, 10, 600)).ttl_seconds == 120
+    assert (await side.delegator.extend(found, 10, 600, allowing)).ttl_seconds == 120
+    await side.delegator.cancel(found, "enough")
+    await side.settled(found)
+
+
+async def test_policy_is_asked_for_the_whole_time(side: Lender) -> None:
+    found = await side.running(ttl=60)
+    asked: list[int] = []
+
+    async def deny(ttl_seconds: int) -> None:
+        asked.append(ttl_seconds)
+        raise SubletError(LocalCode.POLICY_DENIED, "no")
+
+    with pytest.raises(SubletError, match="no"):
+        await side.delegator.extend(found, 1000, 100, deny)
+    assert asked == [100]
+    assert side.link.renewals == []
     await side.delegator.cancel(found, "enough")
     await side.settled(found)
 

@@ -29,6 +29,7 @@ from sublet.daemon.models import (
 from sublet.daemon.ports import PeerAddress, RemoteTask
 from sublet.daemon.records import DelegationRecord, ResourceRecord, lease_over
 from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.steering import Approve
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -188,22 +189,14 @@ class Delegator:
             await self._cancel([run], why)
         return await self.view(delegation_id)
 
-    async def extend(self, delegation_id: str, seconds: int, max_ttl_seconds: int) -> DelegationView:
+    async def extend(self, delegation_id: str, seconds: int, max_ttl_seconds: int, approve: Approve) -> DelegationView:
         """Lengthen the lease by agreement of both sides: ``Steering.extend``.
 
         Raises:
             SubletError: ``NOT_FOUND``, or as ``Steering.extend``.
         """
-        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds)
+        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds, approve)
         return await self.view(delegation_id)
-
-    async def ttl_with(self, delegation_id: str, seconds: int) -> int:
-        """Return how long the lease would be from its start, with ``seconds`` more.
-
-        Raises:
-            SubletError: ``NOT_FOUND``.
-        """
-        return (await self.view(delegation_id)).ttl_seconds + seconds
 
     async def say(self, delegation_id: str, follow_up: FollowUp) -> DelegationView:
         """Give the agent a further prompt: ``Steering.say``.

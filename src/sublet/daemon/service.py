@@ -153,11 +153,13 @@ class DaemonService:
     async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
         """``DaemonApi.extend_delegation``."""
         await self._ask(caller, Action.DELEGATION_READ, delegation_id)
-        # The whole time counts, or many small extensions would make a lease that no rule allows.
-        ttl = await self._parts.delegator.ttl_with(delegation_id, seconds)
-        await self._ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl)
         limit = self._parts.policy.limits.max_ttl_seconds
-        return await self._parts.delegator.extend(delegation_id, seconds, limit)
+
+        async def approve(ttl_seconds: int) -> None:
+            # The whole time counts, or many small extensions would make a lease that no rule allows.
+            await self._ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
+
+        return await self._parts.delegator.extend(delegation_id, seconds, limit, approve)
 
     async def say(
         self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None

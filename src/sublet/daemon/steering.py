@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -22,6 +22,9 @@ FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 10.0
 SAY_SECONDS = 10.0
 """How long a caller waits to hear whether the peer has taken a follow-up; it is delivered later all the same."""
+
+
+Approve = Callable[[int], Awaitable[None]]
 
 
 class Steering:
@@ -52,14 +55,15 @@ class Steering:
         self._said = asyncio.Event()
         self._told = asyncio.Event()
 
-    async def extend(self, seconds: int, max_ttl_seconds: int) -> None:
+    async def extend(self, seconds: int, max_ttl_seconds: int, approve: Approve) -> None:
         """Lengthen the lease by ``seconds``, or by what is left of them by both sides' limits.
 
         The executor's word is journalled there first, then ours here; a lease that ends meanwhile stays ended.
 
         Args:
             seconds: more time.
-            max_ttl_seconds: how long the lease may be by our policy, from its start.
+            max_ttl_seconds: how long any lease may be here, from its start.
+            approve: asks policy whether this one may be so many seconds long, and raises where it may not.
 
         Raises:
             SubletError: ``CONFLICT`` where nothing runs that could be extended, ``POLICY_DENIED`` at our limit,
@@ -74,6 +78,7 @@ class Steering:
                     f"a lease may last {max_ttl_seconds} s here, and this one does already",
                     "Raise max_ttl_seconds in policy.json, or delegate again.",
                 )
+            await approve(self._keeper.record.ttl_seconds + more)
             asked = self._access.start(more=more)
             assert asked.sublet.remaining_seconds is not None
             answer = await self._link.renew(self._peer, task, asked)
