@@ -103,7 +103,14 @@ def test_a_taken_default_gives_way_and_a_taken_choice_does_not() -> None:
         with pytest.raises(SubletError, match=str(port)) as refused:
             Listen("127.0.0.1", port, chosen=True).free_port()
         assert refused.value.code is LocalCode.UNAVAILABLE
+        with socket.socket() as spare:
+            spare.bind(("127.0.0.1", 0))
+            last = spare.getsockname()[1]
+        assert Listen("127.0.0.1", port, chosen=False).free_port(last) == last
+        assert Listen("127.0.0.1", 0, chosen=True).free_port(last) == last
+        assert Listen("127.0.0.1", 0, chosen=True).free_port(port) == 0
     assert Listen("127.0.0.1", port, chosen=True).free_port() == port
+    assert Listen("127.0.0.1", port, chosen=False).free_port(last) == port
     assert Listen("127.0.0.1", 0, chosen=True).free_port() == 0
     with pytest.raises(SubletError):
         Listen("192.0.2.1", 0, chosen=False).free_port()

@@ -24,6 +24,7 @@ from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.identity import Identity, TlsFiles, load_identity, load_tls
+from sublet.daemon.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.models import StatusView
 from sublet.daemon.network import is_loopback, is_wildcard, outward_address
@@ -76,6 +77,8 @@ class _Daemon:
         self._store = store
         self._started = time.time()
         self._stop = asyncio.Event()
+        self._ports_file = Path(config.home.state_dir) / "ports.json"
+        self._last = read_ports(self._ports_file)
         self._faces: list[Face] = []
         self._tls: TlsFiles | None = None
         host = config.a2a.host
@@ -90,7 +93,7 @@ class _Daemon:
         await parts.results.recover()
         await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
         try:
-            await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port())
+            await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
             control = ControlServer(service, self._config.home)
             async with anyio.create_task_group() as reports:
@@ -112,10 +115,16 @@ class _Daemon:
                 _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve),
             ):
                 status = await self._status(parts)
+                await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))
                 log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
                 ready(status)
                 await self._stop.wait()
                 log.info("stopping")
+
+    def _bound(self, parts: Parts) -> LastPorts:
+        """Return the ports that are listened on; behind a public address the A2A port is the configured one."""
+        a2a = None if self._config.public_url else urlsplit(self._faces[0].address).port
+        return LastPorts(a2a=a2a, sftp=parts.data_plane.address[1])
 
     def _own_address(self) -> OwnAddress:
         return OwnAddress(self._faces[0].address, self._tls.certificate_pem if self._tls else None)
@@ -170,7 +179,7 @@ class _Daemon:
             find_token=parts.tokens.find,
             nonces=parts.nonces,
             a2a_host=self._config.a2a.host,
-            a2a_port=self._config.a2a.free_port(),
+            a2a_port=self._config.a2a.free_port(self._last.a2a),
             public_url=self._config.public_url,
             tls=(self._tls.certificate, self._tls.key) if self._tls else None,
             state_dir=Path(home.state_dir),

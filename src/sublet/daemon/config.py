@@ -93,21 +93,22 @@ class Listen:
     port: int
     chosen: bool
 
-    def free_port(self) -> int:
-        """Return a port to bind: the wanted one, or 0 for any where it is only the default and taken.
+    def free_port(self, last: int | None = None) -> int:
+        """Return a port to bind: the wanted one, or, where any will do or the default is taken, the last or 0 for any.
+
+        Args:
+            last: what was listened on before, where peers still look for us.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where a chosen port is taken or the address can't be bound.
         """
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        try:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((self.host, self.port))
-                # Only listening tells: two sockets that merely bind may share a port.
-                probe.listen(1)
-        except OSError as error:
+        if self.port == 0 and last is not None and self._taken(last) is None:
+            return last
+        error = self._taken(self.port)
+        if error is not None:
             if error.errno == errno.EADDRINUSE and not self.chosen:
+                if last is not None and self._taken(last) is None:
+                    return last
                 log.warning("the default port is taken, so any free one is used; peers must learn it", port=self.port)
                 return 0
             raise SubletError(
@@ -116,6 +117,19 @@ class Listen:
                 "Choose another address; port 0 is any free one.",
             ) from None
         return self.port
+
+    def _taken(self, port: int) -> OSError | None:
+        """Return why ``port`` can't be listened on, or None where it can."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((self.host, port))
+                # Only listening tells: two sockets that merely bind may share a port.
+                probe.listen(1)
+        except OSError as error:
+            return error
+        return None
 
 
 class DaemonConfig:

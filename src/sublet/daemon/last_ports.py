@@ -1,0 +1,42 @@
+"""Which ports the daemon listened on last, so that peers and leases find it again after a restart (DESIGN 3, 4.10)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+MAX_FILE_BYTES = 4096
+
+log = structlog.get_logger(__name__)
+
+
+class LastPorts(BaseModel):
+    """The ports of the last process; None where none is known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    a2a: int | None = None
+    sftp: int | None = None
+
+
+def read_ports(path: Path) -> LastPorts:
+    """Return what is remembered; what can't be read is nothing, and harms nobody."""
+    try:
+        with path.open("rb") as file:
+            ports = LastPorts.model_validate_json(file.read(MAX_FILE_BYTES))
+    except (OSError, ValidationError):
+        return LastPorts()
+    return ports if all(port is None or 0 < port < 65536 for port in (ports.a2a, ports.sftp)) else LastPorts()
+
+
+def write_ports(path: Path, ports: LastPorts) -> None:
+    """Remember ``ports`` for the next process."""
+    temporary = path.with_suffix(".new")
+    try:
+        temporary.write_text(ports.model_dump_json())
+        os.replace(temporary, path)
+    except OSError as error:
+        log.warning("the ports could not be remembered", reason=error.strerror)
