@@ -43,8 +43,8 @@ def config(root: Path, *, a2a: str = "127.0.0.1:0", sftp: str = "127.0.0.1:0") -
 
 
 @asynccontextmanager
-async def daemon(root: Path) -> AsyncIterator[Running]:
-    made = config(root)
+async def daemon(root: Path, made: DaemonConfig | None = None) -> AsyncIterator[Running]:
+    made = made or config(root)
     ready, ended = asyncio.Event(), asyncio.Event()
     statuses: list[StatusView] = []
 
@@ -105,6 +105,19 @@ async def test_a_port_that_is_taken_is_one_failure_and_not_a_group(tmp_path: Pat
     # It can be started as soon as the port is free.
     async with daemon(tmp_path) as running:
         assert running.status.peers == 0
+
+
+async def test_a_default_port_that_gave_way_is_remarked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("sublet.daemon.config.DEFAULT_A2A", f"127.0.0.1:{port}")
+        made = DaemonConfig(home=resolve_home({"SUBLET_HOME": str(tmp_path)}), sftp="127.0.0.1:0")
+        async with daemon(tmp_path, made) as running:
+            [remark] = running.status.remarks
+    assert remark.startswith(f"the default A2A port {port} is taken by another program, so it is ")
+    assert running.status.a2a_url.rpartition(":")[2].rstrip("/") in remark
+    async with daemon(tmp_path) as running:
+        assert running.status.remarks == [], "a port that was chosen is no news"
 
 
 async def test_both_sides_stop_while_work_runs(tmp_path: Path, project: Path) -> None:

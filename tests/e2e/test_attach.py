@@ -205,3 +205,27 @@ def written(project: Path) -> bool:
     (project / "theirs.txt").write_text("theirs")
     time.sleep(1.5)
     return True
+
+
+def test_following_goes_on_over_a_restart_of_the_daemon(daemons: tuple[Daemon, Daemon], project: Path) -> None:
+    delegator, _ = daemons
+    work = begun(delegator, project)
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "sublet", "output", work, "--follow"],
+        env=delegator.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert follower.stdout is not None
+    said = ""
+    while "one" not in said:
+        said += follower.stdout.readline()
+    delegator.kill()
+    delegator.up()
+    (project / "go").touch()
+    rest, _ = follower.communicate(timeout=READ_SECONDS * 3)
+    assert follower.returncode == 1, rest
+    assert "bob │ two" in rest, "the work went on, and so did the log"
+    assert "exit code 3" in rest
+    assert (said + rest).count("bob │ one") == 1, "nothing is told twice"
