@@ -304,6 +304,27 @@ async def test_two_cancels_at_once_are_one(side: Lender) -> None:
     assert side.link.cancelled == [f"tsk_{found}"]
 
 
+async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
+    busy = SubletError(LocalCode.PEER_UNREACHABLE, "bob answers with HTTP 503", retry_after_seconds=1)
+    side.link.answer = failing(busy, then=accepting())
+    found = await side.running()
+    assert len(side.link.invites) == 2
+    page = await side.journal.events_after(0, found, limit=100)
+    told = [event.data["condition"] for event in page.events if event.kind == "delegation_condition"]
+    assert [one["kind"] for one in told if isinstance(one, dict)] == ["retrying"]
+    side.link.done(found)
+    await side.settled(found)
+
+
+async def test_a_busy_peer_that_wants_too_much_patience_is_given_up(side: Lender) -> None:
+    busy = SubletError(LocalCode.PEER_UNREACHABLE, "bob answers with HTTP 503", retry_after_seconds=600)
+    side.link.answer = failing(busy)
+    view = await side.settled(await side.create())
+    assert view.error is not None
+    assert view.error.retry_after_seconds == 600
+    assert len(side.link.invites) == 1
+
+
 async def test_cancelling_while_the_peer_is_asked(side: Lender) -> None:
     side.link.answer = hanging
     found = await side.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator
@@ -39,6 +40,10 @@ from sublet.protocol.messages import AWCP_URI
 from sublet.protocol.text import clean_line
 
 CARD_FRESH_SECONDS = 60.0
+DEFAULT_RETRY_AFTER_SECONDS = 2
+"""For a busy peer that does not say when to ask again."""
+MAX_RETRY_AFTER_SECONDS = 3600
+_SECONDS = re.compile(r"[0-9]{1,6}")
 
 
 class PeerSession:
@@ -217,7 +222,16 @@ def _http_obstacle(peer: PeerAddress, response: httpx.Response) -> SubletError:
         f"{peer.name} answers with HTTP {response.status_code}",
         words or "Try again later.",
         from_peer=bool(words),
+        retry_after_seconds=_retry_after(response),
     )
+
+
+def _retry_after(response: httpx.Response) -> int | None:
+    """Return when a peer that is busy wants to be asked again; None for other answers."""
+    if response.status_code not in (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE):
+        return None
+    said = response.headers.get("retry-after", "")
+    return min(int(said), MAX_RETRY_AFTER_SECONDS) if _SECONDS.fullmatch(said) else DEFAULT_RETRY_AFTER_SECONDS
 
 
 def it_says(words: str) -> str:

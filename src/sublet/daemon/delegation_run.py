@@ -50,6 +50,8 @@ RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
 REDIAL_PEER_SECONDS = 1.0
 """How long to wait before an executor that lost its link is dialled again."""
+BUSY_PEER_SECONDS = 30.0
+"""How long a peer that says it is busy is asked again before the delegation fails for it."""
 HELD_HERE = ("lock", "lease")
 """Kinds of resources that are given back here, whatever the peer does."""
 CANCEL_PEER_SECONDS = 3.0
@@ -339,14 +341,24 @@ class DelegationRun:
         return answer
 
     async def _invite(self, invite: Invite) -> tuple[RemoteTask, Accept | Error]:
+        """Send INVITE, and again where that is safe: a peer knows it by its id, and a busy one has not taken it."""
+        give_up_at = anyio.current_time() + BUSY_PEER_SECONDS
         while True:
             try:
                 return await self._tools.link.invite(self._peer, invite)
             except SubletError as error:
-                if error.code != LocalCode.PEER_UNREACHABLE or not self.record.request.wait_for_peer:
+                if error.code != LocalCode.PEER_UNREACHABLE:
                     raise
-                await self._keeper.note(condition=ConditionView(kind="waiting_for_peer", detail=error.message))
-            await anyio.sleep(RETRY_PEER_SECONDS)
+                wait = float(error.retry_after_seconds or 0)
+                if wait and anyio.current_time() + wait < give_up_at:
+                    condition = ConditionView(kind="retrying", detail=f"{error.message}; asked again in {wait:.0f} s")
+                elif self.record.request.wait_for_peer:
+                    condition = ConditionView(kind="waiting_for_peer", detail=error.message)
+                    wait = max(wait, RETRY_PEER_SECONDS)
+                else:
+                    raise
+                await self._keeper.note(condition=condition)
+            await anyio.sleep(wait)
 
     async def _follow(self, news: AsyncGenerator[Update, None], accept: Accept) -> None:
         """Go along with the work until DONE is journalled.
