@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +15,9 @@ import httpx
 from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import AgentCard
 from a2a.utils.errors import A2AError
+from google.protobuf.json_format import MessageToDict
 
+from sublet.a2a_server.assertion import make_assertion
 from sublet.a2a_server.client import A2APeerLink
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
@@ -31,6 +36,7 @@ from sublet.protocol.messages import (
     Task,
     Workspace,
 )
+from sublet.protocol.signing import sign_message
 from support.a2a_world import envelope
 from support.daemons import Daemon
 
@@ -120,18 +126,49 @@ class HostileLender:
             ),
         )
 
+    async def post(self, body: bytes, authorization: str) -> httpx.Response:
+        """Send a JSON-RPC body as it is, with that ``Authorization``."""
+        headers = {"A2A-Version": "1.0", "Content-Type": "application/json", "Authorization": authorization}
+        async with httpx.AsyncClient(headers=headers, timeout=20, trust_env=False) as http:
+            return await http.post(self.peer.a2a_url, content=body)
+
+    def assertion(self, *, age: float = 0) -> str:
+        """Return what authenticates one request, made ``age`` seconds ago."""
+        made = make_assertion(
+            self._mine.key,
+            node_id=self._mine.node_id,
+            fingerprint=self._mine.fingerprint,
+            audience=fingerprint(self.peer.public_key),
+            clock=lambda: time.time() - age,
+        )
+        return f"Bearer {made}"
+
+    def body(self, message: Invite) -> bytes:
+        """Return the JSON-RPC request that carries ``message``, signed now."""
+        request = envelope(signed(message, self._mine.key, fingerprint(self.peer.public_key)))
+        return json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": MessageToDict(request)}
+        ).encode()
+
     async def run(self, task: RemoteTask, start: Start) -> list[Update]:
         """Send START and return all that comes of it, the end last."""
         return [update async for update in self.link.run(self.peer, task, start)]
 
-    async def refused(self, message: Invite) -> A2AError:
-        """Send an INVITE that must be refused, past all that our own side would object to, and return why."""
+    async def refused(self, message: Invite, *, age: int = 0) -> A2AError:
+        """Send an INVITE that must be refused, past all that our own side would object to, and return why.
+
+        Args:
+            message: the INVITE, signed or not.
+            age: for how many seconds it was signed already; it may be negative.
+        """
         audience = fingerprint(self.peer.public_key)
         auth = PeerAuth(self._mine.key, self._mine.node_id, self._mine.fingerprint, audience)
         async with httpx.AsyncClient(auth=auth, headers={"A2A-Version": "1.0"}, timeout=20, trust_env=False) as http:
             rpc = JsonRpcTransport(http, AgentCard(), self.peer.a2a_url, is_shared_httpx=True)
+            at, nonce = int(time.time()) - age, secrets.token_hex(16)
+            aged = sign_message(message, self._mine.key, recipient=audience, nonce=nonce, at=at)
             try:
-                answer = await rpc.send_message(envelope(signed(message, self._mine.key, audience)))
+                answer = await rpc.send_message(envelope(aged))
             except A2AError as error:
                 return error
         raise AssertionError(f"it was accepted: {answer}")
