@@ -14,7 +14,7 @@ import anyio
 import asyncssh
 import pytest
 
-from sublet.daemon import delegation_run, delegator
+from sublet.daemon import delegation_run, delegator, inviting
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import DelegationView
 from sublet.daemon.records import DelegationRecord
@@ -211,7 +211,7 @@ async def test_a_relative_mount_point_is_denied(side: Lender, path: str) -> None
 
 
 async def test_an_offline_peer_is_waited_for_only_where_asked(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegation_run, "RETRY_PEER_SECONDS", 0.01)
+    monkeypatch.setattr(inviting, "RETRY_PEER_SECONDS", 0.01)
     side.link.answer = failing(UNREACHABLE)
     view = await side.settled(await side.create())
     assert view.error is not None

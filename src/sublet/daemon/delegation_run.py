@@ -11,13 +11,15 @@ from pathlib import Path
 import anyio
 import structlog
 
-from sublet.daemon.agreement import check_mount_point, narrowed, queued, resumable
+from sublet.daemon.agreement import check_mount_point, narrowed, resumable
 from sublet.daemon.background import in_background
 from sublet.daemon.enforcement import check_enforced, enforced_by
 from sublet.daemon.failures import sole_failure
+from sublet.daemon.holding import hold
+from sublet.daemon.inviting import invited
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import DelegatorTools, LentAccess
-from sublet.daemon.lent_resources import limited, offered
+from sublet.daemon.lent_resources import limited
 from sublet.daemon.models import ConditionView, DelegationView
 from sublet.daemon.output_log import OutputLog
 from sublet.daemon.peer_condition import PeerCondition
@@ -26,7 +28,7 @@ from sublet.daemon.records import DelegationRecord, error_view, interrupted, lea
 from sublet.daemon.reports import agent_end, failed_result, refusal, result_view
 from sublet.daemon.steering import Steering
 from sublet.daemon.times import unix_seconds
-from sublet.daemon.transports import chosen_transport, offered_transports
+from sublet.daemon.transports import chosen_transport
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
@@ -34,24 +36,13 @@ from sublet.protocol.messages import (
     Done,
     Error,
     ErrorExtension,
-    Invite,
-    InviteExtension,
     Progress,
-    ProposedLease,
-    Requirements,
-    Task,
-    Workspace,
 )
 from sublet.workspace.admission import scan_all
-from sublet.workspace.locks import Wants
 from sublet.workspace.model import LentDirectory
 
-RETRY_PEER_SECONDS = 2.0
-"""How often an offline peer is tried again where the caller asked to wait for it."""
 REDIAL_PEER_SECONDS = 1.0
 """How long to wait before an executor that lost its link is dialled again."""
-BUSY_PEER_SECONDS = 30.0
-"""How long a peer that says it is busy is asked again before the delegation fails for it."""
 HELD_HERE = ("lock", "lease")
 """Kinds of resources that are given back here, whatever the peer does."""
 CANCEL_PEER_SECONDS = 3.0
@@ -211,7 +202,9 @@ class DelegationRun:
             await self._lend(held)
             return
         if record.request.result_mode == "live":
-            await self._hold(held, [(Path(lent.path), lent.access_mode) for lent in record.resources])
+            await hold(
+                held, [(Path(lent.path), lent.access_mode) for lent in record.resources], self._keeper, self._tools
+            )
         if self._keeper.over:
             return
         await self._access.take_up()
@@ -247,64 +240,16 @@ class DelegationRun:
         """
         wants = [(Path(lent.path), lent.access_mode) for lent in self.record.resources]
         if self.record.request.result_mode == "live":
-            await self._hold(held, wants)
+            await hold(held, wants, self._keeper, self._tools)
             return await self._access.baseline()
         async with AsyncExitStack() as copying:
-            await self._hold(copying, [(path, "ro") for path, _ in wants])
+            await hold(copying, [(path, "ro") for path, _ in wants], self._keeper, self._tools)
             snapshots = await self._access.baseline()
         await self._tools.journal.release_owned(self.record.id, "lock")
         return snapshots
 
-    async def _hold(self, held: AsyncExitStack, wants: Wants) -> None:
-        """Hold directories against overlapping leases; while others hold them, say so (DESIGN 4.5)."""
-        moved = asyncio.Event()
-        place = 0
-
-        def on_position(position: int) -> None:
-            nonlocal place
-            place = position
-            moved.set()
-
-        async def tell() -> None:
-            while True:
-                await moved.wait()
-                moved.clear()
-                if place:
-                    await self._keeper.note(condition=queued(place, self._tools.locks.in_the_way(self.record.id)))
-
-        record = self.record
-        directory = self._tools.locks.acquire(
-            wants,
-            owner=record.id,
-            timeout=record.ttl_seconds,
-            on_position=on_position,
-        )
-        with sole_failure(SubletError, DelegationOver):
-            async with anyio.create_task_group() as group:
-                group.start_soon(tell)
-                await held.enter_async_context(directory)
-                group.cancel_scope.cancel()
-        for lent in record.resources:
-            await self._tools.journal.acquire(record.id, "lock", {"path": lent.path})
-        await self._keeper.note(condition=None)
-
     async def _ask(self, snapshots: dict[str, str]) -> Accept:
         record = self.record
-        transports = offered_transports(record.request)
-        invite = Invite(
-            delegation_id=record.id,
-            task=Task(description=record.description, prompt=record.request.prompt),
-            lease=ProposedLease(ttl_seconds=record.ttl_seconds, access_mode=record.access_mode),
-            workspace=Workspace(export_name=f"awcp/{record.id}"),
-            requirements=Requirements(transport=transports[0]),
-            sublet=InviteExtension(
-                agent=record.agent,
-                transports=list(transports),
-                resources=offered(record),
-                require_enforced=record.request.require_enforced,
-                result_mode=record.request.result_mode,
-            ),
-        )
         await self._tools.journal.acquire(record.id, "remote_task", {"peer": record.peer})
         if record.state is DelegationState.CREATED:
             await self._keeper.advance(DelegationEvent.INVITE, snapshots=snapshots)
@@ -314,7 +259,7 @@ class DelegationRun:
         # Until it answers, the task is known by its delegation only; it may be there all the same.
         self._task = RemoteTask("", record.id)
         try:
-            task, answer = await self._invite(invite)
+            task, answer = await invited(self._tools.link, self._peer, self._keeper)
         except SubletError:
             self._task = None
             raise
@@ -339,26 +284,6 @@ class DelegationRun:
             sandbox_enforced=enforced_by(answer),
         )
         return answer
-
-    async def _invite(self, invite: Invite) -> tuple[RemoteTask, Accept | Error]:
-        """Send INVITE, and again where that is safe: a peer knows it by its id, and a busy one has not taken it."""
-        give_up_at = anyio.current_time() + BUSY_PEER_SECONDS
-        while True:
-            try:
-                return await self._tools.link.invite(self._peer, invite)
-            except SubletError as error:
-                if error.code != LocalCode.PEER_UNREACHABLE:
-                    raise
-                wait = float(error.retry_after_seconds or 0)
-                if wait and anyio.current_time() + wait < give_up_at:
-                    condition = ConditionView(kind="retrying", detail=f"{error.message}; asked again in {wait:.0f} s")
-                elif self.record.request.wait_for_peer:
-                    condition = ConditionView(kind="waiting_for_peer", detail=error.message)
-                    wait = max(wait, RETRY_PEER_SECONDS)
-                else:
-                    raise
-                await self._keeper.note(condition=condition)
-            await anyio.sleep(wait)
 
     async def _follow(self, news: AsyncGenerator[Update, None], accept: Accept) -> None:
         """Go along with the work until DONE is journalled.
