@@ -176,7 +176,7 @@ class DelegationRun:
     def _time_left(self) -> float:
         """Return for how many seconds it may go on, by the wall clock where an earlier process has begun it."""
         record = self.record
-        if not self._recovered or self._keeper.over:
+        if not self._recovered or self._keeper.over or record.overdue(time.time()):
             return record.ttl_seconds
         ends = unix_seconds(record.expires_at or record.created_at)
         return ends - time.time() + (0 if record.expires_at else record.ttl_seconds)
@@ -207,6 +207,8 @@ class DelegationRun:
             )
         if self._keeper.over:
             return
+        if record.overdue(time.time()):
+            raise lease_over(record.ttl_seconds)
         await self._access.take_up()
         if record.state is DelegationState.INVITED:
             await self._start(await self._ask(record.snapshots))

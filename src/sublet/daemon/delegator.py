@@ -152,8 +152,9 @@ class Delegator:
 
     async def wait(self, delegation_id: str, timeout: float) -> DelegationView:
         """Wait at most ``timeout`` seconds until the delegation is over and settled, then return the view."""
-        if (run := self._runs.get(delegation_id)) is not None:
-            with anyio.move_on_after(min(timeout, MAX_WAIT_SECONDS)):
+        with anyio.move_on_after(min(timeout, MAX_WAIT_SECONDS)):
+            await self._taken_over.wait()
+            if (run := self._runs.get(delegation_id)) is not None:
                 await run.finished.wait()
         return await self.view(delegation_id)
 
