@@ -29,6 +29,11 @@ def join(descriptors: list[int]) -> None:
         os.write(descriptor, b"0")
 
 
+def places() -> list[Path]:
+    found = [Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines() if " cgroup" in line]
+    return [path for mount in found for path in mount.glob(f"**/{NAME}")]
+
+
 def own_groups() -> str:
     return Path("/proc/self/cgroup").read_text()
 
@@ -51,6 +56,7 @@ def test_a_group_holds_what_came_in_and_what_that_started_and_its_end_ends_them(
     group.close()
     assert own_groups() == before
     assert cgroups.reap() == 0
+    assert places() == [], "an idle daemon has no directory"
 
 
 def test_what_a_killed_daemon_left_is_ended_by_the_next(cgroups: Cgroups) -> None:

@@ -13,8 +13,9 @@ import contextlib
 import errno
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -59,6 +60,9 @@ class Cgroups:
             legacy = found.get(controller)
             if item not in self._places and legacy is not None and _made(legacy.own / name):
                 self._places[item] = legacy
+        self._changing = threading.Lock()
+        # It is there while a task runs only: a daemon that is killed while idle leaves nothing behind.
+        self.close()
 
     @property
     def items(self) -> frozenset[Item]:
@@ -89,9 +93,11 @@ class Cgroups:
         bounds = {item: bound for item, bound in wanted.items() if bound is not None and item in self._places}
         places = {item: self._places[item] for item in bounds}
         hierarchies = {*places.values(), *([self._killing] if self._killing else [])}
-        group = Group({place: place.own / self._name / task for place in hierarchies}, places, bounds)
+        group = Group({place: place.own / self._name / task for place in hierarchies}, places, bounds, self.close)
         try:
-            group.make()
+            with self._changing:
+                self._make_own()
+                group.make()
         except OSError:
             group.close()
             raise
@@ -109,9 +115,18 @@ class Cgroups:
 
     def close(self) -> None:
         """Remove this daemon's own directories, unless something is left in them."""
+        with self._changing:
+            for place in self._all():
+                with contextlib.suppress(OSError):
+                    os.rmdir(place.own / self._name)
+
+    def _make_own(self) -> None:
         for place in self._all():
-            with contextlib.suppress(OSError):
-                os.rmdir(place.own / self._name)
+            with contextlib.suppress(FileExistsError):
+                (place.own / self._name).mkdir()
+        for item, place in self._places.items():
+            if place.unified and item in _CONTROLLERS:
+                _write(place.own / self._name / "cgroup.subtree_control", f"+{_CONTROLLERS[item]}")
 
     def _all(self) -> set[_Hierarchy]:
         return {*self._places.values(), *([self._killing] if self._killing else [])}
@@ -125,10 +140,12 @@ class Group:
         directories: Mapping[_Hierarchy, Path],
         places: Mapping[Item, _Hierarchy],
         bounds: Mapping[Item, int],
+        closed: Callable[[], None],
     ) -> None:
         self._directories = dict(directories)
         self._places = places
         self._bounds = bounds
+        self._closed = closed
         self.descriptors: list[int] = []
         """A process that writes ``0`` into all of these is in the group, and so is whatever it starts."""
 
@@ -184,6 +201,7 @@ class Group:
         self.descriptors.clear()
         for directory in self._directories.values():
             _remove(directory)
+        self._closed()
 
 
 def _hierarchies(proc: Path) -> dict[str, _Hierarchy]:
