@@ -174,6 +174,28 @@ def test_what_both_sides_changed_is_kept_twice_and_told(daemons: Pair, tmp_path:
     assert undone["change_set"]["status"] == "undone"
 
 
+def test_an_agent_works_in_a_repository_of_its_own(daemons: Pair, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("one\n")
+    (tmp_path / "ignored").write_text("here\n")
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    script = """
+        set -e
+        git status --porcelain; git log --oneline; cat ignored
+        echo two >> file; echo more >> ignored; mkdir dir; echo x > dir/run; chmod 755 dir/run
+        git diff --stat
+    """
+    ended = delegate(daemons[0], tmp_path, script, "--transport", "git")
+
+    assert ended["state"] == "completed", ended
+    assert ended["transport"] == "git"
+    assert (tmp_path / "file").read_text() == "one\ntwo\n"
+    assert (tmp_path / "ignored").read_text() == "here\nmore\n"
+    assert (tmp_path / "dir" / "run").stat().st_mode & 0o777 == 0o755
+    assert not (tmp_path / ".git").exists()
+    assert sorted(ended["audit"]["added"]) == ["dir/run"]
+    assert os.listdir(daemons[1].home / "state" / "clones") == []
+
+
 def test_a_staged_archive_waits_for_review(daemons: Pair, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("one\n")
     ended = delegate(daemons[0], tmp_path, "echo two >> file", "--transport", "archive", "--staged")

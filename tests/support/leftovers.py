@@ -13,7 +13,7 @@ def left_behind(daemon: Daemon) -> list[str]:
     """Return what a stopped daemon has left that should be gone: sockets, locks, mounts, scratch, resources."""
     found = [str(path) for path in (daemon.home / "run").iterdir()]
     found += daemon.mounts
-    for name in ("mounts", "scratch", "work"):
+    for name in ("mounts", "scratch", "work", "clones"):
         with suppress(FileNotFoundError):
             found += [str(path) for path in (daemon.home / "state" / name).iterdir()]
     return found + held(daemon)

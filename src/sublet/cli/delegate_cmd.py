@@ -49,6 +49,7 @@ class Transport(StrEnum):
 
     SSHFS = "sshfs"
     ARCHIVE = "archive"
+    GIT = "git"
     AUTO = "auto"
 
 
@@ -130,7 +131,7 @@ def delegate(
     ] = None,
     transport: Annotated[
         Transport,
-        typer.Option(help="How the files travel: archive needs no FUSE there; auto: sshfs, or archive without it."),
+        typer.Option(help="How the files travel: archive and git need no FUSE there; auto: sshfs, else archive."),
     ] = Transport.SSHFS,
     description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
     as_json: JsonFlag = False,

@@ -54,7 +54,7 @@ def _transports(checks: list[Check]) -> Check:
     return Check(
         name="transports",
         ok=True,
-        detail=f"lends by sshfs and archive; takes {takes}"
+        detail=f"lends by sshfs, archive and git; takes {takes}"
         + (f" (not sshfs: {', '.join(missing)})" if missing else ""),
         required_for="delegations",
     )

@@ -47,6 +47,7 @@ from sublet.workspace.cage import Cages
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.cgroups import Cgroups
 from sublet.workspace.change_set import ChangeSets
+from sublet.workspace.git_carrier import GitCarrier
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.requirements import require_sandbox, require_transport
@@ -160,6 +161,7 @@ async def make_parts(
     carriers: dict[str, Carrier] = {
         "sshfs": Mounts(config.mount_root),
         "archive": ArchiveCarrier(state_dir / "work", unpacked_limits),
+        "git": GitCarrier(state_dir / "clones", unpacked_limits),
     }
     return Parts(
         identity=identity,

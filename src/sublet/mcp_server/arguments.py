@@ -103,8 +103,8 @@ class Delegate(Arguments):
         description="What the peer must enforce, else nothing is lent: cwd_only, allow_network, memory, processes, "
         "cpu_time, output, scratch",
     )
-    transport: Literal["sshfs", "archive", "auto"] = Field(
-        default="sshfs", description="archive: the peer needs no FUSE; auto: either"
+    transport: Literal["sshfs", "archive", "git", "auto"] = Field(
+        default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"
     )
     wait_for_peer: bool = Field(default=False, description="If the peer is offline, keep trying until the lease ends")
     idempotency_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY_CHARS)] | None = Field(

@@ -39,46 +39,6 @@ Arguments = TypeVarTuple("Arguments")
 _log = logging.getLogger(__name__)
 
 
-class ArchiveCarrier:
-    """The transport ``archive`` on the executor's side; a ``Carrier``.
-
-    Args:
-        root: the one directory below which views are unpacked; private to this user.
-        limits: what may be unpacked for one delegation.
-    """
-
-    def __init__(self, root: Path, limits: Callable[[], TarLimits]) -> None:
-        self._dirs = WorkDirs(root)
-        self._limits = limits
-
-    def reserve(self, delegation_id: str) -> Path:
-        """``Carrier.reserve``."""
-        return self._dirs.reserve(delegation_id)
-
-    def release(self, place: Path) -> bool:
-        """``Carrier.release``."""
-        return self._dirs.release(place)
-
-    async def attach(
-        self, place: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
-    ) -> UnpackedView:
-        """``Carrier.attach``."""
-        if remote_path != "/":
-            raise failed("only the whole view can be archived")
-        view = UnpackedView(place, self._dirs, await asyncio.to_thread(self._dirs.open, place))
-        try:
-            await view.fetch(connection, self._limits())
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await view.discard()
-            raise
-        return view
-
-    def reap(self) -> list[str]:
-        """``Carrier.reap``."""
-        return self._dirs.reap()
-
-
 class UnpackedView:
     """One unpacked view. Made by ``ArchiveCarrier.attach``, ended by ``detach``."""
 
@@ -148,6 +108,7 @@ class UnpackedView:
                     await self._step(reader.feed, piece)
             await self._step(reader.finish)
             await self._step(writer.finish)
+            await self._step(self._arrange, limits)
         except MalformedTar as error:
             raise failed(f"what the lender sent was not unpacked: {error}") from None
         except OSError as error:
@@ -164,6 +125,9 @@ class UnpackedView:
             self._held = await self._step(self._survey, {}, writer.digests)
         except (OSError, WalkOverrunError) as error:
             raise failed(f"what was unpacked can't be read: {error}") from None
+
+    def _arrange(self, limits: TarLimits) -> None:
+        """Make of what was unpacked what is worked in; here they are the same."""
 
     async def discard(self) -> None:
         """Remove everything. Safe to call again."""
@@ -240,3 +204,45 @@ class UnpackedView:
     def _ended(self) -> None:
         if not self._ending:
             self.cut.set()
+
+
+class ArchiveCarrier:
+    """The transport ``archive`` on the executor's side; a ``Carrier``.
+
+    Args:
+        root: the one directory below which views are unpacked; private to this user.
+        limits: what may be unpacked for one delegation.
+    """
+
+    view: type[UnpackedView] = UnpackedView
+
+    def __init__(self, root: Path, limits: Callable[[], TarLimits]) -> None:
+        self._dirs = WorkDirs(root)
+        self._limits = limits
+
+    def reserve(self, delegation_id: str) -> Path:
+        """``Carrier.reserve``."""
+        return self._dirs.reserve(delegation_id)
+
+    def release(self, place: Path) -> bool:
+        """``Carrier.release``."""
+        return self._dirs.release(place)
+
+    async def attach(
+        self, place: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
+    ) -> UnpackedView:
+        """``Carrier.attach``."""
+        if remote_path != "/":
+            raise failed("only the whole view can be archived")
+        view = self.view(place, self._dirs, await asyncio.to_thread(self._dirs.open, place))
+        try:
+            await view.fetch(connection, self._limits())
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await view.discard()
+            raise
+        return view
+
+    def reap(self) -> list[str]:
+        """``Carrier.reap``."""
+        return self._dirs.reap()

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from sublet.protocol.errors import SubletError
 from sublet.workspace.archive_server import Download, TransferOver, Upload
 from sublet.workspace.archive_wire import (
     SUBSYSTEM,
@@ -21,6 +22,7 @@ from sublet.workspace.archive_wire import (
     pack_report,
 )
 from sublet.workspace.channel_session import ChannelSession
+from sublet.workspace.git_server import GitDownload, GitUpload
 from sublet.workspace.tar_format import MalformedTar
 from sublet.workspace.tree_pack import TreeChanged
 from sublet.workspace.viewpath import refused
@@ -38,14 +40,14 @@ class Transfers(Protocol):
     def is_live(self) -> bool:
         """Tell whether the lease still holds."""
 
-    def download(self) -> Download:
+    def download(self) -> Download | GitDownload:
         """Begin to send the view.
 
         Raises:
             OSError: it can't be opened, or another transfer is under way.
         """
 
-    def upload(self) -> Upload:
+    def upload(self) -> Upload | GitUpload:
         """Begin to take changes.
 
         Raises:
@@ -89,8 +91,8 @@ class ArchiveSession(ChannelSession):
         self._transfers = transfers
         self._frames = Frames()
         self._todo: deque[tuple[Frame, bytes]] = deque()
-        self._download: Download | None = None
-        self._upload: Upload | None = None
+        self._download: Download | GitDownload | None = None
+        self._upload: Upload | GitUpload | None = None
         self._working = False
         self._over = False
 
@@ -167,6 +169,9 @@ class ArchiveSession(ChannelSession):
             except (OSError, MalformedFrame, MalformedTar, TransferOver, WalkOverrunError, TreeChanged) as exc:
                 self._over = True
                 return pack_failure(*_explain(exc))
+            except SubletError as exc:
+                self._over = True
+                return pack_failure("IO", exc.message)
             except Exception:
                 _log.exception("a transfer broke")
                 self._over = True

@@ -66,7 +66,7 @@ class ServedLease:
             for tree in trees.values():
                 tree.close()
             raise
-        self.transfers = LeaseTransfers(trees, self.view, copies, quota, self.usage, self.is_live)
+        self.transfers = LeaseTransfers(trees, self.view, copies, quota, self.usage, self.is_live, export.transport)
 
     def is_live(self) -> bool:
         """Tell whether the lease holds, by its deadline and whatever any timer did."""

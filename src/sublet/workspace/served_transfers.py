@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+from sublet.protocol.bounds import TransportName
 from sublet.workspace.archive_server import Branch, Download, Upload
 from sublet.workspace.archive_wire import Report
 from sublet.workspace.confined_fs import ConfinedFs
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import Copies, ExportView
+from sublet.workspace.git_server import GitDownload, GitUpload
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import refused
@@ -27,6 +29,7 @@ class LeaseTransfers:
         quota: what the lease may add.
         usage: where the transfers are counted.
         is_live: tells whether the lease still holds.
+        transport: ``archive``, or ``git``, whose streams hold bundles in place of the directories.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class LeaseTransfers:
         quota: Quota,
         usage: LeaseUsage,
         is_live: Callable[[], bool],
+        transport: TransportName,
     ) -> None:
         self._trees = trees
         self._view = view
@@ -44,9 +48,11 @@ class LeaseTransfers:
         self._quota = quota
         self._usage = usage
         self._busy = False
+        self._make = GitDownload if transport == "git" else Download
+        self._by_git = transport == "git"
         self.is_live = is_live
 
-    def download(self) -> Download:
+    def download(self) -> Download | GitDownload:
         """``Transfers.download``."""
         self._check_free()
         with ExitStack() as opened:
@@ -56,23 +62,29 @@ class LeaseTransfers:
                 opened.callback(os.close, branches[-1].root_fd)
             opened.pop_all()
         self._begin()
-        return Download(branches, self._view.meta_files, self._view.made_at * 1_000_000_000)
+        return self._make(branches, self._view.meta_files, self._view.made_at * 1_000_000_000)
 
-    def upload(self) -> Upload:
+    def upload(self) -> Upload | GitUpload:
         """``Transfers.upload``."""
         self._check_free()
         writable = {name.encode(): tree for name, tree in self._trees.items() if isinstance(tree, WritableFs)}
         if not writable:
             raise refused(errno.EROFS)
         with ExitStack() as opened:
-            trees = {}
+            trees: dict[bytes, WritableFs] = {}
+            branches: list[Branch] = []
             for name, tree in writable.items():
                 trees[name] = tree.twin()
                 opened.callback(trees[name].close)
+                if self._by_git:
+                    branches.append(Branch(name, tree.reopen(), tree.rules))
+                    opened.callback(os.close, branches[-1].root_fd)
             opened.pop_all()
         self._begin()
         self._usage.returned = False
         self._usage.refused, self._usage.refused_count = [], 0
+        if self._by_git:
+            return GitUpload(branches, trees, self._quota, self.is_live)
         return Upload(trees, self._quota, self.is_live)
 
     def sent(self, size: int) -> None:

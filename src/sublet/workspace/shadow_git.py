@@ -69,8 +69,8 @@ _CONFIG = """\
 [repack]
 \twriteBitmaps = false
 """
-_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !whitespace\n"
-_LAYOUT = {"HEAD": "ref: refs/heads/never\n", "info/attributes": _ATTRIBUTES, "config": _CONFIG}
+ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !whitespace\n"
+_LAYOUT = {"HEAD": "ref: refs/heads/never\n", "info/attributes": ATTRIBUTES, "config": _CONFIG}
 
 # Newer versions of git refuse these names in a tree; a % before them keeps them apart from names that have it already.
 _MASKED = re.compile(rb"%+\.git(modules)?", re.IGNORECASE)

@@ -1,0 +1,161 @@
+"""Both sides of the transport git together: a repository to work in, and what comes back of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from sublet.protocol.errors import SubletError
+from sublet.workspace.connection import connect
+from sublet.workspace.git_carrier import GitCarrier
+from sublet.workspace.git_exchange import GitExchange
+from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.rules import default_rules
+from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.tar_format import TarLimits
+from sublet.workspace.tree_pack import AllVisible
+from sublet.workspace.walk import Budget
+from support.sftp_lender import public_line
+
+pytestmark = pytest.mark.anyio
+KEY = asyncssh.generate_private_key("ssh-ed25519")
+LEASE = "dlg_" + "a" * 32
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / "dir").mkdir(parents=True)
+    (project / "code.txt").write_text("one\n")
+    (project / "gone.txt").write_text("gone\n")
+    (project / "dir" / "run.sh").write_text("#!/bin/sh\n")
+    (project / "dir" / "run.sh").chmod(0o755)
+    (project / "link").symlink_to("code.txt")
+    (project / ".gitattributes").write_text("* text eol=crlf ident\n")
+    (project / ".env").write_text("TOKEN=1\n")
+    (project / ".git").mkdir()
+    (project / ".git" / "config").write_text("[remote]\n")
+    return project
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[DataPlane]:
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
+    await plane.start("127.0.0.1", 0)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(plane.serve())
+        try:
+            yield plane
+        finally:
+            serving.cancel()
+
+
+def lend(plane: DataPlane, project: Path, limits: ExportLimits) -> MountTarget:
+    lent = LentDirectory("workspace", project, "rw", default_rules())
+    plane.open(Export(LEASE, (lent,), public_line(KEY), 60, {"task.json": b"{}"}, limits, transport="git"))
+    return MountTarget(*plane.address, LEASE, plane.host_key_line)
+
+
+def carrier(tmp_path: Path) -> GitCarrier:
+    return GitCarrier(tmp_path / "clones", lambda: TarLimits(1_000, 1 << 24, 1 << 24))
+
+
+def git(at: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=at,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+async def test_the_agent_gets_a_repository_and_its_result_comes_back(
+    plane: DataPlane, project: Path, tmp_path: Path
+) -> None:
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection)
+        inside = view.path / "workspace"
+        assert sorted(os.listdir(inside)) == [".git", ".gitattributes", "code.txt", "dir", "gone.txt", "link"]
+        assert (inside / "code.txt").read_bytes() == b"one\n"
+        assert os.listdir(view.path / "meta") == ["task.json"]
+        assert git(inside, "status", "--porcelain") == ""
+        assert "TOKEN" not in git(inside, "log", "-p")
+        (inside / ".git" / "hooks").mkdir()
+        (inside / ".git" / "hooks" / "post-commit").write_text(f"#!/bin/sh\ntouch {tmp_path}/owned\n")
+        (inside / ".git" / "hooks" / "post-commit").chmod(0o755)
+        (inside / ".git" / "config").write_text(f"[core]\n\tfsmonitor = touch {tmp_path}/owned\n")
+        (inside / "code.txt").write_text("two\n")
+        (inside / "gone.txt").unlink()
+        (inside / "new" / "deep").mkdir(parents=True)
+        (inside / "new" / "deep" / "tool").write_text("#!/bin/sh\n")
+        (inside / "new" / "deep" / "tool").chmod(0o755)
+        (inside / "new" / "away").symlink_to("/etc/passwd")
+        (inside / ".gitignore").write_text("new\n")
+        assert await view.detach()
+        usage = plane.usage(LEASE)
+
+    assert not (tmp_path / "owned").exists()
+    assert (project / "code.txt").read_text() == "two\n"
+    assert not (project / "gone.txt").exists()
+    assert (project / "new" / "deep" / "tool").stat().st_mode & 0o777 == 0o755
+    assert not (project / "new" / "away").is_symlink()
+    assert (project / ".git" / "config").read_text() == "[remote]\n"
+    assert (project / ".env").read_text() == "TOKEN=1\n"
+    assert usage is not None
+    assert usage.returned
+    assert [line.partition(":")[0] for line in usage.refused] == ["new/away"]
+    assert os.listdir(tmp_path / "clones") == []
+
+
+async def test_a_result_that_passes_the_quota_changes_nothing(plane: DataPlane, project: Path, tmp_path: Path) -> None:
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits(max_total_bytes=1_000)), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection)
+        (view.path / "workspace" / "large").write_bytes(bytes(5_000))
+        (view.path / "workspace" / "code.txt").unlink()
+        assert not await view.detach()
+        usage = plane.usage(LEASE)
+    assert usage is not None
+    assert usage.quota.met is not None
+    assert (project / "code.txt").exists()
+    assert not (project / "large").exists()
+
+
+def snapshot(tmp_path: Path, content: bytes) -> tuple[GitExchange, Path]:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "file").write_bytes(content)
+    repository = GitExchange(tmp_path / "made")
+    repository.create()
+    descriptor = os.open(tree, os.O_RDONLY)
+    repository.snapshot(descriptor, AllVisible(), Budget(100, 10))
+    os.close(descriptor)
+    return repository, tmp_path / "made.bundle"
+
+
+def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    repository, bundle = snapshot(tmp_path, bytes(1 << 20))
+    repository.bundle(bundle)
+    assert bundle.stat().st_size < 10_000
+    other = GitExchange(tmp_path / "other")
+    other.create()
+    with pytest.raises(SubletError, match="holds more than"):
+        other.take(bundle, 1 << 19)
+
+
+@pytest.mark.parametrize("content", [b"", b"no bundle at all", b"# v2 git bundle\n\n"])
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
+    other = GitExchange(tmp_path / "other")
+    other.create()
+    (tmp_path / "bundle").write_bytes(content)
+    with pytest.raises(SubletError):
+        other.take(tmp_path / "bundle", 1 << 20)
