@@ -26,7 +26,7 @@ from a2a.utils.errors import A2AError
 from sublet.a2a_server import assertion, hosts, limits, parts, task_store
 from sublet.a2a_server.json_rpc import complaint
 from sublet.cli import options
-from sublet.daemon import config, control_http, identity, lock, network, pair_link
+from sublet.daemon import config, control_http, identity, last_ports, lock, network, pair_link
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
@@ -36,6 +36,9 @@ from sublet.supervisor import agent_config
 from sublet.workspace import (
     archive_wire,
     change_record,
+    git_config,
+    git_refs,
+    lease_memory,
     manifest,
     reverse,
     rules,
@@ -74,6 +77,7 @@ EXEMPT: dict[str, str] = {
     "daemon.event_log:load_object": "reads only rows that this process has written into its own database",
     "daemon.delegator:_load": "takes an id, as a parameter of a statement",
     "workspace.manifest:_parsed": "reads what its caller has found whole by its own digest",
+    "daemon.staged_results:_load": "takes an id, as a parameter of a statement",
     "daemon.faces:_load": "takes names of modules that are constants",
     "daemon.control_client:_read": "reads answers of the user's own daemon into models; control_http is the decoder",
     "daemon.journal:load_delegation": "takes an id, as a parameter of a statement",
@@ -323,7 +327,35 @@ def _manifest(data: bytes) -> None:
     assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
 
 
+@target("git_config", "workspace.git_config:read_config")
+def _git_config(data: bytes) -> None:
+    copy = git_config.read_config(data).copy
+    again = git_config.read_config(copy)
+    assert again.hooks_path == os.devnull
+    assert not any(word in copy.lower() for word in (b"include", b"helper", b"sshcommand", b"textconv"))
+
+
+@target("git_refs", "workspace.git_refs:read_refs", "workspace.git_refs:_read", raises=[OSError])
+def _git_refs(data: bytes) -> None:
+    repository = _scratch() / "repository" / ".git"
+    (repository / "refs" / "heads").mkdir(parents=True, exist_ok=True)
+    for name in ("HEAD", "packed-refs", "refs/heads/main"):
+        (repository / name).write_bytes(data)
+    assert len(git_refs.read_refs(repository.parent)) <= git_refs.MAX_REFS
+
+
+@target("lease_memory")
+def _lease_memory(data: bytes) -> None:
+    lease_memory.recall(_file("memory", data))
+
+
 # policy, supervisor, daemon
+
+
+@target("last_ports", "daemon.last_ports:read_ports")
+def _last_ports(data: bytes) -> None:
+    found = last_ports.read_ports(_file("ports.json", data))
+    assert all(port is None or 0 < port < 65536 for port in (found.a2a, found.sftp))
 
 
 @target("policy_json", "policy.config:load", "policy.config:parse", "policy.engine:load", raises=[SubletError])

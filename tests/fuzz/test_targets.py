@@ -24,7 +24,15 @@ from fuzz.mutation import mutated
 from fuzz.targets import EXEMPT, TARGETS
 
 NAMES = sorted(TARGETS)
-SLOW = {"sftp_read_only": 25, "sftp_writable": 25, "key_files": 5, "change_record": 25}
+SLOW = {
+    "sftp_read_only": 25,
+    "sftp_writable": 25,
+    "change_record": 25,
+    "git_refs": 25,
+    "lease_memory": 25,
+    "git_config": 8,
+    "key_files": 5,
+}
 """Targets that work on the disk, and how many examples they get."""
 INPUT_BYTES = 1 << 14
 MAX_PEAK_BYTES = 8 << 20

@@ -27,7 +27,7 @@ from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
 from sublet.workspace.archive_carrier import ArchiveCarrier
 from sublet.workspace.carrier import Carrier
-from sublet.workspace.model import Export, LentDirectory
+from sublet.workspace.model import Export, ExportLimits, LentDirectory
 from sublet.workspace.mount_table import mounted_below
 from sublet.workspace.mounts import Mounts
 from sublet.workspace.requirements import require_transport
@@ -116,14 +116,23 @@ class Worker:
         """Return the ACCEPT of an INVITE."""
         return await self.executor.invite(invite(name, **lease), ALICE, source_host=HERE)
 
-    def start(self, accept: Accept, *, seconds: float = 60, mode: str = "rw", **sublet: object) -> Start:
+    def start(
+        self,
+        accept: Accept,
+        *,
+        seconds: float = 60,
+        mode: str = "rw",
+        limits: ExportLimits | None = None,
+        **sublet: object,
+    ) -> Start:
         """Lend the project as ACCEPT asks, and return the START."""
         key = accept.remote_constraints.public_key
         assert key is not None
         rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [])
         lent = LentDirectory("workspace", self.project, "ro" if mode == "ro" else "rw", rules)
         transport = transport_of(accept)
-        self.lender.open(Export(accept.delegation_id, (lent,), key, seconds, transport=transport))
+        bounds = limits or ExportLimits()
+        self.lender.open(Export(accept.delegation_id, (lent,), key, seconds, limits=bounds, transport=transport))
         return self.start_message(accept, seconds, mode=mode, **sublet)
 
     def start_message(self, accept: Accept, seconds: float = 60, *, mode: str = "rw", **sublet: object) -> Start:

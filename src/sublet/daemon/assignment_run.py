@@ -26,6 +26,8 @@ from sublet.workspace.reverse import ReverseAcceptor
 
 MAX_PENDING_UPDATES = 256
 """Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
+LAST_WORD_SECONDS = 1.0
+"""How long work whose changes were refused waits for the delegator to say why, once nothing is mounted."""
 LEASE_END_SLACK_SECONDS = 0.5
 """What ends this close to the end of the lease, unfinished, was ended by the lease."""
 MAX_SHOWN_PROMPT_CHARS = 120
@@ -93,6 +95,7 @@ class AssignmentRun:
         self._unmounting = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
         self._failed: SubletError | None = None
+        self._told = asyncio.Event()
         self._lost: str | None = None
         self._flushed = False
         self._link_state: LinkState | None = None
@@ -119,6 +122,7 @@ class AssignmentRun:
         if self._failed is not None or self._stopped is not None:
             return
         self._failed = error
+        self._told.set()
         self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
         self._update("running", "note", f"\n{error.message}\n", 0)
         self.follow_ups.close()
@@ -205,6 +209,11 @@ class AssignmentRun:
                 with self._unmounting:
                     self._flushed = await mount.detach(flush=not ended)
                 self._interrupted = mount.interrupted
+            refused = mount.over_quota or (not self._flushed and self._start.lease.access_mode == "rw")
+            if refused and not ended:
+                # The delegator knows why changes were refused, and its word for it may still be on its way.
+                with anyio.move_on_after(LAST_WORD_SECONDS):
+                    await self._told.wait()
         finally:
             self._link.close()
 

@@ -73,6 +73,11 @@ class UnpackedView:
         """``Carried.interrupted``: work goes on in the copy whatever the link does."""
         return 0
 
+    @property
+    def over_quota(self) -> bool:
+        """``Carried.over_quota``: then nothing was brought back, which ``detach`` has told."""
+        return False
+
     async def attend(self) -> None:
         """``Carried.attend``: a copy needs nothing."""
 

@@ -32,6 +32,10 @@ class Carried(Protocol):
     def interrupted(self) -> int:
         """How many operations failed for want of a connection."""
 
+    @property
+    def over_quota(self) -> bool:
+        """Whether the lender has refused a change for the quota of the lease; it says so over its own way, too."""
+
     async def attend(self) -> None:
         """Do what the view needs done while it is worked in; runs until it is cancelled, or the view is lost."""
 

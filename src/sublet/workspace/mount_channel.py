@@ -144,6 +144,11 @@ class MountChannel:
         """How many requests were answered with an error for want of a link."""
         return self._relay.interrupted
 
+    @property
+    def over_quota(self) -> bool:
+        """Whether the lender has refused a change for the quota of the lease."""
+        return self._relay.over_quota
+
     @classmethod
     async def open(
         cls,

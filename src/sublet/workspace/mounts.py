@@ -208,6 +208,11 @@ class Mount:
         """``Carried.interrupted``."""
         return self._channel.interrupted if self._channel is not None else 0
 
+    @property
+    def over_quota(self) -> bool:
+        """``Carried.over_quota``."""
+        return self._channel is not None and self._channel.over_quota
+
     async def attend(self) -> None:
         """``Carried.attend``: programs are told of reads that can't be done."""
         assert self._channel is not None

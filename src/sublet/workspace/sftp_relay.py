@@ -36,6 +36,8 @@ _HEAD_BYTES: Final = 9
 _STATUS: Final = struct.Struct(">IBIIII")
 """Length, type, id and code; the lengths of a message and of its language, as sshfs reads neither."""
 _U32: Final = struct.Struct(">I")
+_CODE_END: Final = _HEAD_BYTES + 4
+_OVER_QUOTA: Final = _U32.pack(Status.QUOTA_EXCEEDED)
 _STRANGE: Final = b"sublet"
 """Begins the names under which handles are shown whose own value sshfs still knows from an earlier link."""
 
@@ -95,6 +97,8 @@ class SftpRelay:
         self.sentinel = b""
         """A name that no file has, about which a question is kept too, where it is not empty."""
         self.sentinel_id: int | None = None
+        self.over_quota = False
+        """Whether the server has refused a change for the quota of the lease."""
         self.to_server: list[memoryview | bytes] = []
         self.to_client: list[memoryview | bytes] = []
         self._init = b""
@@ -251,6 +255,8 @@ class SftpRelay:
         request, handle = asked
         if kind != Answer.STATUS and kind != _EXPECTED.get(request):
             raise LinkViolation(f"answer {kind} to request {request}")
+        if kind == Answer.STATUS and frame[_HEAD_BYTES:_CODE_END] == _OVER_QUOTA:
+            self.over_quota = True
         instead = self._given(frame, number) if kind == Answer.HANDLE else None
         del self._waiting[number]
         if handle:
