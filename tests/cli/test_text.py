@@ -292,3 +292,19 @@ def test_a_wrong_argument_is_named_as_the_person_knows_it(
 ) -> None:
     status, _, err = call(FakeControl(), capsys, "delegate", *argv, "--to", "bob")
     assert (status, says in err, "should" in err) == (2, True, False)
+
+
+def test_steering_says_what_was_agreed_to(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl()
+    status, out, _ = call(control, capsys, "extend", ID, "--ttl", "10m")
+    assert status == 0
+    assert "has 600 s more" in out
+    status, out, _ = call(control, capsys, "say", ID, "and the docs too", "--id", "k1")
+    assert status == 0
+    assert "has it as follow-up 1" in out
+    assert control.requests[-2:] == [
+        {"extend": ID, "seconds": 600},
+        {"say": ID, "prompt": "and the docs too", "id": "k1"},
+    ]
+    for wrong in (["extend", ID], ["extend", ID, "--ttl", "1m", "--seconds", "60"], ["say", ID, " "]):
+        assert call(control, capsys, *wrong)[0] == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.daemons import Daemon, two_daemons, wait_for
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.leases import ask, begin, finish, wait_state
 from support.leftovers import held
 
@@ -90,4 +90,20 @@ def test_a_lease_is_extended_and_followed_up(daemons: Pair, tmp_path: Path) -> N
     assert "Follow-up 1 begins: cat one.txt" in lender.run("output", delegation).stdout
     late = lender.run("say", delegation, "more", check=(1,))
     assert "is over" in late.stderr
+    settle(daemons)
+
+
+def test_a_worker_that_was_killed_is_found_where_it_was_and_says_so(daemons: Pair, tmp_path: Path) -> None:
+    lender, worker = daemons
+    delegation = begun(lender, tmp_path)
+    before = worker.info["a2a_url"], worker.info["sftp"]
+    worker.kill()
+    worker.up(agent=SHELL_AGENT)
+    assert (worker.info["a2a_url"], worker.info["sftp"]) == before
+    ended = finish(lender, delegation)
+    assert ended.error is not None
+    assert (str(ended.state), ended.error.code) == ("error", "TASK_FAILED")
+    assert "restarted" in ended.error.message
+    assert ended.audit is not None
+    assert ended.audit.added == ["one.txt"]
     settle(daemons)
