@@ -1,4 +1,4 @@
-"""How every benchmark shows what it measured: a table, JSON, or its part of docs/benchmarks.md."""
+"""How every benchmark shows what it measured: a table, JSON, or its part of a page in docs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "benchmarks.md"
+RELIABILITY = DOCS / "reliability.md"
 HEAD = ("what", "measured", "goal", "peer", "ratio")
 
 
@@ -55,16 +57,17 @@ def _figure(value: float) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that ``show`` obeys."""
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--markdown", action="store_true", help="write the table into docs/benchmarks.md as well")
+    parser.add_argument("--markdown", action="store_true", help="write the table into its page in docs as well")
 
 
-def show(name: str, rows: Sequence[Row], options: argparse.Namespace) -> None:
+def show(name: str, rows: Sequence[Row], options: argparse.Namespace, page: Path = PAGE) -> None:
     """Print ``rows`` as the options say.
 
     Args:
         name: of the benchmark, as in the page's markers ``<!-- benchmark:NAME -->`` and ``<!-- /benchmark -->``.
         rows: what was measured.
         options: parsed with the options of ``add_options``.
+        page: where ``--markdown`` writes it.
     """
     if options.json:
         print(json.dumps({"benchmark": name, "machine": machine(), "rows": [asdict(row) for row in rows]}))
@@ -73,7 +76,7 @@ def show(name: str, rows: Sequence[Row], options: argparse.Namespace) -> None:
         if os.getloadavg()[0] > (os.cpu_count() or 1):
             print(f"The machine is busy (load {os.getloadavg()[0]:.1f}): trust the ratios, not the absolute figures.")
     if options.markdown:
-        write(name, rows, PAGE)
+        write(name, rows, page)
 
 
 def machine() -> str:
@@ -96,9 +99,19 @@ def write(name: str, rows: Sequence[Row], page: Path) -> None:
     Raises:
         SystemExit: the page has no such markers.
     """
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row.cells()) + " |" for row in rows]
-    part = f"<!-- benchmark:{name} -->\n" + "\n".join([*lines, "", f"{machine()}."]) + "\n<!-- /benchmark -->"
+    write_table(name, HEAD, [row.cells() for row in rows], page)
+
+
+def write_table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]], page: Path, note: str = "") -> None:
+    """Replace what stands between the markers of ``name`` on ``page`` by a table, ``note`` and what it was run on.
+
+    Raises:
+        SystemExit: the page has no such markers.
+    """
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    told = f"{note} {machine()}." if note else f"{machine()}."
+    part = f"<!-- benchmark:{name} -->\n" + "\n".join([*lines, "", told]) + "\n<!-- /benchmark -->"
     text, count = re.subn(
         rf"<!-- benchmark:{name} -->\n.*?<!-- /benchmark -->",
         lambda _: part,
@@ -111,6 +124,11 @@ def write(name: str, rows: Sequence[Row], page: Path) -> None:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    cells = [HEAD, *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
+    return text_table(HEAD, [row.cells() for row in rows])
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for a terminal."""
+    cells = [head, *rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)

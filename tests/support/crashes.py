@@ -1,0 +1,331 @@
+"""Kills daemons, mounts and agents at any journal write of a delegation, and checks what is left (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.protocol.errors import SubletError
+from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
+from support.leases import ask, delegate, marker, processes_with, restart
+from support.leftovers import held
+
+Side = Literal["lender", "worker"]
+Victim = Literal["lender", "worker", "sshfs", "agent"]
+When = Literal["before", "after"]
+
+SITE = Path(__file__).with_name("crash_site")
+REACH_SECONDS = 20.0
+END_SECONDS = 45.0
+CLEAN_SECONDS = 30.0
+TTL_SECONDS = 60
+
+# A program that gets over a link that is away for a while, as long as its directory comes back.
+WORK = """
+mark={mark}
+try() {{ until "$@" 2>/dev/null; do sleep 0.1; done; }}
+put() {{ echo "$1" > "$2"; }}
+try put one begun
+sleep 0.4 $mark
+try cp begun copied
+try put done finished
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Kill ``victims`` when ``side`` is about to finish, or has just finished, its journal write number ``stop_at``."""
+
+    side: Side
+    stop_at: int
+    when: When
+    victims: tuple[Victim, ...]
+
+    def __str__(self) -> str:
+        return f"{'+'.join(self.victims)} {self.when} write {self.stop_at} of the {self.side}"
+
+
+@dataclass
+class Outcome:
+    """What came of a case: how the delegation ended, and everything that was wrong about it."""
+
+    case: Case
+    label: str = ""
+    acknowledged: bool = False
+    resumed: bool = False
+    state: str = "unknown"
+    code: str = ""
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+
+class Scene:
+    """A lender and a worker whose journal writes can be held."""
+
+    def __init__(self, base: Path, lender: Daemon, worker: Daemon) -> None:
+        self.base = base
+        self.daemons: dict[Side, Daemon] = {"lender": lender, "worker": worker}
+        self._number = 0
+
+    def labels(self, side: Side) -> list[str]:
+        """Run one delegation undisturbed and return the labels of all journal writes of ``side``, in order."""
+        self._plan(side, 0, "after")
+        directory = self._directory()
+        ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS))
+        assert ended["state"] == "completed", ended
+        time.sleep(0.3)
+        found = _plan_of(self.daemons[side]).with_suffix(".labels").read_text().split()
+        self._clear(side)
+        return found
+
+    def run(self, case: Case) -> Outcome:
+        """Run one case to its end and return what came of it."""
+        outcome = Outcome(case)
+        began = time.monotonic()
+        lender, worker = self.daemons["lender"], self.daemons["worker"]
+        directory, mark = self._directory(), marker()
+        (directory / "kept").write_text("kept\n")
+        self._plan(case.side, case.stop_at, case.when)
+        request = CreateDelegation(
+            workspace_dir=str(directory),
+            peer="bob",
+            prompt=WORK.format(mark=mark.replace("3600", "0")),
+            ttl_seconds=TTL_SECONDS,
+            idempotency_key=mark,
+        )
+        asking = threading.Thread(target=self._create, args=(request, outcome))
+        asking.start()
+        plan = _plan_of(self.daemons[case.side])
+        give_up = time.monotonic() + REACH_SECONDS
+        while not plan.with_suffix(".reached").exists() and time.monotonic() < give_up:
+            if not asking.is_alive() and outcome.acknowledged and self._settled(mark):
+                break
+            time.sleep(0.01)
+        reached = plan.with_suffix(".reached").exists()
+        if reached:
+            with suppress(FileNotFoundError):
+                outcome.label = (plan.with_suffix(".labels").read_text().split() or [""])[-1]
+            self._kill(case.victims, mark.replace("3600", "0"))
+        else:
+            outcome.label = "not reached"
+        self._clear(case.side)
+        asking.join(END_SECONDS)
+        if reached and "worker" in case.victims:
+            restart(worker, SHELL_AGENT)
+        if reached and "lender" in case.victims:
+            restart(lender, None)
+        self._check(outcome, mark, directory)
+        outcome.seconds = time.monotonic() - began
+        return outcome
+
+    # One case
+
+    def _create(self, request: CreateDelegation, outcome: Outcome) -> None:
+        with suppress(SubletError, OSError):
+            ask(self.daemons["lender"], lambda client: client.create_delegation(request))
+            outcome.acknowledged = True
+
+    def _settled(self, key: str) -> bool:
+        found = self._record(key)
+        return bool(found and found.get("settled"))
+
+    def _record(self, key: str) -> dict[str, object] | None:
+        """Return what the lender's database holds of the delegation that was made with ``key``."""
+        with closing(_database(self.daemons["lender"])) as database:
+            row = database.execute("SELECT record FROM delegations WHERE idempotency_key = ?", (key,)).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def _kill(self, victims: Sequence[Victim], mark: str) -> None:
+        for victim in victims:
+            if victim in ("lender", "worker"):
+                self.daemons[victim].kill()
+                continue
+            sign = str(self.daemons["worker"].home / "state" / "mounts") if victim == "sshfs" else mark
+            for pid in processes_with(sign):
+                name = _command(pid)
+                if (victim == "sshfs") == (name == "sshfs"):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _check(self, outcome: Outcome, key: str, directory: Path) -> None:
+        lender, worker = self.daemons["lender"], self.daemons["worker"]
+        wrong = outcome.wrong
+        found = self._record(key)
+        if found is None:
+            if outcome.acknowledged:
+                wrong.append("acknowledged, and unknown afterwards")
+        else:
+            id_ = str(found["id"])
+            try:
+                ended = _end(lender, id_)
+            except AssertionError as error:
+                wrong.append(str(error))
+            else:
+                outcome.state = str(ended.state)
+                outcome.code = ended.error.code if ended.error else ""
+                outcome.resumed = ended.state == "completed" and "lender" in outcome.case.victims
+                wrong += _untruths(ended, directory)
+        for daemon in (lender, worker):
+            wrong += _left(daemon, str(directory))
+        wrong += [f"process {pid} ({_command(pid)}) is left" for pid in _gone(key.replace("3600", "0"))]
+        again = delegate(lender, directory, "echo again > again", "--ttl", "30")
+        if again["state"] != "completed":
+            wrong.append(f"the next delegation of the directory ends as {again['state']}: {again.get('error')}")
+
+    def _directory(self) -> Path:
+        self._number += 1
+        directory = self.base / f"lent-{self._number}"
+        directory.mkdir()
+        return directory
+
+    def _plan(self, side: Side, stop_at: int, when: When) -> None:
+        self._clear(side)
+        plan = _plan_of(self.daemons[side])
+        draft = plan.with_suffix(".new")
+        draft.write_text(json.dumps({"stop_at": stop_at, "when": when}))
+        plan.with_suffix(".go").unlink(missing_ok=True)
+        draft.rename(plan)
+
+    def _clear(self, side: Side) -> None:
+        """Let the daemon go on, and count no more."""
+        plan = _plan_of(self.daemons[side])
+        plan.unlink(missing_ok=True)
+        plan.with_suffix(".go").touch()
+        for suffix in (".reached", ".labels"):
+            plan.with_suffix(suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def crash_scene(base: Path) -> Iterator[Scene]:
+    """Run a lender and a worker, paired, whose journal writes can be held."""
+    plans = {name: base / f"{name}.plan" for name in "ab"}
+    environ = {"PYTHONPATH": str(SITE), "SUBLET_STOP_AT": str(base / "unused.plan")}
+    with two_daemons(base, environ=environ) as (lender, worker):
+        for daemon, name in ((lender, "a"), (worker, "b")):
+            daemon.environ = {**environ, "SUBLET_STOP_AT": str(plans[name])}
+            daemon.down()
+            restart(daemon, SHELL_AGENT if daemon is worker else None)
+        yield Scene(base, lender, worker)
+
+
+def cases(scene: Scene) -> list[Case]:
+    """Return the full matrix: every journal write of both sides, before and after it, and one or two victims each."""
+    alone: list[tuple[Victim, ...]] = [("lender",), ("worker",), ("sshfs",), ("agent",)]
+    pairs: list[tuple[Victim, ...]] = [
+        ("lender", "worker"), ("lender", "sshfs"), ("lender", "agent"),
+        ("worker", "sshfs"), ("worker", "agent"), ("sshfs", "agent"),
+    ]  # fmt: skip
+    sides: tuple[Side, Side] = ("lender", "worker")
+    moments: tuple[When, When] = ("before", "after")
+    return [
+        Case(side, number, when, victims)
+        for side in sides
+        for number in range(1, len(scene.labels(side)) + 1)
+        for when in moments
+        for victims in (*alone, *pairs)
+    ]
+
+
+def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """Return a row per set of victims: cases, how they ended, resumed, wrong, the longest time in seconds."""
+    rows = []
+    for victims in dict.fromkeys(outcome.case.victims for outcome in outcomes):
+        mine = [o for o in outcomes if o.case.victims == victims and o.label != "not reached"]
+        if not mine:
+            continue
+        ends = {state: sum(o.state == state for o in mine) for state in ("completed", "error", "unknown")}
+        rows.append(
+            (
+                " + ".join(victims),
+                str(len(mine)),
+                *(str(count) for count in ends.values()),
+                str(sum(o.resumed for o in mine)),
+                str(sum(bool(o.wrong) for o in mine)),
+                f"{max(o.seconds for o in mine):.1f}",
+            )
+        )
+    return rows
+
+
+def _end(lender: Daemon, id_: str) -> DelegationView:
+    """Wait until the delegation has ended and is settled, and return it."""
+
+    def look() -> DelegationView | None:
+        view = ask(lender, lambda client: client.get_status(id_))
+        over = is_terminal(DELEGATION_TABLE, view.state) and view.condition is None
+        return view if over else None
+
+    found: DelegationView = wait_for(look, END_SECONDS, f"the end of {id_}")
+    return found
+
+
+def _untruths(view: DelegationView, directory: Path) -> list[str]:
+    """Return what the record says that the directory does not show."""
+    wrong = []
+    there = {path.name for path in directory.iterdir()}
+    if view.state == "completed" and not {"begun", "copied", "finished"} <= there:
+        wrong.append(f"completed, but only {sorted(there)} is there")
+    if view.state == "completed" and view.error is not None:
+        wrong.append("completed with an error")
+    if view.state != "completed" and view.error is None:
+        wrong.append(f"{view.state} without a reason")
+    if (directory / "kept").read_text() != "kept\n":
+        wrong.append("a file of the lender's was changed")
+    written = there & {"begun", "copied", "finished"}
+    if view.audit is not None and written - set(view.audit.added):
+        wrong.append(f"the audit does not name {sorted(written - set(view.audit.added))}")
+    if view.audit is None and written:
+        wrong.append(f"no audit although there are {sorted(written)}")
+    return wrong
+
+
+def _left(daemon: Daemon, sign: str) -> list[str]:
+    """Return what a running daemon without work still holds, once it has had time to give it back."""
+
+    def rest() -> list[str]:
+        found = [*held(daemon), *daemon.mounts]
+        for name in ("mounts", "scratch"):
+            with suppress(FileNotFoundError):
+                found += [str(path) for path in (daemon.home / "state" / name).iterdir()]
+        active = ask(daemon, lambda client: client.status()).assignments_active
+        return [*found, *([f"{active} slots"] if active else [])]
+
+    try:
+        wait_for(lambda: not rest(), CLEAN_SECONDS, "a clean daemon")
+    except AssertionError:
+        return [f"{daemon.home.name} holds {rest()}"]
+    with closing(_database(daemon)) as database:
+        checked = str(database.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    return [] if checked == "ok" else [f"database of {daemon.home.name}: {checked}"]
+
+
+def _gone(mark: str) -> list[int]:
+    with suppress(AssertionError):
+        wait_for(lambda: not processes_with(mark), CLEAN_SECONDS, "the end of the agent")
+    return processes_with(mark)
+
+
+def _database(daemon: Daemon) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{daemon.home}/state/sublet.db?mode=ro", uri=True)
+
+
+def _plan_of(daemon: Daemon) -> Path:
+    return Path(daemon.environ["SUBLET_STOP_AT"])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
