@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test fuzz lint types bench lock hosts states clean help
+.PHONY: setup demo test fuzz lint types bench soak lock hosts states clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -33,7 +33,11 @@ types: setup ## check types
 	@.venv/bin/mypy --no-error-summary
 
 bench: setup ## measure what docs/benchmarks.md claims
-	@for file in benchmarks/[a-z]*.py; do $(PY) "$$file" || exit 1; done
+	@for file in delegation sftp relay policy; do $(PY) "benchmarks/$$file.py" || exit 1; done
+
+soak: setup ## kill at every journal write, and run many leases: what docs/reliability.md claims; takes an hour
+	@$(PY) benchmarks/crashes.py --markdown
+	@$(PY) benchmarks/soak.py --markdown
 
 lock: setup ## choose the versions of requirements.lock anew
 	@scripts/lock

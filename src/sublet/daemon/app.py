@@ -204,6 +204,7 @@ class _Daemon:
             delegations=await parts.journal.count_delegations(),
             assignments_active=parts.executor.active,
             slots=parts.slots.capacity,
+            tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
             limits=parts.cages.means,

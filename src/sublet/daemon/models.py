@@ -423,6 +423,7 @@ class StatusView(View):
     delegations: dict[str, int] = Field(description="Delegations by state")
     assignments_active: int = 0
     slots: int = 0
+    tasks: int = Field(default=0, description="Tasks on the daemon's event loop; it must not grow with finished work")
     agents: list[str] = []
     sandbox: str = ""
     limits: str = Field(default="", description="By what agents are held to their limits")
