@@ -167,8 +167,9 @@ def one_after_another(base: Path, lender: Daemon, worker: Daemon, size: Size) ->
         detail = ", ".join(f"{what} {old} to {new}" for what, old, new in _counts(then, now))
         rows.append(Row(f"{name}, growth after the first {size.warm}", more, "MiB", detail))
     kept = sum(count for _, count in table_rows(lender)) + sum(count for _, count in table_rows(worker))
+    time.sleep(1.1)
     for daemon in (lender, worker):
-        daemon.json("prune", "--older-than", "0s")
+        daemon.json("prune", "--older-than", "1s")
     stay = [f"{daemon.home.name}: {n} rows of {t}" for daemon in (lender, worker) for t, n in table_rows(daemon) if n]
     rows.append(Row("rows of history before a prune", kept, "rows", f"after it: {', '.join(stay) or 'none'}"))
     return rows, left + stay + rest(lender) + rest(worker)
