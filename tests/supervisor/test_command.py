@@ -52,6 +52,13 @@ async def test_the_prompt_is_a_script_and_the_result_its_output(sandbox: Sandbox
 
 
 @BOTH
+async def test_c17_git_trusts_the_lent_directory_and_knows_who_commits(sandbox: Sandbox, tmp_path: Path) -> None:
+    task = job(tmp_path, "git config --global --get-all safe.directory; git config user.email")
+    outcome = await CommandProvider(command(), sandbox).run(task, Log())
+    assert outcome.summary.splitlines() == [str(task.workspace), f"agent@{task.delegation_id}"]
+
+
+@BOTH
 async def test_the_environment_is_the_tasks_own(sandbox: Sandbox, tmp_path: Path) -> None:
     task = job(tmp_path, "env | sort; touch $HOME/x $TMPDIR/y", seconds=20)
     environ = {"PATH": os.environ["PATH"], "KEY_GIVEN": "k1", "KEY_KEPT": "k2", "HOME": "/root", "SUBLET_HOME": "/s"}

@@ -137,3 +137,27 @@ def test_a_read_only_view_has_no_way_to_change_anything(tmp_path: Path) -> None:
         assert view.statvfs()[9] == 1
     finally:
         view.close()
+
+
+def test_a_copy_stands_in_for_a_hidden_file(tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "config").write_text("secret")
+    (tmp_path / "dir" / "plain").touch()
+    quota = Quota(None, None)
+    fs = WritableFs(ConfinedFs.open_root(tmp_path), PathRules(hidden=(b"dir/config",)), quota, lambda _: None)
+    view = WritableView({"workspace": fs}, {}, {"workspace": {(b"dir", b"config"): b"harmless"}})
+    path = b"/workspace/dir/config"
+    assert sorted(names(view, b"/workspace/dir")) == [b"config", b"plain"]
+    assert names(view, b"/workspace") == [b"dir"]
+    assert view.open_read(path).read(100, 0) == b"harmless"
+    assert view.lstat(path).st_size == view.stat(path).st_size == 8
+    for change in (
+        lambda: view.open_write(path, os.O_WRONLY, 0),
+        lambda: view.remove(path),
+        lambda: view.rename(b"/workspace/dir/plain", path, replace=True),
+        lambda: view.set_attributes(path, mode=0o777),
+    ):
+        with pytest.raises((PermissionError, FileNotFoundError)):
+            change()
+    assert (tmp_path / "dir" / "config").read_text() == "secret"
+    view.close()
