@@ -164,6 +164,14 @@ def test_the_scan_counts_what_goes_along_and_what_is_left_out(tmp_path: Path) ->
     assert caught.value.code is ErrorCode.SENSITIVE_FILES
 
 
+def test_what_git_does_not_need_is_no_secret_of_the_lenders(tmp_path: Path) -> None:
+    for name in (".git/config", ".git/modules/x", ".git/HEAD", "sub/.git"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = scan(tmp_path, choosing([], [], "ro"), AdmissionLimits(on_sensitive="refuse"))
+    assert (found.hidden, found.files) == (("sub/.git",), 1)
+
+
 def test_limits_hold_for_all_directories_together(tmp_path: Path) -> None:
     lent = []
     for name in ("one", "two"):

@@ -12,7 +12,7 @@ from sublet.protocol.bounds import AccessMode, GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import LentResource
 from sublet.workspace.model import META, WORKSPACE, LentDirectory
-from sublet.workspace.repository import look_at
+from sublet.workspace.repository import NO_REPOSITORY, look_at
 from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
@@ -116,7 +116,7 @@ def prepared(
     for lent in resources:
         repository = look_at(lent.path)
         git = repository.shown(request.git)
-        if git != request.git:
+        if git != request.git and (repository.why_hidden != NO_REPOSITORY or lent.name == WORKSPACE):
             hidden.append(f"{lent.name}: {repository.why_hidden}")
         rules = _rules(request, lent.name, git, locked=repository.hooks)
         copies = repository.copies or {} if git != "hidden" else {}

@@ -104,6 +104,8 @@ class _Tally:
             if rules.left_out(parts) or rules.directory_only(parts):
                 self.left_out += 1
                 continue
+            if rules.bars_links(parts):
+                continue  # of a repository that is shown, whatever git does not need is never there
             self.hidden.add(parts)
             if name.lower() != _REPOSITORY:
                 self.sensitive.add(parts)
