@@ -130,6 +130,7 @@ def test_all_kinds_of_files_go_both_ways(daemons: Pair, tmp_path: Path) -> None:
     assert not (tmp_path / "pipe").exists()
     assert (tmp_path / ".env").read_text() == "TOKEN=1\n"
     assert "new/run" in ended["audit"]["added"]
+    assert ended["unmountable"] == []
     assert sorted(line.partition(":")[0] for line in ended["left_behind"]) == ["new/absolute", "out"]
     assert ended["audit"]["by_others"] == []
     assert work_left(daemons[1]) == []

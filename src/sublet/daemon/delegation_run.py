@@ -81,6 +81,7 @@ class DelegationRun:
         self._tools = tools
         self._access = LentAccess(self._keeper, peer, tools)
         self._output = OutputLog(tools.journal, record.id)
+        self._mounted: list[str] = []
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
@@ -231,6 +232,7 @@ class DelegationRun:
 
     async def _admit(self) -> None:
         admission = await in_background(scan_all, self._resources, self._tools.limits())
+        self._mounted = list(admission.mounted)
         await self._keeper.note(
             hidden=list(admission.hidden), unmountable=list(admission.unmountable), left_out=admission.left_out
         )
@@ -273,10 +275,13 @@ class DelegationRun:
         check_enforced(record.request.require_enforced, answer, self._peer.name)
         transport = chosen_transport(record.request, answer)
         mode, ttl = narrowed(record, answer)
+        # A mount leaves out the links that it can't follow; the other transports carry them.
+        unmountable = record.unmountable if transport == "sshfs" else self._mounted
         await self._keeper.advance(
             DelegationEvent.ACCEPT,
             condition=None,
             transport=transport,
+            unmountable=unmountable,
             task_id=task.task_id,
             context_id=task.context_id,
             accept=answer,

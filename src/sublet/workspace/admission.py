@@ -35,7 +35,8 @@ class Admission:
     """What the scan found. Names are relative to the root, cleaned for display and bounded; counts are complete.
 
     ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``, and names that
-    another file system is mounted on, which a lease leaves out. ``left_out`` counts the names that the lender chose to
+    another file system is mounted on, which a lease leaves out; ``mounted`` are the latter alone, which no transport
+    carries. ``left_out`` counts the names that the lender chose to
     leave out, those below them not among them.
     """
 
@@ -51,6 +52,7 @@ class Admission:
     special: tuple[str, ...]
     special_count: int
     left_out: int
+    mounted: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class _Tally:
     hidden: _Names = field(default_factory=_Names)
     sensitive: _Names = field(default_factory=_Names)
     unmountable: _Names = field(default_factory=_Names)
+    mounted: _Names = field(default_factory=_Names)
     special: _Names = field(default_factory=_Names)
     left_out: int = 0
     bytes_by_directory: Counter[Parts] = field(default_factory=Counter)
@@ -99,6 +102,7 @@ class _Tally:
                 self.special.add((*directory.parts, name))
         for name in directory.mounts:
             self.unmountable.add((*directory.parts, name))
+            self.mounted.add((*directory.parts, name))
         for name in directory.hidden:
             parts = (*directory.parts, name)
             if rules.left_out(parts) or rules.directory_only(parts):
@@ -193,6 +197,7 @@ def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Adm
         special=together(lambda one: one.special),
         special_count=sum(one.special_count for _, one in found),
         left_out=sum(one.left_out for _, one in found),
+        mounted=together(lambda one: one.mounted),
     )
 
 
@@ -230,6 +235,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
         largest_file=_shown(tally.largest_parts),
         hidden=tuple(tally.hidden.listed),
         hidden_count=tally.hidden.count,
+        mounted=tuple(tally.mounted.listed),
         unmountable=tuple(tally.unmountable.listed),
         unmountable_count=tally.unmountable.count,
         special=tuple(tally.special.listed),
