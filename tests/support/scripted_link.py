@@ -119,6 +119,7 @@ class ScriptedLink:
         self.cancelled: list[str] = []
         self.failed: list[Error] = []
         self.obeys = True
+        self.fail_fails: Exception | None = None
         self.invited = asyncio.Event()
         self.started = asyncio.Event()
         self.cancel_hangs = False
@@ -193,6 +194,8 @@ class ScriptedLink:
 
     async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
         self.failed.append(message)
+        if self.fail_fails is not None:
+            raise self.fail_fails
         if self.obeys:
             self.say(message.delegation_id, message)
 

@@ -18,6 +18,8 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 
+from sublet.protocol.errors import LocalCode, SubletError
+
 TERMINAL = frozenset(
     {
         TaskState.TASK_STATE_COMPLETED,
@@ -96,7 +98,11 @@ class SqliteTaskStore(TaskStore):
         self._closed = False
 
     async def open(self) -> None:
-        """Open or make the file and prune it."""
+        """Open or make the file and prune it.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where it can't be opened or is no such file.
+        """
         await self._call(self._open)
 
     async def aclose(self) -> None:
@@ -184,11 +190,18 @@ class SqliteTaskStore(TaskStore):
         return self._db
 
     def _open(self) -> None:
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-        # Every call comes from the one thread of the pool, which sqlite3 cannot know.
-        self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._db.executescript(_SCHEMA)
-        self._prune()
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            # Every call comes from the one thread of the pool, which sqlite3 cannot know.
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._db.executescript(_SCHEMA)
+            self._prune()
+        except (OSError, sqlite3.DatabaseError) as error:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the A2A tasks in {self._path} can't be used: {error}",
+                "Move the file aside and start again: who asks for a task of before is then told that there is none.",
+            ) from None
 
     def _close(self) -> None:
         if self._db is not None:
