@@ -119,6 +119,7 @@ class Scene:
             self._kill(case.victims, mark.replace("3600", "0"))
         else:
             outcome.label = "not reached"
+        begun = (self._record(mark) or {}).get("state") in ("started", "running")
         self._clear(case.side)
         asking.join(END_SECONDS)
         if reached and "worker" in case.victims:
@@ -126,6 +127,8 @@ class Scene:
         if reached and "lender" in case.victims:
             restart(lender, None)
         self._check(outcome, mark, directory)
+        if reached and begun and set(case.victims) == {"lender"} and outcome.state != "completed":
+            outcome.wrong.append(f"the work was not gone on with: {outcome.state} {outcome.code}")
         outcome.seconds = time.monotonic() - began
         return outcome
 
