@@ -152,7 +152,10 @@ async def test_a_locator_that_is_no_plain_path_mounts_nothing(daemons: Pair, len
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", ["127.0.0.2", "169.254.169.254", "metadata.google.internal", "::1", "-oX=x"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.2", "169.254.169.254", "metadata.google.internal", "::1", "-oX=x", "0.0.0.0", "2130706434", "127.0.2"],
+)
 async def test_an_endpoint_elsewhere_is_never_dialled(daemons: Pair, lent: Path, host: str) -> None:
     """Only the address that the delegator called from is dialled, whatever START names (row 12)."""
     async with (
