@@ -102,9 +102,9 @@ async def mount(port: int, host_key: str, key_file: Path, mount_root: Path) -> N
 
 
 @contextlib.contextmanager
-def child(*arguments: str) -> Iterator[dict[str, str]]:
-    """Run this program in another role and yield what it says once it is ready."""
-    argv = [sys.executable, __file__, *arguments]
+def child(*arguments: str, program: str = __file__) -> Iterator[dict[str, str]]:
+    """Run ``program``, this one by default, in another role and yield what it says once it is ready."""
+    argv = [sys.executable, program, *arguments]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -1,0 +1,189 @@
+"""``git status`` in a mount (case C14) beside OpenSSH's ``internal-sftp`` through the same sshfs, at several distances.
+
+A repository of many files is lent with ``git=ro`` and mounted as a delegation mounts it; the peer is exported whole by
+``sshd`` and mounted through the ``ssh`` program. Both connections go through a proxy that holds every byte for half of
+the round trip. The first ``git status`` on a fresh mount is the cold one, the next one the warm one. Both sides get the
+same settings of git; without ``core.checkStat=minimal``, which the lent copy of the configuration has, the peer's would
+read every file. Run as ``python benchmarks/git_status.py [--quick] [--json] [--markdown]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import getpass
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+import sftp
+from _report import Row, add_options, show
+from sublet.workspace.model import Export, ExportLimits, LentDirectory
+from sublet.workspace.repository import look_at
+from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.sftp_listener import DataPlane
+
+STATUS_SECONDS = 600.0
+CHUNK = 65_536
+MAX_HELD = 1_024
+SETTINGS = ("core.checkStat=minimal", "core.trustctime=false", "core.fsmonitor=false", "safe.directory=*")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many files there are, and at which round trips they are looked at, in ms."""
+
+    files: int
+    round_trips: tuple[int, ...]
+
+
+FULL = Size(files=10_000, round_trips=(0, 20, 80))
+QUICK = Size(files=200, round_trips=(0, 10))
+
+
+async def serve(root: Path, public_key: str) -> None:
+    """Serve the repository ``root`` for reading until standard input ends."""
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
+    await plane.start("127.0.0.1", 0)
+    rules = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="ro")
+    lent = LentDirectory("workspace", root, "ro", rules, look_at(root).copies or {})
+    plane.open(Export(sftp.LEASE, (lent,), public_key, 3600.0, limits=ExportLimits(max_connections=8)))
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(plane.serve())
+        print(json.dumps({"port": plane.address[1], "host_key": plane.host_key_line}), flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        serving.cancel()
+
+
+async def delay(port: int, one_way: float) -> None:
+    """Pass on connections to ``port``, each byte held for ``one_way`` seconds, until standard input ends."""
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_HELD)
+
+        async def let_go() -> None:
+            while True:
+                due, data = await held.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if not data:
+                    target.close()
+                    return
+                target.write(data)
+                await target.drain()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(let_go())
+            data = b"-"
+            while data:
+                data = await source.read(CHUNK)
+                await held.put((time.monotonic() + one_way, data))
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(Exception):
+            await asyncio.gather(carry(reader, far_writer), carry(far_reader, writer))
+
+    async with await asyncio.start_server(serve_one, "127.0.0.1", 0) as server:
+        print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+def git(directory: Path, *arguments: str) -> str:
+    """Run git with the settings that both sides have, and return what it prints."""
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    done = subprocess.run(
+        ["git", "-C", str(directory), *settings, "-c", "user.name=b", "-c", "user.email=b@x", *arguments],
+        env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=STATUS_SECONDS,
+    )
+    return done.stdout
+
+
+def make_repository(root: Path, files: int) -> None:
+    """Make a repository of ``files`` small files in directories of a hundred, one of them changed."""
+    for number in range(files):
+        file = root / f"d{number // 100:03}" / f"f{number % 100:02}.txt"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{number}\n" * 20)
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "all")
+    # What is as young as the index is read again, on both sides.
+    os.utime(root / ".git" / "index", (time.time() + 2, time.time() + 2))
+    (root / "d000" / "f00.txt").write_text("changed\n")
+
+
+def status_seconds(mount: Path) -> tuple[float, float]:
+    """Return how long the first and the second ``git status`` take."""
+    taken = []
+    for _ in range(2):
+        began = time.perf_counter()
+        assert git(mount, "status", "--porcelain") == " M d000/f00.txt\n"
+        taken.append(time.perf_counter() - began)
+    return taken[0], taken[1]
+
+
+def run(size: Size) -> list[Row]:
+    """Set everything up, measure, and take it all down."""
+    rows = []
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sublet-bench-")))
+        root = home / "project"
+        root.mkdir()
+        make_repository(root, size.files)
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(home / "key")
+        (home / "key").chmod(0o600)
+        public_key = key.export_public_key().decode().strip()
+        ours = stack.enter_context(sftp.child("serve", str(root), public_key, program=__file__))
+        peer_port, peer_key = stack.enter_context(sftp.openssh_server(home, public_key))
+        for round_trip in size.round_trips:
+            found = {}
+            with contextlib.ExitStack() as mounts:
+                ports = [
+                    int(mounts.enter_context(sftp.child("delay", str(port), str(round_trip), program=__file__))["port"])
+                    for port in (int(ours["port"]), peer_port)
+                ]
+                where = str(home / f"m{round_trip}")
+                arguments = ("mount", str(ports[0]), ours["host_key"], str(home / "key"), where)
+                product = Path(mounts.enter_context(sftp.child(*arguments))["path"])
+                peer = mounts.enter_context(
+                    sftp.ssh_mount(home, f"peer{round_trip}", ports[1], getpass.getuser(), peer_key, str(root))
+                )
+                found = {"product": status_seconds(product), "peer": status_seconds(peer)}
+            for place, kind in enumerate(("cold", "warm")):
+                mine, theirs = found["product"][place], found["peer"][place]
+                name = f"git status, {size.files:,} files, {round_trip} ms, {kind}"
+                rows.append(Row(name, mine, "s", peer=f"{theirs:.2f} s", ratio=mine / theirs))
+    return rows
+
+
+def main() -> None:
+    """Run the role that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer files, shorter distances")
+    add_options(parser)
+    parser.add_argument("role", nargs="*", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    match arguments.role:
+        case ["serve", root, public_key]:
+            asyncio.run(serve(Path(root), public_key))
+        case ["delay", port, round_trip]:
+            asyncio.run(delay(int(port), int(round_trip) / 2000))
+        case _:
+            show("git_status", run(QUICK if arguments.quick else FULL), arguments)
+
+
+if __name__ == "__main__":
+    main()
