@@ -10,9 +10,19 @@ from rich.console import Console
 from sublet.cli.app import run
 from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
-from sublet.cli.render import diff_text, size, span
+from sublet.cli.render import diff_text, size, span, summary
 from sublet.cli.screen import Screen
-from sublet.daemon.models import AgentView, AuditReport, Check, ConditionView, ErrorView, FileChange, ResultView, Usage
+from sublet.daemon.models import (
+    AgentView,
+    AuditReport,
+    Check,
+    ConditionView,
+    ErrorView,
+    FileChange,
+    LeaseQuota,
+    ResultView,
+    Usage,
+)
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     ID,
@@ -308,3 +318,25 @@ def test_steering_says_what_was_agreed_to(capsys: pytest.CaptureFixture[str]) ->
     ]
     for wrong in (["extend", ID], ["extend", ID, "--ttl", "1m", "--seconds", "60"], ["say", ID, " "]):
         assert call(control, capsys, *wrong)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("bytes_added", "files_added", "shown"),
+    [
+        (10, 1, ""),
+        (512, 1, "quota  512 B of 1.0 KiB and 1 of 100 files added"),
+        (-2048, 100, "quota  -2.0 KiB of 1.0 KiB and 100 of 100 files added"),
+    ],
+)
+def test_the_quota_is_shown_once_a_good_part_of_it_is_used(bytes_added: int, files_added: int, shown: str) -> None:
+    view = completed().model_copy(
+        update={
+            "quota": LeaseQuota(max_total_bytes=1024, max_files=100, max_file_bytes=1024),
+            "usage": Usage(operations=1, bytes_added=bytes_added, files_added=files_added),
+        }
+    )
+    screen = Screen(as_json=False)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(summary(view, screen.symbols))
+    text = getattr(console.file, "getvalue")()  # noqa: B009 - it is the StringIO that was given
+    assert (shown in text) if shown else ("quota" not in text)

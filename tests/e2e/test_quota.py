@@ -84,6 +84,21 @@ def test_the_program_sees_the_error_and_how_much_is_left(daemons: Pair, tmp_path
     assert ended["error"]["code"] == "TASK_FAILED"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--staged",), ("--transport", "archive"), ("--transport", "archive", "--staged"), ("--transport", "git")],
+)
+def test_the_quota_holds_however_the_files_travel(daemons: Pair, tmp_path: Path, options: tuple[str, ...]) -> None:
+    lender, worker = daemons
+    (tmp_path / "there").write_text("before\n")
+
+    ended = delegate(lender, tmp_path, "touch a b c d; true", "--max-files", "3", *options)
+
+    assert "3 files, links and directories (max_files)" in ended["error"]["message"]
+    assert assignment(worker, ended["delegation_id"])["error"]["message"] == ended["error"]["message"]
+    assert sizes(tmp_path) == {"there": 7}
+
+
 def test_an_agent_that_goes_on_is_told_and_then_ended(daemons: Pair, tmp_path: Path) -> None:
     lender, worker = daemons
     found = begin(lender, tmp_path, "echo x > a; echo y > b; sleep 100", "--max-files", "1")

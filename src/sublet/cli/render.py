@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sublet.daemon.models import AssignmentView, AuditReport, DelegationView, FileChange
 
 MAX_FILES_SHOWN = 40
+QUOTA_SHARE = 20
+"""From this share of a bound on, a twentieth, it is shown how much of it is used."""
 MAX_LEFT_BEHIND_SHOWN = 10
 SHORT_ID = 12
 """Characters of an id that tables show: ``dlg_`` and 32 random bits."""
@@ -59,7 +61,7 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.audit_error is not None:
         why = clean_line(view.audit_error.message, 200)
         parts.append(Text.assemble("  ", ("no audit  ", "yellow"), f"what changed is not known: {why}"))
-    if view.quota is not None and view.usage.operations:
+    if _is_quota_worth_a_line(view):
         parts.append(Text.assemble("  ", ("quota  ", "dim"), _added(view)))
     if narrowed := narrowed_time(view):
         parts.append(Text.assemble("  ", ("time  ", "dim"), narrowed))
@@ -262,6 +264,17 @@ def _counts(change: FileChange, symbols: Symbols) -> Text:
             f" {symbols.minus}{change.lines_deleted}" if text else f"{symbols.minus}{change.lines_deleted}", "red"
         )
     return text
+
+
+def _is_quota_worth_a_line(view: DelegationView) -> bool:
+    """Tell whether a noticeable part of the quota is used; where it is refused, more is than that."""
+    if view.quota is None or not view.usage.operations:
+        return False
+    pairs = (
+        (view.usage.bytes_added, view.quota.max_total_bytes),
+        (view.usage.files_added, view.quota.max_files),
+    )
+    return any(used * QUOTA_SHARE >= bound for used, bound in pairs)
 
 
 def _added(view: DelegationView) -> str:
