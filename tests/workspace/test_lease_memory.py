@@ -9,6 +9,7 @@ import pytest
 from sublet.workspace import lease_memory
 from sublet.workspace.lease_memory import LeaseMemory, recall
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import QuotaMet
 
 
 def used() -> LeaseUsage:
@@ -81,3 +82,12 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert not memory.touch("workspace", b"a")
     memory.count(used())
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_quota_that_was_met_is_remembered(tmp_path: Path) -> None:
+    memory = LeaseMemory(tmp_path / "one")
+    memory.quota_met(QuotaMet("max_files", 3))
+    memory.close()
+    assert recall(tmp_path / "one").quota.met == QuotaMet("max_files", 3)
+    (tmp_path / "two").write_bytes((tmp_path / "one").read_bytes().replace(b"max_files", b"max_wives"))
+    assert recall(tmp_path / "two").quota.met is None

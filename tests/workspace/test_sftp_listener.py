@@ -17,7 +17,9 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace import sftp_listener
+from sublet.workspace.lease_memory import LeaseMemory, recall
 from sublet.workspace.model import ExportLimits, LentDirectory
+from sublet.workspace.quota import QuotaMet
 from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_connection import CIPHERS, MAX_LOGIN_ATTEMPTS
@@ -473,3 +475,23 @@ def test_a_preamble_carries_a_plain_name_only() -> None:
     for name in ("", "a b", "a\n", "x" * 101, "\udcff"):
         with pytest.raises(ValueError, match="lease id"):
             pack_preamble(name)
+
+
+async def test_a_quota_that_was_met_is_known_to_the_next_process(workspace: Path, tmp_path: Path) -> None:
+    file, told = tmp_path / "memory", list[QuotaMet]()
+    limits = ExportLimits(max_files=0)
+    async with (
+        lender(workspace, limits=limits, memory=LeaseMemory(file), on_quota_met=told.append) as lent,
+        lent.connect() as connection,
+    ):
+        channel = await open_channel(connection)
+        for _ in range(2):
+            assert (await channel.ask(14, string(b"/workspace/new") + b"\0\0\0\0")).status == 15
+    met = QuotaMet("max_files", 0)
+    assert told == [met, met]
+    assert recall(file).quota.met == met
+    assert file.read_bytes().count(b"max_files") == 1
+    async with lender(workspace, limits=limits, before=recall(file)) as lent:
+        usage = lent.plane.usage(lent.lease_id)
+        assert usage is not None
+        assert usage.quota.met == met

@@ -157,6 +157,9 @@ class LentAccess:
         if self._keeper.over:
             raise DelegationOver
         self._serve(accept, resources, public, ends, before)
+        if before.quota.met is not None:
+            # Perhaps the last process did not get as far as to tell the peer.
+            self._quota_met(before.quota.met)
         await self._tree.check()
 
     async def recall(self) -> LeaseUsage:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import QuotaMet
 
 MAX_MEMORY_BYTES: Final = 64 << 20
 """Beyond it nothing more is remembered, and what was touched counts as incomplete."""
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")
-_TOUCHED, _ROOT, _OVERFLOW = b"T", b"R", b"O"
+_TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
 
 
 class LeaseMemory:
@@ -49,6 +50,10 @@ class LeaseMemory:
     def overflow(self) -> None:
         """Remember that not every changed path is known."""
         self._append(_OVERFLOW, b"", b"")
+
+    def quota_met(self, met: QuotaMet) -> None:
+        """Remember that a change was refused for ``met``."""
+        self._append(_QUOTA, met.name.encode(), str(met.bound).encode())
 
     def count(self, usage: LeaseUsage) -> None:
         """Remember the counters as they are now."""
@@ -101,6 +106,9 @@ def recall(path: Path) -> LeaseUsage:
             with suppress(ValueError):
                 device, inode = value.split(b":")
                 usage.roots[name] = int(device), int(inode)
+        elif kind == _QUOTA:
+            with suppress(ValueError):
+                usage.quota.met = QuotaMet.of(name, int(value))
         else:
             usage.touched_overflow = True
     return usage

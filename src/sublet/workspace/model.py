@@ -58,6 +58,12 @@ class Remembering(Protocol):
     def touch(self, name: str, path: bytes) -> bool:
         """Remember that ``path`` below the resource ``name`` was changed; False where that can't be."""
 
+    def quota_met(self, met: QuotaMet) -> None:
+        """Remember that a change was refused for ``met``."""
+
+    def count(self, usage: LeaseUsage) -> None:
+        """Remember the counters as they are now."""
+
     def overflow(self) -> None:
         """Remember that not every changed path is known."""
 

@@ -33,6 +33,18 @@ class QuotaMet:
     name: QuotaName
     bound: int
 
+    @classmethod
+    def of(cls, name: str, bound: int) -> QuotaMet:
+        """Return the bound of that name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        for known in _WORDS:
+            if known == name:
+                return cls(known, bound)
+        raise ValueError("there is no such bound")
+
     def error(self) -> SubletError:
         """Return what a delegation ends with whose writes were refused for this."""
         return SubletError(

@@ -14,7 +14,7 @@ from sublet.workspace.confined_fs import ConfinedFs
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import ExportView, WritableView
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
-from sublet.workspace.quota import Quota
+from sublet.workspace.quota import Quota, QuotaMet
 from sublet.workspace.served_transfers import LeaseTransfers
 from sublet.workspace.sftp_core import SftpCore
 from sublet.workspace.sftp_handles import HandleBudget, Handles
@@ -46,8 +46,9 @@ class ServedLease:
     def __init__(self, export: Export) -> None:
         self.export = export
         limits = export.limits
-        quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, export.on_quota_met)
+        quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
         self.usage = LeaseUsage(quota=quota)
+        self._remembered_quota = False
         if export.before is not None:
             _go_on(self.usage, export.before)
         self.connections: set[Severable] = set()
@@ -93,6 +94,14 @@ class ServedLease:
             connection.sever()
         self.connections.clear()
         self.view.close()
+
+    def _quota_met(self, met: QuotaMet) -> None:
+        if self.export.memory is not None and not self._remembered_quota:
+            self._remembered_quota = True
+            self.export.memory.quota_met(met)
+            self.export.memory.count(self.usage)
+        if self.export.on_quota_met is not None:
+            self.export.on_quota_met(met)
 
     def _open(self, resource: LentDirectory, quota: Quota) -> ConfinedFs:
         try:
@@ -142,6 +151,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.touched_overflow = before.touched_overflow
     usage.roots = dict(before.roots)
     usage.quota.bytes, usage.quota.files = before.quota.bytes, before.quota.files
+    usage.quota.met = before.quota.met
 
 
 def _public_data(export: Export) -> bytes:
