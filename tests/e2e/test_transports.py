@@ -277,3 +277,30 @@ def test_a_killed_executor_leaves_no_view(
     finally:
         executor.down()
     assert left_behind(executor) == []
+
+
+@pytest.mark.parametrize("transport", ["archive", "git"])
+def test_work_goes_on_when_the_lender_was_killed(daemons: Pair, tmp_path: Path, transport: str) -> None:
+    lender, executor = daemons
+    (tmp_path / "file").write_text("one\n")
+    (tmp_path / "both").write_text("old\n")
+    script = """
+        echo two >> file; echo theirs > both; : > begun
+        while [ ! -e ../go ]; do sleep 0.05; done
+    """
+    delegation = begin(lender, tmp_path, script, "--transport", transport)
+    place = executor.home / "state" / ("work" if transport == "archive" else "clones") / delegation
+    wait_for((place / "workspace" / "begun").exists, what="the executor's changes")
+    (tmp_path / "both").write_text("mine\n")
+    lender.kill()
+    lender.up(agent=SHELL_AGENT)
+    (place / "go").touch()
+    ended = finish(lender, delegation)
+
+    assert str(ended.state) == "completed", ended
+    assert (tmp_path / "file").read_text() == "one\ntwo\n"
+    assert (tmp_path / "both").read_text() == "mine\n"
+    [told] = ended.left_behind
+    assert told.startswith("both: ")
+    assert ended.audit is not None
+    assert "both" in ended.audit.by_others

@@ -10,7 +10,7 @@ from sublet.daemon.records import DelegationRecord
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, AccessMode
 
-RESUMABLE_TRANSPORTS = frozenset({"sshfs"})
+RESUMABLE_TRANSPORTS = frozenset({"sshfs", "archive", "git"})
 """Transports that go on when their link comes back."""
 MAX_HOLDERS_NAMED = 3
 

@@ -50,7 +50,7 @@ def _limits(means: str) -> Check:
 
 def _transports(checks: list[Check]) -> Check:
     missing = [check.name for check in checks if check.required_for == "mount" and not check.ok]
-    takes = "archive" if missing else "sshfs, archive"
+    takes = "archive and git" if missing else "sshfs, archive and git"
     return Check(
         name="transports",
         ok=True,

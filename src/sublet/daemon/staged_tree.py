@@ -21,6 +21,7 @@ from sublet.daemon.reports import change_set_view
 from sublet.daemon.result_store import ResultStore, put_on_branch
 from sublet.daemon.review_models import ApplyRequest, Conflict
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name
 from sublet.workspace.apply import Applier
 from sublet.workspace.audit import Auditor, AuditResult, ChangedFile
 from sublet.workspace.change_set import ChangeSets
@@ -220,7 +221,7 @@ class ReturnedTree(StagedTree):
         else:
             await self.drop()
         # The views were served, and not the directories that are looked at now.
-        seen = replace(usage, roots={})
+        seen = replace(usage, roots={}, touched=_without(usage.touched, left_out))
         return news | {"left_behind": left_out} | await audited(self._trees.auditor, record, self._live.resources, seen)
 
     def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str]]:
@@ -233,6 +234,15 @@ class ReturnedTree(StagedTree):
         whole = record.model_copy(update={"change_set": change_set_view(sealed)})
         report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
         return report.change_set, [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
+
+
+def _without(touched: Mapping[str, set[bytes]], left_out: Collection[str]) -> dict[str, set[bytes]]:
+    """Return what was changed in the views but for what was not made in the directories: that is the lender's own."""
+    names = {line.partition(": ")[0] for line in left_out}
+    return {
+        directory: {path for path in paths if names.isdisjoint((clean_name(path), f"{directory}/{clean_name(path)}"))}
+        for directory, paths in touched.items()
+    }
 
 
 def comes_back(record: DelegationRecord) -> bool:
