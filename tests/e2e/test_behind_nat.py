@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +14,15 @@ from typing import Any
 import pytest
 
 from support.daemons import SHELL_AGENT, Daemon, pair, wait_for
-from support.leases import ask, begin, delegate, finish, marker, mount_of, processes_with, view, wait_state
+from support.leases import ask, begin, conditions, delegate, finish, marker, mount_of, processes_with, view, wait_state
 from support.namespaces import Machine, needs_root, two_machines
 
 pytestmark = needs_root
 
 A2A_PORT, SFTP_PORT = 8642, 8622
 LAPTOP_SFTP_PORT = 8722
+STATED_SECONDS = 15
+"""What DESIGN 12 promises from the loss of a link to the error in the program."""
 
 
 @dataclass(frozen=True)
@@ -163,3 +169,44 @@ def test_both_lend_at_the_same_time_to_each_other(scene: Scene, tmp_path: Path) 
         ended = finish(daemon, delegation)
         assert (str(ended.state), ended.usage.data_path) == ("completed", "direct")
         assert (directory / "mark").read_text() == "done\n"
+
+
+SEES_AN_ERROR_AND_GOES_ON = """
+touch started; n=0
+until stat absent-$n 2>&1 | grep -q Input/output; do n=$((n+1)); sleep 0.2; done
+until echo back > result; do sleep 0.2; done 2>/dev/null
+"""
+
+
+def test_mounts_of_both_ways_come_back_after_a_partition(scene: Scene, tmp_path: Path) -> None:
+    ways = {"direct": scene.open, "reverse": scene.laptop}
+    begun = {}
+    for name, lender in ways.items():
+        (tmp_path / name).mkdir()
+        begun[name] = begin(lender, tmp_path / name, SEES_AN_ERROR_AND_GOES_ON, peer="server")
+    for name in ways:
+        wait_for((tmp_path / name / "started").exists, 30, "the work")
+
+    with scene.lending_machine.unplugged():
+        unplugged = time.monotonic()
+        looks = [
+            subprocess.Popen(["stat", str(mount_of(scene.server, each) / "workspace" / "no")], stderr=subprocess.PIPE)
+            for each in begun.values()
+        ]
+        assert scene.server.json("status")["assignments_active"] == 2, "it answers while calls in its mounts hang"
+        for look in looks:
+            assert os.strerror(errno.EIO).encode() in look.communicate(timeout=STATED_SECONDS)[1]
+        assert time.monotonic() - unplugged <= STATED_SECONDS
+
+    for name, lender in ways.items():
+        end = finish(lender, begun[name])
+        assert str(end.state) == "completed", (name, end.error)
+        assert (tmp_path / name / "result").read_text() == "back\n"
+        # Whichever way is open first will do where both were.
+        assert end.usage.data_path in (name, "reverse")
+        assert end.result is not None
+        assert end.result.link_losses == 1
+        assert end.audit is not None
+        assert sorted(end.audit.added) == ["result", "started"]
+        assert "degraded" in conditions(lender, begun[name])
+    assert scene.server.mounts == []

@@ -18,7 +18,9 @@ from sublet.protocol.ids import fingerprint
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 45.0
-"""Longest silence of a stream: the server sends a comment every 15 s, so three are lost before we reconnect."""
+"""Longest wait for an answer."""
+STREAM_SILENCE_SECONDS = 20.0
+"""Longest silence of a stream: the server sends a comment every 15 s, so it is gone, or too busy, when none comes."""
 WRITE_SECONDS = 10.0
 MAX_RESPONSE_BYTES = 8 << 20
 MAX_EVENT_BYTES = 4 << 20
@@ -170,12 +172,21 @@ class _BoundedStream(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         count, limit = 0, MAX_EVENT_BYTES if self._per_event else MAX_RESPONSE_BYTES
-        async for chunk in self._inner:
+        chunks = aiter(self._inner)
+        while (chunk := await self._next(chunks)) is not None:
             end = chunk.rfind(b"\n") if self._per_event else -1
             count = len(chunk) - end - 1 if end >= 0 else count + len(chunk)
             if count > limit:
                 raise httpx.ReadError("the answer is larger than what is accepted", request=self._request)
             yield chunk
+
+    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        try:
+            async with asyncio.timeout(STREAM_SILENCE_SECONDS if self._per_event else None):
+                return await anext(chunks, None)
+        except TimeoutError:
+            said = f"the stream was silent for {STREAM_SILENCE_SECONDS:.0f} s"
+            raise httpx.ReadTimeout(said, request=self._request) from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -66,6 +66,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if narrowed := narrowed_time(view):
         parts.append(Text.assemble("  ", ("time  ", "dim"), narrowed))
     parts += lent(view)
+    if view.result is not None and (note := view.result.link_note()):
+        parts.append(Text.assemble("  ", ("link  ", "yellow"), note))
     if view.result is not None:
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
         if words or view.error is None:

@@ -257,9 +257,9 @@ class LentAccess:
         Raises:
             SubletError: ``MOUNT_FAILED``.
         """
-        self._data_path = "reverse"
         host = urlsplit(self._peer.a2a_url).hostname or ""
         await self._tools.data_plane.dial(host, port, self._keeper.record.id)
+        self._data_path = "reverse"
 
     def changes(self) -> ChangeNotes | None:
         """Return what tells of others' changes, where that was asked for."""

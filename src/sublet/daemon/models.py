@@ -148,6 +148,14 @@ class ResultView(View):
     interrupted_operations: int = Field(default=0, description="Calls that ended with an I/O error for that")
     untrusted: Literal[True] = True
 
+    def link_note(self) -> str:
+        """Return what to say of a link that was lost, in one line; empty where it never was."""
+        if not self.link_losses:
+            return ""
+        times = "once" if self.link_losses == 1 else f"{self.link_losses} times"
+        calls = "1 call" if self.interrupted_operations == 1 else f"{self.interrupted_operations:,} calls"
+        return f"the link to the files was lost {times} and came back; {calls} failed with an I/O error for that"
+
 
 class ConditionView(View):
     """What is going on that is not a state of the spec."""

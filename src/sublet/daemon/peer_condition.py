@@ -36,7 +36,7 @@ class PeerCondition:
             self._silence = update.reason
         elif update.link == "up":
             self._link = ""
-        elif update.link == "down" and (not self._link or update.stream == "note"):
+        elif update.link == "down" and not self._link:
             said = clean_line(update.text) or "it lost the link to the files and tries to get it back"
             self._link = f"{self._peer}: {said}"
         return self.view != before

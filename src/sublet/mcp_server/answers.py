@@ -132,6 +132,7 @@ class Delegation(Answer):
     remaining_seconds: int | None = None
     expires_at: str | None = None
     exit_code: int | None = None
+    link: str | None = Field(default=None, description="Whether the peer lost its link to the files, and what failed")
     error_code: str | None = None
     error_message: str | None = None
     error_hint: str | None = None

@@ -130,6 +130,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
         exit_code=result.exit_code if result else None,
+        link=(result.link_note() or None) if result else None,
         error_code=clean_line(error.code, 64) if error else None,
         error_message=None if said_by_peer else message,
         error_hint=None if said_by_peer else hint,
