@@ -154,4 +154,5 @@ def test_a_program_that_reads_sees_an_error_and_not_the_end_of_its_file(daemons:
     assert "degraded" in kinds(delegator, delegation)
     assert end.audit is not None
     assert sorted(end.audit.added) == ["result", "started"]
-    assert "link to the files was lost once" in delegator.run("status", delegation).stdout
+    shown = delegator.run("output", delegation)
+    assert "link to the files was lost once" in " ".join((shown.stdout + shown.stderr).split())
