@@ -14,11 +14,13 @@ import pytest
 
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive_carrier import ArchiveCarrier, UnpackedView
+from sublet.workspace.archive_client import ArchiveChannel
+from sublet.workspace.archive_wire import Planned
 from sublet.workspace.connection import connect
 from sublet.workspace.model import AccessMode, Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.tar_format import TarLimits
+from sublet.workspace.tar_format import Entry, TarLimits, header
 from support.sftp_lender import public_line
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +28,7 @@ KEY = asyncssh.generate_private_key("ssh-ed25519")
 LEASE = "dlg_" + "a" * 32
 UNLIMITED = ExportLimits()
 LIMITS = TarLimits(10_000, 1 << 30, 1 << 30)
+CUT = "link to the lender was lost|lease is over"
 
 
 class Lender:
@@ -34,6 +37,13 @@ class Lender:
     def __init__(self, project: Path) -> None:
         self.plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
         self.project = project
+        self.serving: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Stop serving, and return once nothing of it goes on."""
+        assert self.serving is not None
+        self.serving.cancel()
+        await asyncio.wait([self.serving])
 
     def lend(self, mode: AccessMode = "rw", limits: ExportLimits = UNLIMITED) -> MountTarget:
         self.plane.open(
@@ -57,11 +67,11 @@ async def lender(tmp_path: Path) -> AsyncIterator[Lender]:
     side = Lender(project)
     await side.plane.start("127.0.0.1", 0)
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(side.plane.serve())
+        side.serving = group.create_task(side.plane.serve())
         try:
             yield side
         finally:
-            serving.cancel()
+            side.serving.cancel()
 
 
 @pytest.fixture
@@ -252,3 +262,65 @@ async def test_work_goes_on_without_a_link_and_comes_back_over_another(lender: L
         assert not view.cut.is_set()
         assert await view.detach()
     assert (lender.project / "code.txt").read_text() == "two\n"
+
+
+async def cut(lender: Lender, connection: asyncssh.SSHClientConnection, how: str) -> None:
+    """End the lease."""
+    if how == "revoked":
+        lender.plane.revoke(LEASE, "a test")
+    else:
+        usage = lender.plane.usage(LEASE)
+        lender.plane.extend(LEASE, -60)
+        await connection.wait_closed()
+        assert lender.plane.usage(LEASE) is usage
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_a_download_is_cut_with_its_lease(lender: Lender, how: str) -> None:
+    for number in range(20):
+        (lender.project / str(number)).write_bytes(os.urandom(2 << 20))
+    async with await connect(lender.lend(), KEY, 5) as connection:
+        channel = await ArchiveChannel.open(connection, lambda: None)
+        arrived = 0
+
+        async def download() -> None:
+            nonlocal arrived
+            async for piece in channel.download():
+                if not arrived:
+                    await cut(lender, connection, how)
+                arrived += len(piece)
+
+        with pytest.raises(SubletError, match=CUT):
+            await download()
+        # what had arrived before the cut, at most
+        assert 0 < arrived < 20 << 20
+        with pytest.raises(SubletError):
+            await ArchiveChannel.open(connection, lambda: None)
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_an_upload_is_cut_with_its_lease_and_nothing_lands_afterwards(lender: Lender, how: str) -> None:
+    async with await connect(lender.lend(), KEY, 5) as connection:
+        channel = await ArchiveChannel.open(connection, lambda: None)
+        content = os.urandom(1 << 20)
+        names = [(b"workspace", b"%d" % number) for number in range(40)]
+        await channel.plan([Planned(name, "file", len(content)) for name in names])
+        for name in names[:20]:
+            await channel.upload(header(Entry(name, "file", 0o644, len(content))) + content)
+        while len(os.listdir(lender.project)) < 3:  # it is under way
+            await asyncio.sleep(0.001)
+        await cut(lender, connection, how)
+        landed = shown(lender.project)
+
+        async def go_on() -> None:
+            for name in names[20:]:
+                await channel.upload(header(Entry(name, "file", 0o644, len(content))) + content)
+            await channel.finish()
+
+        with pytest.raises(SubletError, match=CUT):
+            await go_on()
+        usage = lender.plane.usage(LEASE) if how == "expired" else None
+    await lender.stop()  # its threads have come to their end then
+    assert shown(lender.project) == landed
+    assert len(landed) < len(names)
+    assert usage is None or not usage.returned

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -15,12 +18,14 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.connection import connect
 from sublet.workspace.git_carrier import GitCarrier
 from sublet.workspace.git_exchange import GitExchange
+from sublet.workspace.git_runs import GitRuns, Halted
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.rules import default_rules
 from sublet.workspace.sftp_listener import DataPlane
 from sublet.workspace.tar_format import TarLimits
 from sublet.workspace.tree_pack import AllVisible
 from sublet.workspace.walk import Budget
+from support.daemons import wait_for
 from support.sftp_lender import public_line
 
 pytestmark = pytest.mark.anyio
@@ -45,8 +50,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def plane() -> AsyncIterator[DataPlane]:
-    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
+async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"), scratch=tmp_path / "scratch")
     await plane.start("127.0.0.1", 0)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(plane.serve())
@@ -54,6 +59,7 @@ async def plane() -> AsyncIterator[DataPlane]:
             yield plane
         finally:
             serving.cancel()
+    assert not (tmp_path / "scratch").exists() or os.listdir(tmp_path / "scratch") == []
 
 
 def lend(plane: DataPlane, project: Path, limits: ExportLimits) -> MountTarget:
@@ -134,7 +140,7 @@ def snapshot(tmp_path: Path, content: bytes) -> tuple[GitExchange, Path]:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "file").write_bytes(content)
-    repository = GitExchange(tmp_path / "made")
+    repository = GitExchange(tmp_path / "made", GitRuns())
     repository.create()
     descriptor = os.open(tree, os.O_RDONLY)
     repository.snapshot(descriptor, AllVisible(), Budget(100, 10))
@@ -146,7 +152,7 @@ def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     repository, bundle = snapshot(tmp_path, bytes(1 << 20))
     repository.bundle(bundle)
     assert bundle.stat().st_size < 10_000
-    other = GitExchange(tmp_path / "other")
+    other = GitExchange(tmp_path / "other", GitRuns())
     other.create()
     with pytest.raises(SubletError, match="holds more than"):
         other.take(bundle, 1 << 19)
@@ -154,8 +160,109 @@ def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no bundle at all", b"# v2 git bundle\n\n"])
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
-    other = GitExchange(tmp_path / "other")
+    other = GitExchange(tmp_path / "other", GitRuns())
     other.create()
     (tmp_path / "bundle").write_bytes(content)
     with pytest.raises(SubletError):
         other.take(tmp_path / "bundle", 1 << 20)
+
+
+def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tmp_path: Path) -> None:
+    runs = GitRuns()
+    started = tmp_path / "started"
+    ended: list[str] = []
+
+    def work() -> None:
+        try:
+            runs.run(["sh", "-c", f"sleep 600 & echo $! > {started}.new; mv {started}.new {started}; wait"], {}, None)
+        except Halted:
+            ended.append("halted")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_for(started.exists, what="the process")
+    runs.halt()
+    thread.join()
+    assert ended == ["halted"]
+    wait_for(lambda: not is_alive(int(started.read_text())), what="the end of what it had started")
+    with pytest.raises(Halted):
+        runs.run(["touch", str(tmp_path / "late")], dict(os.environ), None)
+    assert not (tmp_path / "late").exists()
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("way", ["download", "upload"])
+async def test_a_lease_that_ends_takes_its_git_along(
+    plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Git hangs, as it may for minutes on a large tree; what it has begun to make is gone with it."""
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection) if way == "upload" else None
+        fake = tmp_path / "bin"
+        fake.mkdir()
+        begun = tmp_path / "begun"
+        real = shutil.which("git")
+        # what the executor's side does with commits is not held up: only the lender imports and bundles from here on
+        held = "bundle" if way == "download" else "fetch"
+        (fake / "git").write_text(
+            f'#!/bin/sh\ncase " $* " in *" {held} "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
+            f'exec {real} "$@"\n'
+        )
+        (fake / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+        if view is None:
+            transfer = asyncio.create_task(_failing(clones.attach(clones.reserve(LEASE), connection)))
+        else:
+            (view.path / "workspace" / "code.txt").write_text("two\n")
+            transfer = asyncio.create_task(view.detach())
+        await asyncio.to_thread(wait_for, begun.exists, what="git at the lender")
+        plane.revoke(LEASE, "a test")
+        assert not await transfer
+        await asyncio.to_thread(
+            wait_for, lambda: not is_alive(int(begun.read_text())), what="the end of the lender's git"
+        )
+    await asyncio.to_thread(
+        wait_for, lambda: os.listdir(tmp_path / "scratch") == [], what="the lender's directory to be gone"
+    )
+    assert (project / "code.txt").read_text() == "one\n"
+    assert os.listdir(tmp_path / "clones") == []
+
+
+async def _failing(attaching: Coroutine[Any, Any, object]) -> bool:
+    """Tell whether a view came after all."""
+    try:
+        await attaching
+    except SubletError:
+        return False
+    return True
+
+
+async def test_work_that_is_cancelled_takes_the_executors_git_along(
+    plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clones = carrier(tmp_path)
+    fake, begun, real = tmp_path / "bin", tmp_path / "begun", shutil.which("git")
+    fake.mkdir()
+    (fake / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" checkout "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    (fake / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        attaching = asyncio.create_task(clones.attach(clones.reserve(LEASE), connection))
+        await asyncio.to_thread(wait_for, begun.exists, what="git at the executor")
+        attaching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attaching
+    assert not is_alive(int(begun.read_text()))
+    assert os.listdir(tmp_path / "clones") == []

@@ -10,6 +10,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncssh
@@ -105,7 +106,7 @@ def test_a_root_that_is_itself_mounted_is_lent_as_ever() -> None:
 
 
 def test_no_operation_of_a_client_reaches_it(mounted: Path) -> None:
-    lease = ServedLease(export(mounted, _key()))
+    lease = ServedLease(export(mounted, _key()), ThreadPoolExecutor(), mounted.parent)
     client = CoreClient(lease.new_session())
     path = b"/workspace/" + POINT
     assert sorted(client.listing(b"/workspace/dir")) == [b".", b"..", b"file"]

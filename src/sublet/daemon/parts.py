@@ -119,14 +119,14 @@ async def make_parts(
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
-    data_plane = DataPlane(identity.ssh_host_key, reverse)
+    scratch_root = state_dir / "scratch"
+    data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
     locks = DirectoryLocks()
     slots = Slots(policy.limits.slots)
-    scratch_root = state_dir / "scratch"
 
     def reverse_port(source_host: str) -> int | None:
         """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""

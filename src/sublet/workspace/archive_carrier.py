@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple
@@ -28,6 +29,8 @@ from sublet.workspace.tree_unpack import TreeWriter
 from sublet.workspace.walk import Budget, WalkOverrunError
 from sublet.workspace.work_dirs import WorkDirs
 
+MAX_THREADS: Final = 4
+"""Views that are unpacked, compared or packed at the same time, in threads of their own, since that takes long."""
 MAX_SECONDS: Final = 3_600.0
 """Of one walk over what was unpacked."""
 MAX_WORK_ENTRIES: Final = 1_000_000
@@ -42,7 +45,7 @@ _log = logging.getLogger(__name__)
 class UnpackedView:
     """One unpacked view. Made by ``ArchiveCarrier.attach``, ended by ``detach``."""
 
-    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int) -> None:
+    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int, threads: Executor) -> None:
         self.path = place
         self.cut = asyncio.Event()
         """Set while there is no link. The work goes on in the copy; only in the end a link is needed again."""
@@ -50,6 +53,7 @@ class UnpackedView:
         """Never set: a copy does not get lost."""
         self._dirs = dirs
         self._root = descriptor
+        self._threads = threads
         self._channel: ArchiveChannel | None = None
         self._branches: list[bytes] = []
         self._held: dict[Parts, Held] = {}
@@ -197,14 +201,20 @@ class UnpackedView:
 
     async def _step(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Do ``call`` in a thread, which is over when this returns, also where it is cancelled."""
-        work = asyncio.get_running_loop().run_in_executor(None, call, *arguments)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            self._halt.set()
+            self._stop()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()  # of the interruption, and nobody asks for it
             raise
+
+    def _stop(self) -> None:
+        """Have what a thread does come to an end soon."""
+        self._halt.set()
 
     def _ended(self) -> None:
         if not self._ending:
@@ -224,6 +234,7 @@ class ArchiveCarrier:
     def __init__(self, root: Path, limits: Callable[[], TarLimits]) -> None:
         self._dirs = WorkDirs(root)
         self._limits = limits
+        self._threads = ThreadPoolExecutor(MAX_THREADS, "carrier")
 
     def reserve(self, delegation_id: str) -> Path:
         """``Carrier.reserve``."""
@@ -239,7 +250,7 @@ class ArchiveCarrier:
         """``Carrier.attach``."""
         if remote_path != "/":
             raise failed("only the whole view can be archived")
-        view = self.view(place, self._dirs, await asyncio.to_thread(self._dirs.open, place))
+        view = self.view(place, self._dirs, await asyncio.to_thread(self._dirs.open, place), self._threads)
         try:
             await view.fetch(connection, self._limits())
         except BaseException:

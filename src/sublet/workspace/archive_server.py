@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator, Mapping
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,6 +80,9 @@ class Download:
         """
         return next(self._pieces, None)
 
+    def halt(self) -> None:
+        """Come to an end soon, where a step is under way. Idempotent, from any thread."""
+
     def close(self) -> None:
         """Close everything."""
         self._pieces.close()
@@ -125,6 +130,8 @@ class Upload:
         self._trees = dict(trees)
         self._quota = quota
         self._is_live = is_live
+        self._lock = threading.Lock()
+        self._halted = False
         self._plan = _Plan()
         self._done: set[Parts] = set()
         self._refused: list[Refused] = []
@@ -163,8 +170,8 @@ class Upload:
         growth = self._growth()
         self._quota.check(TreeSize(growth.bytes, growth.files), growth.largest)
         for name in self._plan.removals:
-            self._check_live()
-            self._writer.remove(name)
+            with self._alive():
+                self._writer.remove(name)
         limits = TarLimits(len(self._plan.changes), self._plan.content, self._plan.largest)
         self._reader = TarReader(self, limits)
 
@@ -192,9 +199,14 @@ class Upload:
         self._reader.finish()
         if len(self._done) != len(self._plan.changes):
             raise MalformedTar("changes that were planned did not come")
-        self._check_live()
-        self._writer.finish()
+        with self._alive():
+            self._writer.finish()
         return Report(refused=self._refused, refused_count=len(self._refused_names))
+
+    def halt(self) -> None:
+        """Write nothing more, from within this call on, whatever step is under way. Idempotent, from any thread."""
+        with self._lock:
+            self._halted = True
 
     def close(self) -> None:
         """Close everything."""
@@ -207,25 +219,30 @@ class Upload:
 
     def begin(self, entry: Entry) -> None:
         """Take an entry that is exactly one of the plan."""
-        self._check_live()
         planned = self._plan.changes.get(entry.parts)
         if planned is None or planned.kind != entry.kind or planned.size != entry.size:
             raise MalformedTar("an entry is not what was planned")
         self._done.add(entry.parts)
-        self._writer.begin(entry)
+        with self._alive():
+            self._writer.begin(entry)
 
     def data(self, piece: memoryview) -> None:
         """Write a piece of the entry."""
-        self._check_live()
-        self._writer.data(piece)
+        with self._alive():
+            self._writer.data(piece)
 
     def end(self) -> None:
         """Complete the entry."""
-        self._writer.end()
+        with self._alive():
+            self._writer.end()
 
-    def _check_live(self) -> None:
-        if not self._is_live():
-            raise TransferOver
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Do one thing in the tree while the lease holds; its end waits for that, and lets nothing follow."""
+        with self._lock:
+            if self._halted or not self._is_live():
+                raise TransferOver
+            yield
 
     def _locate(self, parts: Parts) -> tuple[WritableFs, Parts]:
         tree = self._trees.get(parts[0])

@@ -6,6 +6,7 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from sublet.protocol.errors import SubletError
@@ -22,6 +23,7 @@ from sublet.workspace.archive_wire import (
     pack_report,
 )
 from sublet.workspace.channel_session import ChannelSession
+from sublet.workspace.git_runs import Halted
 from sublet.workspace.git_server import GitDownload, GitUpload
 from sublet.workspace.tar_format import MalformedTar
 from sublet.workspace.tree_pack import TreeChanged
@@ -34,8 +36,13 @@ BATCH_BYTES: Final = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
+_EXPECTED: Final = (OSError, MalformedFrame, MalformedTar, TransferOver, Halted, WalkOverrunError, TreeChanged)
+
+
 class Transfers(Protocol):
-    """Where a session's transfers come from, and who counts them: the lease."""
+    """Where a session's transfers come from, and who counts them: the lease. ``threads`` do their work."""
+
+    threads: Executor
 
     def is_live(self) -> bool:
         """Tell whether the lease still holds."""
@@ -87,7 +94,7 @@ class ArchiveSession(ChannelSession):
         *,
         held: bool,
     ) -> None:
-        super().__init__(is_stalled, on_end, held=held)
+        super().__init__(is_stalled, on_end, held=held, threads=transfers.threads)
         self._transfers = transfers
         self._frames = Frames()
         self._todo: deque[tuple[Frame, bytes]] = deque()
@@ -109,15 +116,21 @@ class ArchiveSession(ChannelSession):
 
     def _close(self) -> None:
         self._todo.clear()
-        if not self._working:
+        transfer = self._download or self._upload
+        if self._working and transfer is not None:
+            transfer.halt()
+        else:
             self._let_go()
 
     def _let_go(self) -> None:
         """Close the transfer; never while a thread is at work in it."""
         transfer, self._download, self._upload = self._download or self._upload, None, None
         if transfer is not None:
-            transfer.close()
             self._transfers.ended()
+            try:
+                self._loop.run_in_executor(self._transfers.threads, transfer.close)
+            except RuntimeError:  # the data plane is being closed, and its threads take nothing more
+                transfer.close()
 
     def _pump(self) -> None:
         if not (self.is_blocked or self._ended or self._over):
@@ -166,7 +179,7 @@ class ArchiveSession(ChannelSession):
         def safely() -> bytes:
             try:
                 return step()
-            except (OSError, MalformedFrame, MalformedTar, TransferOver, WalkOverrunError, TreeChanged) as exc:
+            except _EXPECTED as exc:
                 self._over = True
                 return pack_failure(*_explain(exc))
             except SubletError as exc:
@@ -229,7 +242,7 @@ class ArchiveSession(ChannelSession):
 
 
 def _explain(exc: Exception) -> tuple[str, str]:
-    if isinstance(exc, TransferOver):
+    if isinstance(exc, TransferOver | Halted):
         return "OVER", "the lease is over"
     if isinstance(exc, OSError):
         code = {errno.EDQUOT: "QUOTA", errno.EROFS: "READ_ONLY"}.get(exc.errno or 0, "IO")

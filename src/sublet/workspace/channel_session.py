@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Final
 
 import asyncssh
@@ -29,16 +30,25 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        threads: where what takes long is done; by default with all else that the loop has done in threads.
     """
 
     subsystem: str
 
-    def __init__(self, is_stalled: Callable[[], bool], on_end: Callable[[ChannelSession], None], *, held: bool) -> None:
+    def __init__(
+        self,
+        is_stalled: Callable[[], bool],
+        on_end: Callable[[ChannelSession], None],
+        *,
+        held: bool,
+        threads: Executor | None = None,
+    ) -> None:
         self._is_stalled = is_stalled
         self._on_end = on_end
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
         self._port: ChannelPort | None = None
         self._loop = asyncio.get_running_loop()
+        self._threads = threads
         self._started = False
         self._ended = False
         self._connection_full = held
@@ -142,7 +152,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
     def _run_slowly(self, work: Callable[[], bytes]) -> None:
         """Send what ``work`` returns, which runs in a thread; until then nothing else is done."""
         self._wait()
-        self._loop.run_in_executor(None, work).add_done_callback(self._finished)
+        self._loop.run_in_executor(self._threads, work).add_done_callback(self._finished)
 
     def _pause_input(self) -> None:
         """Read nothing more while something blocks."""

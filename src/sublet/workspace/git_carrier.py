@@ -6,9 +6,11 @@ walk into a repository that the agent never sees (DESIGN 4.6).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Generator, Mapping
+from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -17,11 +19,13 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.archive_carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
 from sublet.workspace.archive_wire import Planned
 from sublet.workspace.git_exchange import GitExchange
+from sublet.workspace.git_runs import GitRuns
 from sublet.workspace.git_server import SUFFIX
 from sublet.workspace.tar_format import END, Entry, Parts, TarLimits, header, padding
 from sublet.workspace.tree_manifest import Held
 from sublet.workspace.tree_pack import AllVisible
 from sublet.workspace.walk import Budget, WalkOverrunError
+from sublet.workspace.work_dirs import WorkDirs
 
 _CHUNK: Final = 256 * 1024
 
@@ -40,22 +44,30 @@ class _WithoutRepository(AllVisible):
 
 
 class ClonedView(UnpackedView):
-    """One view whose directories are repositories."""
+    """One view whose directories are repositories. Arguments are those of ``UnpackedView``."""
+
+    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int, threads: Executor) -> None:
+        super().__init__(place, dirs, descriptor, threads)
+        self._runs = GitRuns()
+        self._results: dict[bytes, tuple[GitExchange, str]] = {}
 
     def _arrange(self, limits: TarLimits) -> None:
         self._private.mkdir(mode=0o700)
-        self._results: dict[bytes, tuple[GitExchange, str]] = {}
         for file in sorted(os.listdir(self.path)):
             name = os.fsencode(file)
             if not name.endswith(SUFFIX):
                 continue
             name = name.removesuffix(SUFFIX)
-            repository = GitExchange(self._private / os.fsdecode(name))
+            repository = GitExchange(self._private / os.fsdecode(name), self._runs)
             repository.create()
             base = repository.take(self.path / file, limits.max_bytes)
             repository.check_out(self.path / file, self.path / os.fsdecode(name))
             (self.path / file).unlink()
             self._results[name] = (repository, base)
+
+    def _stop(self) -> None:
+        super()._stop()
+        self._runs.halt()
 
     @property
     def _private(self) -> Path:
@@ -66,8 +78,9 @@ class ClonedView(UnpackedView):
 
     async def discard(self) -> None:
         """``UnpackedView.discard``."""
+        self._stop()
         await super().discard()
-        if not await self._step(self._dirs.release, self._private):
+        if not await asyncio.to_thread(self._dirs.release, self._private):
             _log.error("a private directory could not be removed: %s", self._private)
 
     async def _bring_back(self) -> bool:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from typing import IO, Final
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.confined_fs import OPEN_FILE
+from sublet.workspace.git_runs import GitRuns
 from sublet.workspace.model import ViewRules
 from sublet.workspace.shadow_git import ATTRIBUTES, mask
 from sublet.workspace.walk import Budget, Directory, walk
 
 BRANCH: Final = "refs/heads/sublet"
-GIT_SECONDS: Final = 600.0
 _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 _LINK: Final = 0o120000
 _SAFE: Final = (
@@ -51,10 +50,12 @@ class GitExchange:
 
     Args:
         directory: where it is made; private, and removed by the caller.
+        runs: runs git. Once that is halted, every method raises ``Halted``.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, runs: GitRuns) -> None:
         self._directory = directory
+        self._runs = runs
 
     def create(self) -> None:
         """Make it."""
@@ -71,6 +72,7 @@ class GitExchange:
             for directory in walk(root_fd, rules, budget):
                 if isinstance(directory, Directory):
                     for name, status in directory.entries:
+                        self._runs.check()
                         _add(stream, directory, name, status)
             stream.write(b"\nget-mark :1\ndone\n")
             stream.seek(0)
@@ -148,15 +150,7 @@ class GitExchange:
         }
         if bare:
             environment["GIT_DIR"] = str(self._directory)
-        done = subprocess.run(
-            [git, *_SAFE, *arguments],
-            cwd="/",
-            env=environment,
-            stdin=stdin or subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_SECONDS,
-            check=False,
-        )
+        done = self._runs.run([git, *_SAFE, *arguments], environment, stdin)
         if done.returncode != 0:
             raise _failure(f"git {_command(arguments)}", clean_line(done.stderr.decode("utf-8", "replace"), 300))
         return done.stdout

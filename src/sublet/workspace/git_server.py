@@ -15,6 +15,7 @@ from sublet.workspace.archive_wire import MalformedFrame, Planned, Report, plan_
 from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.export_view import META
 from sublet.workspace.git_exchange import Changed, GitExchange, parents
+from sublet.workspace.git_runs import GitRuns
 from sublet.workspace.quota import Quota
 from sublet.workspace.tar_format import END, Entry, MalformedTar, Parts, TarLimits, TarReader, header, padding
 from sublet.workspace.tree_pack import TreePacker
@@ -30,16 +31,26 @@ _MODES: Final = (_LINK, 0o100644, 0o100755)
 
 
 class GitDownload:
-    """The view as a tar stream in which every directory is a bundle. Arguments are those of ``Download``."""
+    """The view as a tar stream in which every directory is a bundle.
 
-    def __init__(self, branches: list[Branch], meta: Mapping[bytes, bytes], modified_ns: int) -> None:
+    Args:
+        branches, meta, modified_ns: those of ``Download``.
+        scratch: private directory, in which it makes one of its own.
+    """
+
+    def __init__(self, branches: list[Branch], meta: Mapping[bytes, bytes], modified_ns: int, scratch: Path) -> None:
         self._branches = branches
-        self._scratch = tempfile.TemporaryDirectory(prefix="sublet-git-")
+        self._runs = GitRuns()
+        self._scratch = _directory(scratch)
         self._pieces = self._stream(meta, modified_ns)
 
     def step(self) -> bytes | None:
         """``Download.step``."""
         return next(self._pieces, None)
+
+    def halt(self) -> None:
+        """``Download.halt``."""
+        self._runs.halt()
 
     def close(self) -> None:
         """``Download.close``."""
@@ -54,7 +65,10 @@ class GitDownload:
         yield b"".join(packer.files(META, meta, modified_ns))
         for number, branch in enumerate(self._branches):
             bundle = Path(self._scratch.name) / f"{number}.bundle"
-            snapshot(branch.root_fd, branch, Path(self._scratch.name) / str(number)).bundle(bundle)
+            repository = GitExchange(Path(self._scratch.name) / str(number), self._runs)
+            repository.create()
+            repository.snapshot(branch.root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
+            repository.bundle(bundle)
             size = bundle.stat().st_size
             yield header(Entry((branch.name + SUFFIX,), "file", 0o600, size, modified_ns))
             with open(bundle, "rb") as file:
@@ -64,12 +78,10 @@ class GitDownload:
         yield packer.end()
 
 
-def snapshot(root_fd: int, branch: Branch, directory: Path) -> GitExchange:
-    """Return a new repository with a snapshot of a directory of the view."""
-    repository = GitExchange(directory)
-    repository.create()
-    repository.snapshot(root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
-    return repository
+def _directory(scratch: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a directory for one transfer, below that which the daemon clears when it starts."""
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="git-", dir=scratch, ignore_cleanup_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +102,21 @@ class GitUpload:
         trees: the same for writing, by name; closed with it.
         quota: what the lease may add.
         is_live: tells whether the lease still holds.
+        scratch: private directory, in which it makes one of its own.
     """
 
     def __init__(
-        self, branches: list[Branch], trees: Mapping[bytes, WritableFs], quota: Quota, is_live: Callable[[], bool]
+        self,
+        branches: list[Branch],
+        trees: Mapping[bytes, WritableFs],
+        quota: Quota,
+        is_live: Callable[[], bool],
+        scratch: Path,
     ) -> None:
         self._branches = {branch.name: branch for branch in branches}
         self._upload = Upload(trees, quota, is_live)
-        self._scratch = tempfile.TemporaryDirectory(prefix="sublet-git-")
+        self._runs = GitRuns()
+        self._scratch = _directory(scratch)
         self._planned: dict[Parts, int] = {}
         self._reader: TarReader | None = None
         self._file: IO[bytes] | None = None
@@ -131,7 +150,7 @@ class GitUpload:
         for number, (name, branch) in enumerate(self._branches.items()):
             bundle = self._bundle(name)
             if bundle.exists():
-                repository = GitExchange(Path(self._scratch.name) / str(number))
+                repository = GitExchange(Path(self._scratch.name) / str(number), self._runs)
                 repository.create()
                 base = repository.snapshot(branch.root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
                 result = repository.take(bundle, MAX_BUNDLE_BYTES)
@@ -145,6 +164,11 @@ class GitUpload:
                 self._upload.receive(header(change.entry) + content + padding(len(content)))
         self._upload.receive(END)
         return self._upload.finish()
+
+    def halt(self) -> None:
+        """``Upload.halt``."""
+        self._runs.halt()
+        self._upload.halt()
 
     def close(self) -> None:
         """``Upload.close``."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import Executor
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 import asyncssh
@@ -37,13 +39,15 @@ class ServedLease:
 
     Args:
         export: what is served, to whom, how and for how long.
+        threads: where transfers do their work.
+        scratch: private directory for what transfers need meanwhile.
 
     Raises:
         SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
             directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
-    def __init__(self, export: Export) -> None:
+    def __init__(self, export: Export, threads: Executor, scratch: Path) -> None:
         self.export = export
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
@@ -67,7 +71,9 @@ class ServedLease:
             for tree in trees.values():
                 tree.close()
             raise
-        self.transfers = LeaseTransfers(trees, self.view, copies, quota, self.usage, self.is_live, export.transport)
+        self.transfers = LeaseTransfers(
+            trees, self.view, copies, quota, self.usage, self.is_live, export.transport, threads, scratch
+        )
 
     def is_live(self) -> bool:
         """Tell whether the lease holds, by its deadline and whatever any timer did."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack
+from pathlib import Path
 
 from sublet.protocol.bounds import TransportName
 from sublet.workspace.archive_server import Branch, Download, Upload
@@ -30,6 +32,8 @@ class LeaseTransfers:
         usage: where the transfers are counted.
         is_live: tells whether the lease still holds.
         transport: ``archive``, or ``git``, whose streams hold bundles in place of the directories.
+        threads: where transfers do their work.
+        scratch: private directory for what git needs meanwhile.
     """
 
     def __init__(
@@ -41,6 +45,8 @@ class LeaseTransfers:
         usage: LeaseUsage,
         is_live: Callable[[], bool],
         transport: TransportName,
+        threads: Executor,
+        scratch: Path,
     ) -> None:
         self._trees = trees
         self._view = view
@@ -48,21 +54,28 @@ class LeaseTransfers:
         self._quota = quota
         self._usage = usage
         self._busy = False
-        self._make = GitDownload if transport == "git" else Download
         self._by_git = transport == "git"
+        self._scratch = scratch
+        self.threads = threads
         self.is_live = is_live
 
     def download(self) -> Download | GitDownload:
         """``Transfers.download``."""
         self._check_free()
+        meta, modified_ns = self._view.meta_files, self._view.made_at * 1_000_000_000
+        made: Download | GitDownload
         with ExitStack() as opened:
             branches = []
             for name, tree in self._trees.items():
                 branches.append(Branch(name.encode(), tree.reopen(), tree.rules, self._copies[name]))
                 opened.callback(os.close, branches[-1].root_fd)
+            if self._by_git:
+                made = GitDownload(branches, meta, modified_ns, self._scratch)
+            else:
+                made = Download(branches, meta, modified_ns)
             opened.pop_all()
         self._begin()
-        return self._make(branches, self._view.meta_files, self._view.made_at * 1_000_000_000)
+        return made
 
     def upload(self) -> Upload | GitUpload:
         """``Transfers.upload``."""
@@ -79,13 +92,16 @@ class LeaseTransfers:
                 if self._by_git:
                     branches.append(Branch(name, tree.reopen(), tree.rules))
                     opened.callback(os.close, branches[-1].root_fd)
+            made: Upload | GitUpload
+            if self._by_git:
+                made = GitUpload(branches, trees, self._quota, self.is_live, self._scratch)
+            else:
+                made = Upload(trees, self._quota, self.is_live)
             opened.pop_all()
         self._begin()
         self._usage.returned = False
         self._usage.refused, self._usage.refused_count = [], 0
-        if self._by_git:
-            return GitUpload(branches, trees, self._quota, self.is_live)
-        return Upload(trees, self._quota, self.is_live)
+        return made
 
     def sent(self, size: int) -> None:
         """``Transfers.sent``."""

@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import logging
 import socket
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import asyncssh
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -27,6 +31,9 @@ MAX_STRANGERS_PER_SOURCE: Final = 64
 MAX_LEASES: Final = 1024
 MAX_ENDED: Final = 1024
 """Leases that ran out and whose final usage nobody has asked for yet."""
+MAX_TRANSFER_THREADS: Final = 4
+"""Archives and bundles that are made or taken at the same time, in threads of their own, since that takes long."""
+TRANSFER_STOP_SECONDS: Final = 2.0
 DIAL_SECONDS: Final = 20
 _BACKLOG: Final = 128
 _PREAMBLE_SECONDS: Final = 10
@@ -47,11 +54,17 @@ class DataPlane:
     Args:
         host_key: the daemon's SSH host key.
         reverse: where connections go whose caller wants to serve us; one of its own by default.
+        scratch: private directory for what transfers need meanwhile, which the caller clears after a crash; by default
+            the system's directory for temporary files.
     """
 
-    def __init__(self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None) -> None:
+    def __init__(
+        self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None, scratch: Path | None = None
+    ) -> None:
         self.reverse = reverse or ReverseAcceptor()
         self._host_key = host_key
+        self._scratch = scratch or Path(tempfile.gettempdir())
+        self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
         self._leases: dict[str, ServedLease] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ended: dict[str, LeaseUsage] = {}
@@ -101,6 +114,9 @@ class DataPlane:
         finally:
             self._group = None
             self.close()
+            with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
+                # What they were at was halted with the leases.
+                await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
 
     def close(self) -> None:
         """Revoke every lease and stop listening. Idempotent."""
@@ -131,7 +147,7 @@ class DataPlane:
                 LocalCode.INVALID_ARGUMENT, "the lease id is no plain name", "Use a delegation id."
             ) from None
         loop = asyncio.get_running_loop()
-        self._leases[lease_id] = ServedLease(export)
+        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch)
         self._ended.pop(lease_id, None)
         self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)
 
