@@ -150,6 +150,6 @@ def test_ctrl_c_without_a_terminal_detaches(alice: Daemon, workspace: Path) -> N
         out, err = process.communicate()
 
     assert (process.returncode, out) == (130, "")
-    assert f"sublet output {found} --follow" in err
+    assert f"sublet attach {found}" in err
     (workspace / "go" / "on").touch()
     assert "ended" in alice.call("output", found, "--follow")["result"]["final_summary"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from sublet.cli.app import app
+from sublet.cli.app import app, run
 from sublet.cli.errors import MEANING
 from sublet.protocol.errors import ErrorCode, LocalCode
 from support.fake_control import lines
@@ -49,6 +49,23 @@ def test_every_command_and_option_is_documented() -> None:
             for parameter in inner.params:
                 shown = [option for option in parameter.opts if option.startswith("--") and not parameter.hidden]
                 assert all(option in text for option in shown), f"{name} {inner_name} {shown}"
+
+
+def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for argv in ([], ["peers"], ["token"], ["mcp"]):
+        assert run([*argv, "--help"]) == 0
+        out = capsys.readouterr().out
+        assert [line for line in out.splitlines()[1:] if line.endswith("...")] == []
+
+    assert run(["delegate", "--help"]) == 0
+    out = capsys.readouterr().out
+    headings = re.findall(r"^([A-Z][A-Za-z ]+):$", out, flags=re.MULTILINE)
+    assert headings == ["Arguments", "Lease", "What is lent", "Limits", "Going along", "Options"]
+    assert out.startswith("Usage: sublet delegate [OPTIONS] DIR PROMPT\n")
+    assert all(option in out for option in ("--staged", "--max-files", "--git", "--notify", "--json"))
 
 
 def test_state_tables_are_those_of_the_code() -> None:

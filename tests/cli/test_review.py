@@ -232,3 +232,28 @@ def test_a_closed_result_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 conflict" in call(control, capsys, "review", ID)[2]
     control.review = reviewed(change_set=CHANGES.model_copy(update={"status": "discarded"}), patch="")
     assert lines(call(control, capsys, "review", ID)[2]) == ["It is discarded."]
+
+
+def test_nothing_is_offered_that_would_do_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = ChangeSet()
+    view = completed(result_mode="staged", result=ResultView(final_summary="Done.", change_set=nothing))
+    control = FakeControl(
+        views=views(view),
+        review=reviewed(change_set=nothing, files=[], patch=""),
+        applied=applied(applied=[], change_set=nothing),
+        undone=undone(undone=[], change_set=nothing),
+    )
+
+    assert lines(call(control, capsys, "output", ID)[2]) == [f"Drop it:  sublet discard {ID}"]
+    assert lines(call(control, capsys, "review", ID)[2])[1:] == [f"Drop it:  sublet discard {ID}"]
+    assert call(control, capsys, "apply", ID)[2] == ""
+    assert lines(call(control, capsys, "undo", ID)[1]) == ["✓ there was nothing to take back"]
+
+
+def test_the_next_step_is_one_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+    control = FakeControl(review=reviewed(mass_deletion=True))
+    assert f"Apply it:  sublet apply {ID} --allow-mass-deletion" in lines(call(control, capsys, "review", ID)[2])
+
+    on_branch = CHANGES.model_copy(update={"branch": "bob/repair"})
+    view = completed(result_mode="staged", result=ResultView(final_summary="Done.", change_set=on_branch))
+    assert "Take it:  git merge bob/repair" in lines(call(FakeControl(views=views(view)), capsys, "output", ID)[2])

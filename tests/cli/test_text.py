@@ -15,6 +15,7 @@ from sublet.cli.screen import Screen
 from sublet.daemon.models import (
     AgentView,
     AuditReport,
+    ChangeSet,
     Check,
     ConditionView,
     ErrorView,
@@ -308,7 +309,7 @@ def test_steering_says_what_was_agreed_to(capsys: pytest.CaptureFixture[str]) ->
     control = FakeControl()
     status, out, _ = call(control, capsys, "extend", ID, "--ttl", "10m")
     assert status == 0
-    assert "has 600 s more" in out
+    assert "has 10 min 00 s more" in out
     status, out, _ = call(control, capsys, "say", ID, "and the docs too", "--id", "k1")
     assert status == 0
     assert "has it as follow-up 1" in out
@@ -340,3 +341,40 @@ def test_the_quota_is_shown_once_a_good_part_of_it_is_used(bytes_added: int, fil
     console.print(summary(view, screen.symbols))
     text = getattr(console.file, "getvalue")()  # noqa: B009 - it is the StringIO that was given
     assert (shown in text) if shown else ("quota" not in text)
+
+
+def test_the_counts_of_an_audit_are_of_all_files_also_of_those_that_are_not_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listed = [FileChange(path=f"f{n}", change="added") for n in range(100)]
+    report = AuditReport(
+        files=listed, added=[file.path for file in listed], counts={"added": 12_000, "mode": 3}, truncated=True
+    )
+
+    out = lines(call(FakeControl(audit=report), capsys, "audit", ID)[1])
+
+    assert "and 11,963 more" in out
+    assert out[-1] == "12,000 added · 3 with another mode · +0 \u22120 lines"
+
+
+def test_into_a_pipe_no_line_ends_in_blanks_and_none_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (("status",), ("peers", "show", "bob"), ("audit", ID), ("ls",)):
+        control = FakeControl(peers=[peer()], listed=[completed()])
+        status, out, _ = call(control, capsys, *argv)
+        assert status == 0
+        assert [line for line in out.splitlines() if line != line.rstrip() or not line] == [], argv
+
+
+def test_a_column_without_content_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(FakeControl(listed=[completed()]), capsys, "ls", "--all")[1]
+
+    assert out.splitlines()[0].split() == ["id", "state", "peer", "mode", "age", "task"]
+
+
+def test_what_a_copy_brought_back_is_no_staged_result(capsys: pytest.CaptureFixture[str]) -> None:
+    brought = ChangeSet(added=1, lines_added=1, status="applied")
+    view = completed(transport="archive", result=ResultView(final_summary="Done.", change_set=brought))
+
+    out = lines(call(FakeControl(views=views(view)), capsys, "output", ID)[1])
+
+    assert "brought back  applied · 1 added · +1 \u22120 lines" in out

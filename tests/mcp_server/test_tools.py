@@ -252,6 +252,7 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
             changed=["src/app.py"],
             deleted=["old.py"],
             mode_changed=["run.sh"],
+            counts={"added": 12_000, "changed": 1, "deleted": 1, "mode": 1},
             by_others=["notes.txt"],
             unaudited=["locked"],
             files=[
@@ -274,8 +275,8 @@ async def test_output_shows_everything_about_a_finished_delegation(api: FakeDaem
         assert early.is_error
         await api.finish(found, "Done.\nTwo lines.", highlights=["src/app.py"], notes="None.")
         shown = facts(await client.call_tool("delegate_output", {"delegation_id": found}))
-        assert shown["audit"] == {
-            "added": 1,
+        assert shown["audit"] == {  # counts are of all, also where the lists were cut
+            "added": 12_000,
             "changed": 1,
             "deleted": 1,
             "mode_changed": 1,

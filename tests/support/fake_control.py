@@ -75,6 +75,7 @@ def completed(**changes: object) -> DelegationView:
     report = AuditReport(
         added=["notes.md"],
         changed=["src/calc.py"],
+        counts={"added": 1, "changed": 1},
         files=[
             FileChange(path="src/calc.py", change="changed", lines_added=1, lines_deleted=1),
             FileChange(path="notes.md", change="added", lines_added=3, lines_deleted=0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -23,7 +23,7 @@ from sublet.cli import (
 )
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
-from sublet.cli.help import group, verbatim
+from sublet.cli.help import Sectioned, group, verbatim
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -41,31 +41,24 @@ sublet delegate . --to bob "Make the tests pass.\"""",
     ),
 )
 
-app.command(epilog=daemon_cmd.UP_EPILOG, rich_help_panel="Daemon")(daemon_cmd.up)
-app.command(rich_help_panel="Daemon")(daemon_cmd.down)
-app.command(rich_help_panel="Daemon")(daemon_cmd.status)
-app.command(rich_help_panel="Daemon")(daemon_cmd.reload)
-app.command(rich_help_panel="Daemon")(daemon_cmd.doctor)
-app.command(rich_help_panel="Peers")(peers_cmd.pair)
+
+def _add(panel: str, *commands: Callable[..., None], epilog: str | None = None) -> None:
+    for command in commands:
+        app.command(cls=Sectioned, rich_help_panel=panel, epilog=epilog)(command)
+
+
+_add("Daemon", daemon_cmd.up, epilog=daemon_cmd.UP_EPILOG)
+_add("Daemon", daemon_cmd.down, daemon_cmd.status, lease_cmds.work, daemon_cmd.reload, daemon_cmd.doctor)
+_add("Peers", peers_cmd.pair)
 app.add_typer(peers_cmd.peers, rich_help_panel="Peers")
 app.add_typer(peers_cmd.token, rich_help_panel="Peers")
-app.command(rich_help_panel="Peers")(peers_cmd.allow)
-app.command(epilog=delegate_cmd.EPILOG, rich_help_panel="Work")(delegate_cmd.delegate)
-app.command(rich_help_panel="Work")(lease_cmds.ls)
-app.command(rich_help_panel="Work")(lease_cmds.work)
-app.command(rich_help_panel="Work")(lease_cmds.output)
-app.command(rich_help_panel="Work")(attach_cmd.attach)
-app.command(rich_help_panel="Work")(steer_cmds.say)
-app.command(rich_help_panel="Work")(steer_cmds.extend)
-app.command(rich_help_panel="Work")(lease_cmds.cancel)
-app.command(rich_help_panel="Work")(lease_cmds.diff)
-app.command(rich_help_panel="Work")(lease_cmds.audit)
-app.command(rich_help_panel="Work")(review_cmds.review)
-app.command(rich_help_panel="Work")(review_cmds.apply)
-app.command(rich_help_panel="Work")(review_cmds.discard)
-app.command(rich_help_panel="Work")(review_cmds.undo)
-app.command(rich_help_panel="Work")(prune_cmd.prune)
-app.add_typer(mcp_cmd.mcp, rich_help_panel="Hosts")
+_add("Peers", peers_cmd.allow)
+_add("Lending", delegate_cmd.delegate, epilog=delegate_cmd.EPILOG)
+_add("Lending", lease_cmds.ls, attach_cmd.attach, lease_cmds.output)
+_add("Lending", steer_cmds.say, steer_cmds.extend, lease_cmds.cancel)
+_add("Results", lease_cmds.diff, lease_cmds.audit)
+_add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_cmds.discard, prune_cmd.prune)
+app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 
 def _version(wanted: bool) -> None:
@@ -123,7 +116,7 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
 
 
 def _wrong_use(error: typer.TyperException, screen: Screen) -> int:
-    message = error.format_message()
+    message = error.format_message().replace(": Value error, ", ": ")  # pydantic's words, not ours
     if message.startswith("Usage:") and not screen.as_json:  # a group without a command: the message is its help
         sys.stderr.write(message + "\n")
         return Exit.USAGE

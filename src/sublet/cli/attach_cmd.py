@@ -33,9 +33,10 @@ def attach(
         int, typer.Option("--lines", "-n", metavar="N", min=0, max=MAX_LINES, help="Begin with the last N lines.")
     ] = DEFAULT_LINES,
 ) -> None:
-    """Watch a delegation: its log as it comes, elapsed and remaining time, bytes and files.
+    """Watch a delegation: its log as it comes, and how it stands.
 
-    Ctrl-C detaches, and the work goes on; it never cancels. Exit status as of `delegate`.
+    A line below tells what time went by and is left, and how many bytes and files it touched. Ctrl-C detaches, and the
+    work goes on; it never cancels. Exit status as of `delegate`.
     """
     screen = Screen()
 

@@ -13,7 +13,7 @@ MIN_LAST_WIDTH = 10
 
 
 class Columns:
-    """A table of one-line cells.
+    """A table of one-line cells; a column in which nothing stands is left out.
 
     Args:
         heads: names of the columns.
@@ -21,7 +21,9 @@ class Columns:
     """
 
     def __init__(self, heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-        self._rows = [[Text(head, style="dim") for head in heads], *(list(row) for row in rows)]
+        used = [any(row[column].plain for row in rows) for column in range(len(heads))]
+        named = [[Text(head, style="dim") for head in heads], *rows]
+        self._rows = [[cell for cell, is_used in zip(row, used, strict=True) if is_used] for row in named]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = [max(cell.cell_len for cell in column) for column in zip(*self._rows, strict=True)]

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +13,27 @@ import typer
 from sublet.cli.connection import Control, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
-from sublet.cli.options import JsonFlag, branch_name, byte_count, complete_peer, directory_path, duration
+from sublet.cli.lease_options import (
+    Background,
+    Description,
+    HowFilesTravel,
+    MaxFileBytes,
+    MaxFiles,
+    MaxTotalBytes,
+    Notify,
+    ReadOnly,
+    RequireSandbox,
+    ResultBranch,
+    Staged,
+    To,
+    Transport,
+    Ttl,
+    Wait,
+    Watch,
+)
+from sublet.cli.options import JsonFlag, directory_path
 from sublet.cli.screen import Screen
-from sublet.cli.view_options import Exclude, Git, Include, Resources, Reveal, Unlock
+from sublet.cli.view_options import Exclude, Git, GitMode, Include, Resources, Reveal, Unlock
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PATTERNS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -38,19 +55,10 @@ id=$(sublet delegate . --to bob - --background < task.md)""",
     (
         "Ctrl-C",
         """asks whether to detach, to cancel or to keep watching; without a
-terminal it detaches. What was left goes on: `sublet output ID --follow`
-finds it again.""",
+terminal it detaches. What was left goes on: `sublet attach ID` finds
+it again.""",
     ),
 )
-
-
-class Transport(StrEnum):
-    """What ``--transport`` takes."""
-
-    SSHFS = "sshfs"
-    ARCHIVE = "archive"
-    GIT = "git"
-    AUTO = "auto"
 
 
 _BOUNDS = {
@@ -59,7 +67,6 @@ _BOUNDS = {
     "max_total_bytes": "--max-total-bytes is more than any disk holds",
     "max_file_bytes": "--max-file-bytes is more than any disk holds",
     "max_files": "--max-files is more than any disk holds",
-    "git": "--git is hidden, ro or rw",
     "resources": "--resource takes NAME=DIR[:ro|rw], 15 times at most; NAME has lower-case letters, digits, . _ and -",
     "include": f"--include takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "exclude": f"--exclude takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
@@ -76,64 +83,27 @@ def delegate(
     prompt: Annotated[
         str, typer.Argument(metavar="PROMPT", help="What to do there; - reads it from stdin.", show_default=False)
     ],
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="PEER", help="Paired peer, name or name/agent.", autocompletion=complete_peer),
-    ],
-    ro: Annotated[bool, typer.Option("--ro", help="Lend for reading only.", show_default=False)] = False,
-    ttl: Annotated[
-        int | None,
-        typer.Option(metavar="TIME", parser=duration, help="How long: seconds, or 15m, 2h. [default: 1h]"),
-    ] = None,
-    background: Annotated[
-        bool, typer.Option("--background", "-b", help="Return at once with the id.", show_default=False)
-    ] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Tell you and the peer's agent what others change meanwhile.", show_default=False),
-    ] = False,
-    notify: Annotated[
-        bool, typer.Option("--notify", help="Show a desktop notice at the end, or ring the bell.", show_default=False)
-    ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for a peer that is offline.", show_default=False)] = False,
+    to: To,
+    ro: ReadOnly = False,
+    staged: Staged = False,
+    result_branch: ResultBranch = None,
+    ttl: Ttl = None,
+    wait: Wait = False,
+    transport: HowFilesTravel = Transport.SSHFS,
     resource: Resources = None,
     include: Include = None,
     exclude: Exclude = None,
     git: Git = None,
     reveal: Reveal = None,
     unlock: Unlock = None,
-    max_total_bytes: Annotated[
-        int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How much may be added: bytes, or 10M, 2G.")
-    ] = None,
-    max_files: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="How many files, links and directories may be added.")
-    ] = None,
-    max_file_bytes: Annotated[
-        int | None, typer.Option(metavar="SIZE", parser=byte_count, help="How large a file may grow.")
-    ] = None,
-    require_sandbox: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ITEM[,ITEM]",
-            help="Lend only to a peer that enforces these: cwd_only, allow_network, memory, processes, cpu_time, "
-            "output, scratch.",
-        ),
-    ] = None,
-    staged: Annotated[
-        bool,
-        typer.Option("--staged", help="Lend a copy; nothing changes here before you apply it.", show_default=False),
-    ] = False,
-    result_branch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", parser=branch_name, help="As --staged, and put the result on a new git branch at the end."
-        ),
-    ] = None,
-    transport: Annotated[
-        Transport,
-        typer.Option(help="How the files travel: archive and git need no FUSE there; auto: sshfs, else archive."),
-    ] = Transport.SSHFS,
-    description: Annotated[str | None, typer.Option(help="Short title; by default the prompt's first line.")] = None,
+    max_total_bytes: MaxTotalBytes = None,
+    max_files: MaxFiles = None,
+    max_file_bytes: MaxFileBytes = None,
+    require_sandbox: RequireSandbox = None,
+    background: Background = False,
+    watch: Watch = False,
+    notify: Notify = False,
+    description: Description = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Lend DIR to a peer's agent, which works in it as PROMPT says.
@@ -161,7 +131,7 @@ def delegate(
                 "resources": [lent._asdict() for lent in resource or []],
                 "include": include or [],
                 "exclude": exclude or [],
-                "git": git or "hidden",
+                "git": (git or GitMode.HIDDEN).value,
                 "reveal": reveal or [],
                 "unlock": unlock or [],
             },
@@ -309,7 +279,7 @@ def _show_handle(view: DelegationView, screen: Screen) -> None:
     screen.show(view.delegation_id)
     if narrowed := narrowed_time(view):
         screen.note(f"Less time than asked for: {narrowed}.")
-    screen.note(f"Follow it:  sublet output {view.delegation_id} --follow")
+    screen.note(f"Follow it:  sublet attach {view.delegation_id}")
 
 
 def _show_detached(view: DelegationView, screen: Screen) -> None:
@@ -317,7 +287,7 @@ def _show_detached(view: DelegationView, screen: Screen) -> None:
         screen.emit(view.model_dump(mode="json"))
         return
     screen.note("Detached; the work goes on.")
-    screen.note(f"Follow it:  sublet output {view.delegation_id} --follow")
+    screen.note(f"Follow it:  sublet attach {view.delegation_id}")
     screen.note(f"Stop it:    sublet cancel {view.delegation_id}")
 
 

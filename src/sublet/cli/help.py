@@ -5,9 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Sectioned(TyperCommand):
+    """A command that lists its options under the headings they were given, in the order in which these first come."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what stands after the name; what is required stands without braces."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                heading = getattr(parameter, "rich_help_panel", None)
+                sections.setdefault(heading if isinstance(heading, str) else default, []).append(record)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class Grouped(TyperGroup):

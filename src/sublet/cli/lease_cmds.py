@@ -59,7 +59,7 @@ def work(
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also what is over.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the work that this machine does for others; with --all, also what it has done."""
+    """List what this machine does for others; --all: also what it did."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -192,7 +192,9 @@ def audit(
             return
         from sublet.cli.render import changes, totals
 
-        screen.show(changes(report, screen.symbols), totals(report, screen.symbols))
+        screen.show(changes(report, screen.symbols))
+        if counts := totals(report, screen.symbols):
+            screen.show(counts)
 
     run(ctx, screen, body)
 

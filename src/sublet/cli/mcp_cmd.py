@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.errors import exit_for
-from sublet.cli.help import group, verbatim
+from sublet.cli.help import Sectioned, group, verbatim
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import SubletError
@@ -59,7 +59,7 @@ def serve(ctx: typer.Context) -> None:
         raise typer.Exit(main())
 
 
-@mcp.command(epilog=INSTALL_EPILOG)
+@mcp.command(cls=Sectioned, epilog=INSTALL_EPILOG)
 def install(
     client: Annotated[Client, typer.Option("--client", help="Which host.")],
     scope: Annotated[
@@ -84,7 +84,7 @@ def install(
     )
 
 
-@mcp.command()
+@mcp.command(cls=Sectioned)
 def uninstall(
     client: Annotated[Client, typer.Option("--client", help="Which host.")],
     scope: Annotated[

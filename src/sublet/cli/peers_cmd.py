@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.connection import Control, run
-from sublet.cli.help import group
+from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -44,14 +44,16 @@ def pair(
             return
         # the link alone on stdout, whole, so that it can be copied and piped
         screen.out.print(link.link, soft_wrap=True)
-        screen.note(f"Works once, until {link.expires_at}.")
+        from sublet.cli.render import local_time
+
+        screen.note(f"Works once, until {local_time(link.expires_at)}.")
         screen.note("On the other machine:  sublet peers add LINK --name NAME")
         screen.note(f"This daemon's key:  {link.fingerprint}")
 
     run(ctx, screen, body)
 
 
-@peers.command("add")
+@peers.command(cls=Sectioned, name="add")
 def peers_add(
     ctx: typer.Context,
     link: Annotated[
@@ -89,7 +91,7 @@ def peers_add(
     run(ctx, screen, body)
 
 
-@peers.command("list")
+@peers.command(cls=Sectioned, name="list")
 def peers_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List all paired daemons. Each is asked for its agents now, and has 3 s to answer."""
     screen = Screen(as_json=as_json)
@@ -108,7 +110,7 @@ def peers_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     run(ctx, screen, body)
 
 
-@peers.command("show")
+@peers.command(cls=Sectioned, name="show")
 def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False) -> None:
     """Show one peer: its key, its address, its agents."""
     screen = Screen(as_json=as_json)
@@ -125,7 +127,7 @@ def peers_show(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False
     run(ctx, screen, body)
 
 
-@peers.command("remove")
+@peers.command(cls=Sectioned, name="remove")
 def peers_remove(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = False) -> None:
     """Forget a peer's key, and with it all its access."""
     screen = Screen(as_json=as_json)
@@ -140,7 +142,7 @@ def peers_remove(ctx: typer.Context, name: PeerArgument, as_json: JsonFlag = Fal
     run(ctx, screen, body)
 
 
-@token.command("create")
+@token.command(cls=Sectioned, name="create")
 def token_create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the client is called.", show_default=False)],
@@ -164,7 +166,7 @@ def token_create(
     run(ctx, screen, body)
 
 
-@token.command("list")
+@token.command(cls=Sectioned, name="list")
 def token_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """List tokens, without their secrets."""
     screen = Screen(as_json=as_json)
@@ -183,7 +185,7 @@ def token_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     run(ctx, screen, body)
 
 
-@token.command("revoke")
+@token.command(cls=Sectioned, name="revoke")
 def token_revoke(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token.", show_default=False)],

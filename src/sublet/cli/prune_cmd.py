@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from sublet.daemon.models import PruneReport
 
 MAX_ITEMS_SHOWN = 40
-_ONE = {"delegations": "delegation", "assignments": "assignment", "shadows": "audit repository"}
+_ONE = {
+    "delegations": "delegation",
+    "assignments": "assignment",
+    "shadows": "audit repository",
+    "results": "result",
+}
 _MANY = {"shadows": "audit repositories"}
 
 
@@ -41,7 +46,7 @@ def prune(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forget the delegations that are over, with their output and audits.
+    """Forget delegations that are over, with their output and audits.
 
     `diff` knows them no more. Your own files stay as they are, and so does what is under way. The daemon does it by
     itself for what is old; `retention` in config.json says how old.
@@ -73,9 +78,9 @@ def _listing(report: PruneReport, now: datetime) -> RenderableType:
     rows = []
     for item in report.items[:MAX_ITEMS_SHOWN]:
         ended = span(max(0.0, (now - parse_time(item.ended_at)).total_seconds()))
-        facts = (_ONE.get(item.kind, item.kind), size(item.bytes), f"{ended} ago", item.reason, item.what)
+        facts = (_ONE.get(item.kind, item.kind), size(item.bytes), f"{ended} ago", item.what, item.reason)
         rows.append([Text(fact) for fact in facts])
-    return Columns(("kind", "size", "ended", "because", "what"), rows)
+    return Columns(("kind", "size", "ended", "what", "because"), rows)
 
 
 def _sum(report: PruneReport) -> str:

@@ -51,7 +51,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.result is not None and view.result.change_set is not None:
         from sublet.cli.render_review import staged
 
-        parts.append(inset(staged(view.result.change_set, symbols), 2))
+        label = "staged result" if view.result_mode == "staged" else "brought back"
+        parts.append(inset(staged(view.result.change_set, symbols, label), 2))
     parts += [
         Text.assemble("  ", ("not written here  ", "yellow"), clean_line(line, 300))
         for line in view.left_behind[:MAX_LEFT_BEHIND_SHOWN]
@@ -114,20 +115,24 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
         kind = Text(change.change, style=_CHANGE_STYLE[change.change])
         table.add_row(kind, _file(change), *([counts] if counted else []))
     parts: list[RenderableType] = [table]
-    if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
-        parts.append(Text(f"and {left} more", style="dim"))
+    if (left := max(len(report.files), sum(report.counts.values())) - MAX_FILES_SHOWN) > 0:
+        parts.append(Text(f"and {left:,} more", style="dim"))
     parts += moved_refs(report)
     if report.truncated:
-        parts.append(Text("the report was cut: there are more changes than it can hold", style="yellow"))
+        parts.append(Text("not all of them are in the report: there are more than it can hold", style="yellow"))
     return Group(*parts)
 
 
-def totals(report: AuditReport, symbols: Symbols) -> RenderableType:
-    """Return the counts of a report in one line."""
-    kinds = ((report.added, "added"), (report.changed, "changed"), (report.deleted, "deleted"))
-    facts = [f"{len(paths)} {kind}" for paths, kind in kinds if paths]
-    if report.mode_changed:
-        facts.append(f"{len(report.mode_changed)} with another mode")
+def totals(report: AuditReport, symbols: Symbols) -> Text:
+    """Return the counts of a report in one line, complete where its lists are cut; empty where there are none."""
+    counted = report.counts
+    kinds = (
+        (counted.get("added", 0), "added"),
+        (counted.get("changed", 0), "changed"),
+        (counted.get("deleted", 0), "deleted"),
+        (counted.get("mode", 0), "with another mode"),
+    )
+    facts = [f"{number:,} {kind}" for number, kind in kinds if number]
     if not facts:
         return Text()
     facts.append(f"+{report.lines_added} {symbols.minus}{report.lines_deleted} lines")
@@ -215,6 +220,11 @@ def parse_time(text: str) -> datetime:
     """Return the moment that an RFC 3339 text of the daemon names."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def local_time(text: str) -> str:
+    """Return the moment that an RFC 3339 text names by this machine's clock: ``2026-11-28 16:05:09``."""
+    return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def age(start: str, end: str) -> float:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import Columns, inset
-from sublet.cli.render import span
+from sublet.cli.render import local_time, span
 from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def peer_details(peer: PeerView) -> RenderableType:
         ("node", peer.node_id),
         ("key", peer.fingerprint),
         ("address", _address(peer)),
-        ("paired", peer.paired_at),
+        ("paired", local_time(peer.paired_at)),
         ("usable", "yes" if peer.usable else f"no: {clean_line(peer.why_not, 200)}"),
     ]
     parts: list[RenderableType] = [_facts(facts)]
@@ -51,7 +51,10 @@ def peer_details(peer: PeerView) -> RenderableType:
 
 def token_table(known: Sequence[TokenView]) -> RenderableType:
     """Return the tokens as a table."""
-    facts = [(entry.name, entry.created_at, entry.expires_at or "when revoked") for entry in known]
+    facts = [
+        (entry.name, local_time(entry.created_at), local_time(entry.expires_at) if entry.expires_at else "when revoked")
+        for entry in known
+    ]
     return Columns(("name", "made", "ends"), [[Text(fact) for fact in row] for row in facts])
 
 

@@ -30,9 +30,9 @@ _MEANING = {
 }
 
 
-def staged(changes: ChangeSet, symbols: Symbols) -> Text:
-    """Return the counts of a staged result and where it stands, in one line."""
-    line = Text.assemble(("staged result  ", "bold"), _MEANING[changes.status])
+def staged(changes: ChangeSet, symbols: Symbols, label: str = "staged result") -> Text:
+    """Return the counts of a staged result, or of what a copy brought back, and where it stands, in one line."""
+    line = Text.assemble((f"{label}  ", "bold"), _MEANING[changes.status])
     line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
     if changes.branch is not None:
         line.append(f" {symbols.dot} on branch {clean_line(changes.branch, 200)}", style="green")
@@ -46,6 +46,13 @@ def review_steps(view: DelegationView) -> list[str]:
     changes = view.result.change_set if view.result is not None else None
     if changes is None or changes.status != "pending":
         return []
+    if not any((changes.added, changes.changed, changes.deleted, changes.renamed, changes.mode_changed)):
+        return [f"Drop it:  sublet discard {view.delegation_id}"]
+    if changes.branch is not None:
+        return [
+            f"Take it:  git merge {clean_line(changes.branch, 200)}",
+            f"Drop it:  sublet discard {view.delegation_id}   (the branch stays)",
+        ]
     return [
         f"Look at it:  sublet review {view.delegation_id}",
         f"Apply it:    sublet apply {view.delegation_id}",
@@ -117,10 +124,11 @@ def applied(report: Applied, symbols: Symbols) -> RenderableType:
 def undone(report: Undone, symbols: Symbols) -> RenderableType:
     """Return what was taken back."""
     sign, style = (symbols.bad, "bold yellow") if report.conflicts else (symbols.good, "bold green")
-    parts: list[RenderableType] = [
-        Text(f"{sign} took back {count(len(report.undone), 'change')}", style=style),
-        _listed(report.undone),
-    ]
+    if not report.undone and not report.conflicts:
+        return Text(f"{sign} there was nothing to take back", style=style)
+    parts: list[RenderableType] = [Text(f"{sign} took back {count(len(report.undone), 'change')}", style=style)]
+    if report.undone:
+        parts.append(_listed(report.undone))
     if report.conflicts:
         parts.append(_conflicts(report.conflicts, symbols))
     return Group(*parts)

@@ -7,7 +7,7 @@ import binascii
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from sublet.cli.options import JsonFlag, branch_name
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
+
+if TYPE_CHECKING:
+    from sublet.daemon.review_models import Review
 
 
 def review(
@@ -32,7 +35,7 @@ def review(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the patch of a staged result, and what stands in the way of applying it.
+    """Print the patch of a staged result, and what stands in its way.
 
     Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
     """
@@ -61,7 +64,7 @@ def review(
                 screen.note(f"The patch was cut; all of it: sublet review {found} --patch FILE")
         for line in obstacles(report, screen.symbols):
             screen.err.print(line)
-        for line in _next(report.change_set.status, found):
+        for line in _next(report, found):
             screen.note(line)
 
     run(ctx, screen, body)
@@ -88,9 +91,10 @@ def apply(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Merge a staged result into the directory: all of it, or nothing where there are conflicts.
+    """Merge a staged result into the directory.
 
-    What changed in the directory since the lease began is kept. `sublet undo` takes it back.
+    All of it, or nothing where there are conflicts. What changed in the directory since the lease began is kept.
+    `sublet undo` takes it back.
     """
     screen = Screen(as_json=as_json)
 
@@ -107,7 +111,7 @@ def apply(
         from sublet.cli.render_review import applied
 
         screen.show(applied(report, screen.symbols))
-        if report.undo is not None:
+        if report.undo is not None and report.applied:
             screen.note(f"Take it back:  sublet undo {found}")
         if report.conflicts and not report.applied:
             screen.note(f"Apply the rest:  sublet apply {found} --partial")
@@ -161,9 +165,13 @@ def _print_patch(patch: str, screen: Screen) -> None:
         sys.stdout.buffer.flush()
 
 
-def _next(status: str, delegation_id: str) -> list[str]:
+def _next(report: Review, delegation_id: str) -> list[str]:
+    status = report.change_set.status
+    if status == "pending" and not report.files:
+        return [f"Drop it:  sublet discard {delegation_id}"]
     if status == "pending":
-        return [f"Apply it:  sublet apply {delegation_id}", f"Drop it:   sublet discard {delegation_id}"]
+        most = " --allow-mass-deletion" if report.mass_deletion else ""
+        return [f"Apply it:  sublet apply {delegation_id}{most}", f"Drop it:   sublet discard {delegation_id}"]
     if status == "undone":
         return [f"It was taken back. Apply it again:  sublet apply {delegation_id}"]
     if status == "applied":

@@ -46,10 +46,17 @@ class Screen:
         return Symbols(fancy=_speaks_unicode(sys.stdout))
 
     def show(self, *parts: RenderableType) -> None:
-        """Print for people; nothing in JSON mode."""
-        if not self.as_json:
-            for part in parts:
+        """Print for people; nothing in JSON mode. Into a pipe, no line ends in blanks."""
+        if self.as_json:
+            return
+        for part in parts:
+            if self.out.is_terminal:
                 self.out.print(part)
+                continue
+            with self.out.capture() as capture:
+                self.out.print(part)
+            for line in capture.get().splitlines():
+                self.out.file.write(line.rstrip() + "\n")
 
     def note(self, text: str) -> None:
         """Print a remark for people on stderr; nothing in JSON mode."""

@@ -23,7 +23,7 @@ def extend(
     seconds: Annotated[int | None, typer.Option("--seconds", metavar="N", min=1, help="The same, in seconds.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Give a delegation that runs more time, as far as both sides allow.
+    """Give a delegation more time, as far as both sides allow.
 
     Both sides count the time from the start of the lease, and neither gives more than its policy says.
     """
@@ -39,9 +39,12 @@ def extend(
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
+        from sublet.cli.render import span
+
         gained = view.ttl_seconds - before.ttl_seconds
-        short = f", less than the {more} s asked for, by the limits of both sides" if gained < more else ""
-        screen.show(f"{found} has {gained} s more{short}; it ends at {view.expires_at}.")
+        short = f", less than the {span(more)} asked for, by the limits of both sides" if gained < more else ""
+        left = "" if view.remaining_seconds is None else f"; {span(view.remaining_seconds)} are left"
+        screen.show(f"{found} has {span(gained)} more{short}{left}.")
 
     run(ctx, screen, body)
 

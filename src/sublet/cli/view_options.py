@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 import typer
 
 from sublet.cli.options import directory_path
+
+PANEL = "What is lent"
+
+
+class GitMode(StrEnum):
+    """What ``--git`` takes."""
+
+    HIDDEN = "hidden"
+    RO = "ro"
+    RW = "rw"
 
 
 class Resource(NamedTuple):
@@ -33,28 +44,38 @@ Resources = Annotated[
         metavar="NAME=DIR[:ro|rw]",
         parser=resource,
         help="Lend DIR too, beside the first, as ../NAME; ro unless said otherwise. Repeatable.",
+        rich_help_panel=PANEL,
     ),
 ]
 Include = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable."),
+    typer.Option(
+        metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable.", rich_help_panel=PANEL
+    ),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
+    typer.Option(
+        metavar="PATTERN",
+        help="What matches stays here; !PATTERN makes an exception. Repeatable.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Reveal = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
+    typer.Option(
+        metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable.", rich_help_panel=PANEL
+    ),
 ]
 Unlock = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATTERN",
         help="Let a name be changed that your own tools execute, such as .vscode; policy may deny it. Repeatable.",
+        rich_help_panel=PANEL,
     ),
 ]
 Git = Annotated[
-    str | None,
-    typer.Option("--git", metavar="MODE", help="How much of .git is seen: hidden, ro or rw. [default: hidden]"),
+    GitMode | None,
+    typer.Option("--git", help="How much of .git is seen. [default: hidden]", rich_help_panel=PANEL),
 ]

@@ -67,7 +67,7 @@ def _disk(state_dir: Path) -> Check:
     return Check(
         name="state directory",
         ok=writable and free >= MIN_FREE_BYTES,
-        detail=f"{state_dir}: {free >> 20} MiB free" + ("" if writable else ", not writable"),
+        detail=f"{state_dir}: {free / (1 << 30):,.1f} GiB free" + ("" if writable else ", not writable"),
         fix="Free some space, or choose another place with SUBLET_HOME.",
         required_for="everything",
     )

@@ -233,10 +233,10 @@ def _condition(view: DelegationView) -> Condition | None:
 
 def _changes(audit: AuditReport) -> Changes:
     return Changes(
-        added=len(audit.added),
-        changed=len(audit.changed),
-        deleted=len(audit.deleted),
-        mode_changed=len(audit.mode_changed),
+        added=audit.counts.get("added", 0),
+        changed=audit.counts.get("changed", 0),
+        deleted=audit.counts.get("deleted", 0),
+        mode_changed=audit.counts.get("mode", 0),
         by_others=len(audit.by_others),
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
