@@ -165,7 +165,7 @@ class ScriptedLink:
                     raise step
                 assert not isinstance(step, Script)
                 yield step
-                if not isinstance(step, Progress):
+                if isinstance(step, Done | Error):
                     return
         finally:
             if self.closes_on is not None:

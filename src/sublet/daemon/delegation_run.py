@@ -301,10 +301,14 @@ class DelegationRun:
         """
         assert self._task is not None
         reverse = accept.sublet.reverse
+        watching = anyio.CancelScope()
         with sole_failure(SubletError, DelegationOver):
             async with anyio.create_task_group() as group:
                 group.start_soon(self._end_at_quota, self._task)
                 group.start_soon(self._access.remember)
+                if self.record.transport == "sshfs":
+                    # The others need no connection between the first moment and the last.
+                    group.start_soon(self._watch, watching)
                 if (changes := self._access.changes()) is not None:
                     group.start_soon(changes.serve)
                 group.start_soon(self.steering.deliver)
@@ -312,6 +316,7 @@ class DelegationRun:
                     async for update in updates:
                         if isinstance(update, Done | Error):
                             self._task = None
+                            watching.cancel()
                             await self._take(update)
                             break
                         if self._condition.hear(update):
@@ -325,6 +330,15 @@ class DelegationRun:
                     else:
                         raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
                 group.cancel_scope.cancel()
+
+    async def _watch(self, watching: anyio.CancelScope) -> None:
+        """Show while the work runs whether the executor is connected to the files, until ``watching`` is cancelled."""
+        with watching:
+            await self._access.connections.serve(self._connected)
+
+    async def _connected(self, connected: bool) -> None:
+        if self._condition.see(connected):
+            await self._keeper.note(condition=self._condition.view)
 
     async def _end_at_quota(self, task: RemoteTask) -> None:
         """Once a change is refused for the quota, have the peer end its work as failed; it may say its last word.

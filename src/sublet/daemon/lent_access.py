@@ -17,6 +17,7 @@ import asyncssh
 
 from sublet.daemon.background import in_background
 from sublet.daemon.change_notes import ChangeNotes
+from sublet.daemon.connection_watch import ConnectionWatch
 from sublet.daemon.journal import Journal
 from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_resources import prepared
@@ -85,6 +86,8 @@ class LentAccess:
         self._credential = ""
         self.quota_met = asyncio.Event()
         """Set when a change was first refused for the lease's quota."""
+        self.connections = ConnectionWatch()
+        """Whether the executor is connected to the files."""
 
     async def baseline(self) -> dict[str, str]:
         """Record what the executor will see, and return the snapshots' ids by the names of the directories.
@@ -156,6 +159,7 @@ class LentAccess:
         await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
         if self._keeper.over:
             raise DelegationOver
+        self.connections = ConnectionWatch(missing=True)
         self._serve(accept, resources, public, ends, before)
         if before.quota.met is not None:
             # Perhaps the last process did not get as far as to tell the peer.
@@ -237,6 +241,7 @@ class LentAccess:
                 meta=_meta(record),
                 limits=ExportLimits(**record.quota.model_dump()),
                 on_quota_met=self._quota_met,
+                on_connected=self.connections.changed,
                 transport=record.transport or "sshfs",
                 memory=self._memory,
                 before=before,

@@ -9,12 +9,13 @@ from sublet.protocol.text import clean_line
 
 
 class PeerCondition:
-    """Keeps both kinds of trouble apart, since each begins and ends by itself; silence is shown first."""
+    """Keeps the kinds of trouble apart, since each begins and ends by itself; silence is shown first."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._silence = ""
         self._link = ""
+        self._cut = False
 
     @property
     def link_is_down(self) -> bool:
@@ -27,7 +28,16 @@ class PeerCondition:
         if self._silence:
             detail = f"{self._peer} can't be heard, and is tried again until the lease ends: {self._silence}"
             return ConditionView(kind="unresponsive", detail=detail)
-        return ConditionView(kind="degraded", detail=self._link) if self._link else None
+        if self._link or self._cut:
+            none = f"{self._peer} has no connection to the files; it may come back until the lease ends"
+            return ConditionView(kind="degraded", detail=self._link or none)
+        return None
+
+    def see(self, connected: bool) -> bool:
+        """Take what our own server sees of the connections to the files, and tell whether that changes ``view``."""
+        before = self.view
+        self._cut = not connected
+        return self.view != before
 
     def hear(self, update: Progress | Silence) -> bool:
         """Take what ``update`` says of it, and tell whether that changes ``view``."""

@@ -105,8 +105,9 @@ class Export:
     ``public_key`` is the OpenSSH line that may log in; ``seconds`` counts from the moment it is opened, on the
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
     ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
-    time that a change is refused for the lease's quota. ``memory`` is told what the lease does; ``before`` is what it
-    did under an earlier process, with which it goes on.
+    time that a change is refused for the lease's quota. ``on_connected`` is called while the lease holds: with True
+    when its first connection is there, with False when its last one is gone. ``memory`` is told what the lease does;
+    ``before`` is what it did under an earlier process, with which it goes on.
     """
 
     lease_id: str
@@ -117,6 +118,7 @@ class Export:
     limits: ExportLimits = ExportLimits()
     transport: TransportName = "sshfs"
     on_quota_met: Callable[[QuotaMet], None] | None = None
+    on_connected: Callable[[bool], None] | None = None
     memory: Remembering | None = None
     before: LeaseUsage | None = None
 

@@ -87,6 +87,20 @@ class ServedLease:
         """Tell whether one more connection fits."""
         return len(self.connections) < self.export.limits.max_connections
 
+    def join(self, connection: Severable) -> None:
+        """Count ``connection``, which has logged in, and cut it with the lease."""
+        self.connections.add(connection)
+        self.usage.connections += 1
+        if len(self.connections) == 1:
+            self._tell_connected(True)
+
+    def leave(self, connection: Severable) -> None:
+        """Forget ``connection``, which is over. Idempotent."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+            if not self.connections:
+                self._tell_connected(False)
+
     def new_session(self) -> SftpCore:
         """Return a new SFTP session on the view."""
         return SftpCore(self.view, self.usage, Handles(self._handles), self.is_live)
@@ -100,6 +114,10 @@ class ServedLease:
             connection.sever()
         self.connections.clear()
         self.view.close()
+
+    def _tell_connected(self, connected: bool) -> None:
+        if self.export.on_connected is not None and self.is_live():
+            self.export.on_connected(connected)
 
     def _quota_met(self, met: QuotaMet) -> None:
         if self.export.memory is not None and not self._remembered_quota:

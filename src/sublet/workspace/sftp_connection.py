@@ -94,7 +94,7 @@ class LeaseConnection(asyncssh.SSHServer):
         """Forget the connection."""
         self._drop_sessions()
         if self._lease is not None:
-            self._lease.connections.discard(self)
+            self._lease.leave(self)
 
     def begin_auth(self, username: str) -> bool:
         """Ask everybody to log in."""
@@ -134,8 +134,7 @@ class LeaseConnection(asyncssh.SSHServer):
             self.sever()
             return
         self._lease = lease
-        lease.connections.add(self)
-        lease.usage.connections += 1
+        lease.join(self)
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], ChannelSession] | bool:
         """Open a channel for what the lease is served by, up to the lease's number per connection."""
