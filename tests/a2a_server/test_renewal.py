@@ -42,6 +42,10 @@ async def started_and_left(bob: World, link: A2APeerLink, peer: PeerAddress) -> 
     async with aclosing(link.run(peer, task, a_start(task.context_id))) as updates, asyncio.TaskGroup() as group:
         reading = group.create_task(anext(updates))
         await bob.executor.running.wait()
+        # Only then does it count as begun: until its first update the task waits for START, as far as others see.
+        async with bob.rpc(bob.alice) as rpc:
+            while (await rpc.get_task(GetTaskRequest(id=task.task_id))).status.state != TaskState.TASK_STATE_WORKING:
+                await asyncio.sleep(0.005)
         reading.cancel()
     return task
 

@@ -30,9 +30,10 @@ class CutProxy:
         if self.refusing:
             writer.transport.abort()
             return
-        self.connections += 1
+        # Counted once it can be cut: who waits for a connection may cut it at once.
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, there_writer}
+        self.connections += 1
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_carry(reader, there_writer))

@@ -93,6 +93,7 @@ class _Daemon:
         await parts.results.recover()
         await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
         try:
+            parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
             control = ControlServer(service, self._config.home)

@@ -31,6 +31,8 @@ LAST_WORD_SECONDS = 1.0
 LEASE_END_SLACK_SECONDS = 0.5
 """What ends this close to the end of the lease, unfinished, was ended by the lease."""
 MAX_SHOWN_PROMPT_CHARS = 120
+MAX_LAUNCHES = 5
+"""How often an agent is started that could not begin because the link to its files broke just then."""
 
 log = structlog.get_logger(__name__)
 
@@ -98,6 +100,7 @@ class AssignmentRun:
         self._told = asyncio.Event()
         self._lost: str | None = None
         self._flushed = False
+        self._tried = False
         self._link_state: LinkState | None = None
         self._interrupted = 0
         self._dropped = 0
@@ -194,11 +197,8 @@ class AssignmentRun:
     async def _mounted(self) -> None:
         """Connect, mount, work and unmount."""
         self._say("mounting")
-        connection = await self._link.connect()
         try:
-            mount_point = Path(self._record.mount_point)
-            carrier = self._tools.carriers[self._record.accept.sublet.transport]
-            mount = await carrier.attach(mount_point, connection, self._start.mount.export_locator)
+            mount = await self._link.view(self._attach)
             try:
                 self._say("running")
                 await self._while_mounted(mount)
@@ -217,6 +217,15 @@ class AssignmentRun:
         finally:
             self._link.close()
 
+    async def _attach(self, connection: asyncssh.SSHClientConnection) -> Carried:
+        """Bring the view over ``connection``, again where an earlier try has left nothing of its place."""
+        carrier = self._tools.carriers[self._record.accept.sublet.transport]
+        mount_point = Path(self._record.mount_point)
+        if self._tried:
+            await asyncio.to_thread(carrier.reserve, self.id)
+        self._tried = True
+        return await carrier.attach(mount_point, connection, self._start.mount.export_locator)
+
     async def _while_mounted(self, mount: Carried) -> None:
         """Run the provider for as long as its mount lives, or may come back."""
         outcome: Outcome | SubletError | None = None
@@ -234,7 +243,7 @@ class AssignmentRun:
             group.start_soon(end_when_lost)
             group.start_soon(keep_link)
             group.start_soon(mount.attend)
-            outcome = await self._provide(mount.path)
+            outcome = await self._provide(mount)
             if isinstance(outcome, Outcome):
                 self.outcome = outcome
             if self._start.lease.access_mode == "rw":
@@ -244,7 +253,7 @@ class AssignmentRun:
         if isinstance(outcome, SubletError):
             raise outcome
 
-    async def _provide(self, mount_point: Path) -> Outcome | SubletError:
+    async def _provide(self, mount: Carried) -> Outcome | SubletError:
         """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.
 
         The last outcome counts: whoever sends a follow-up has seen what came before, or can read it in the output.
@@ -254,8 +263,7 @@ class AssignmentRun:
         try:
             number, prompt = 0, self._record.invite.task.prompt
             while True:
-                job = self._job(prompt, mount_point, scratch)
-                outcome = await self._tools.provider(self._record.agent).run(job, self._report)
+                outcome = await self._launch(prompt, mount, scratch)
                 if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
                     return outcome
                 number, prompt = number + 1, follow_up.prompt
@@ -267,6 +275,20 @@ class AssignmentRun:
         finally:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def _launch(self, prompt: str, mount: Carried, scratch: Path) -> Outcome:
+        """Run the agent once its files are there; where it could not begin since the link broke, then once more."""
+        launches = 0
+        while True:
+            await self._link.restored(mount)
+            launches, interrupted = launches + 1, mount.interrupted
+            job = self._job(prompt, mount.path, scratch)
+            outcome = await self._tools.provider(self._record.agent).run(job, self._report)
+            broke = mount.cut.is_set() or mount.interrupted > interrupted
+            if outcome.launched or not broke or launches == MAX_LAUNCHES:
+                return outcome
+            log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)
+            self._update("running", "note", "the agent could not begin without the lender's files; once more\n", 0)
 
     def _resources(self, mount_point: Path) -> list[JobResource]:
         """Return where the lent directories are; a lease for reading makes all of them read-only."""

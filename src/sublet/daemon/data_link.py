@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import anyio
@@ -20,6 +21,11 @@ DIRECT_CONNECT_SECONDS = 2.0
 """How long the direct way is tried before the delegator is asked to dial us."""
 REVERSE_WAIT_SECONDS = 15.0
 """How long we wait for the delegator to dial for the first time."""
+FIRST_LINK_SECONDS = 15.0
+"""How long the delegator is tried for the first time: its daemon may have been killed and be on its way back. A wrong
+address has to be told soon."""
+MAX_FIRST_VIEWS = 3
+"""How often a view is asked for whose link broke before it was there."""
 MAX_OUTAGE_SECONDS = 300.0
 """How long a lost link is tried again, if the lease lasts that long; then the work ends."""
 REDIAL_SECONDS = 4.0
@@ -89,14 +95,56 @@ class DataLink:
         assert extension.host_key is not None
         self._target = MountTarget(host, endpoint.port, endpoint.user, extension.host_key)
         self._direct = extension.data_path == "direct"
+        self._asked = False
         self._redirected.set()
 
+    async def view(self, attach: Callable[[asyncssh.SSHClientConnection], Awaitable[Carried]]) -> Carried:
+        """Reach the delegator and return what ``attach`` makes of the connection.
+
+        A connection that breaks meanwhile is replaced: the delegator's daemon may have been killed just then.
+
+        Raises:
+            SubletError: as ``connect`` and ``attach``.
+        """
+        for _ in range(MAX_FIRST_VIEWS - 1):
+            connection = await self.connect()
+            try:
+                return await attach(connection)
+            except SubletError as error:
+                if error.code != ErrorCode.MOUNT_FAILED or not connection.is_closed():
+                    raise
+                log.info("the link broke before the view was there", delegation_id=self._id, reason=error.message)
+            self.close()
+        return await attach(await self.connect())
+
     async def connect(self) -> asyncssh.SSHClientConnection:
-        """Reach the delegator's server directly, or ask it to dial us.
+        """Reach the delegator's server directly, or ask it to dial us; tries for ``FIRST_LINK_SECONDS``.
 
         Raises:
             SubletError: ``MOUNT_FAILED``, or ``AUTH_FAILED`` where its host key or our key is refused.
         """
+        pause = FIRST_RETRY_SECONDS
+        failure: SubletError | None = None
+        with anyio.move_on_after(FIRST_LINK_SECONDS):
+            while True:
+                self._redirected.clear()
+                try:
+                    return await self._reach()
+                except SubletError as error:
+                    if error.code != ErrorCode.MOUNT_FAILED:
+                        raise
+                    failure = error
+                with anyio.move_on_after(pause):
+                    await self._redirected.wait()
+                pause = min(pause * 2, MAX_RETRY_SECONDS)
+        raise failure or SubletError(
+            ErrorCode.MOUNT_FAILED,
+            f"the delegator's files could not be reached within {FIRST_LINK_SECONDS:.0f} s",
+            "Check that the delegator's SFTP port is reachable from here, or that it can reach ours.",
+        )
+
+    async def _reach(self) -> asyncssh.SSHClientConnection:
+        """Try both ways once."""
         target = self._where()
         with self._acceptor.expect(self._id) as expected:
             if self._direct:

@@ -274,13 +274,17 @@ class Delegator:
         """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
         records = await self._journal.list_settled(settled=False)
         await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        going_on: list[DelegationRun] = []
         for record in records:
             peer = self._find_peer(record.peer)
             if peer is None:
                 group.start_soon(self._settle, record)
                 continue
-            run = DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True)
-            self._runs[record.id] = run
+            going_on.append(DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True))
+        # Executors may be back sooner than their leases: each is decided when it is served, or its run is over.
+        self._tools.data_plane.take_up.expect(run.record.id for run in going_on)
+        for run in going_on:
+            self._runs[run.record.id] = run
             group.start_soon(self._drive, run)
         for held in await self._journal.open_resources():
             if held.kind == "remote_task" and held.owner not in self._runs:

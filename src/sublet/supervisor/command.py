@@ -134,7 +134,9 @@ class CommandProvider:
                 argv, launch.env, launch.cwd, prompt_file, groups=held.cage.descriptors, watched=held.watched()
             )
         except OSError as error:
-            return Outcome("crashed", "", detail=f"the guard of the command can't be started: {error.strerror}")
+            return Outcome(
+                "crashed", "", detail=f"the guard of the command can't be started: {error.strerror}", launched=False
+            )
         captures = Capture("stdout", report), Capture("stderr", report)
         ended: Ended | None = None
         clean_end = True
@@ -248,11 +250,13 @@ class CommandProvider:
         if ended is None:
             return Outcome("timeout", summary, detail=f"ended after {seconds:.0f} s, when its time was over")
         if ended.how == "start":
-            return Outcome("crashed", summary, detail=f"the command could not be started: {ended.reason}")
+            detail = f"the command could not be started: {ended.reason}"
+            return Outcome("crashed", summary, detail=detail, launched=False)
         if ended.how == "signal":
             return Outcome("crashed", summary, detail=_killed_by(ended.number, ended.reason))
         if self._sandbox.enforced and ended.number == 1 and not stdout and stderr.startswith("bwrap: "):
-            return Outcome("crashed", summary, 1, "the sandbox could not be set up, or not start the command")
+            detail = "the sandbox could not be set up, or not start the command"
+            return Outcome("crashed", summary, 1, detail, launched=False)
         if _SIGNAL_BASE < ended.number <= _SIGNAL_BASE + signal.SIGRTMAX:
             return Outcome("crashed", summary, ended.number, _killed_by(ended.number - _SIGNAL_BASE, ""))
         reason: EndReason = "done" if ended.number == 0 else "failed"

@@ -97,6 +97,8 @@ class Outcome:
     summary: str
     exit_code: int | None = None
     detail: str = ""
+    launched: bool = True
+    """Whether what does the work was started at all, as far as that can be told."""
 
     def why(self) -> str:
         """Return in one line how it ended, for work that was not done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 import asyncssh
@@ -44,11 +44,15 @@ class LeaseConnection(asyncssh.SSHServer):
 
     Args:
         find: returns the lease of a user name.
+        decided: waits until it is certain whether there is a lease of a user name; by default that it is.
         only: the one user that may log in, for a connection that we dialled for a certain lease.
     """
 
-    def __init__(self, find: FindLease, only: str | None = None) -> None:
+    def __init__(
+        self, find: FindLease, decided: Callable[[str], Awaitable[None]] | None = None, *, only: str | None = None
+    ) -> None:
         self._find = find
+        self._decided = decided
         self._only = only
         self._attempts = 0
         self._connection: asyncssh.SSHServerConnection | None = None
@@ -96,8 +100,10 @@ class LeaseConnection(asyncssh.SSHServer):
         if self._lease is not None:
             self._lease.leave(self)
 
-    def begin_auth(self, username: str) -> bool:
-        """Ask everybody to log in."""
+    async def begin_auth(self, username: str) -> bool:
+        """Ask everybody to log in, once it is certain whom to let in."""
+        if self._decided is not None:
+            await self._decided(username)
         return True
 
     def password_auth_supported(self) -> bool:

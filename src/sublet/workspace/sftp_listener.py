@@ -23,6 +23,7 @@ from sublet.workspace.peek import read_preamble
 from sublet.workspace.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.served_lease import ServedLease
 from sublet.workspace.sftp_connection import CIPHERS, LOGIN_SECONDS, LeaseConnection
+from sublet.workspace.take_up import TakeUp
 
 MAX_STRANGERS: Final = 256
 """Connections that have not logged in yet. Beyond it the oldest makes room for the newest, since an honest login takes
@@ -62,6 +63,8 @@ class DataPlane:
         self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None, scratch: Path | None = None
     ) -> None:
         self.reverse = reverse or ReverseAcceptor()
+        self.take_up = TakeUp()
+        """Leases of an earlier process that are not open yet: who logs in for one waits until that is decided."""
         self._host_key = host_key
         self._scratch = scratch or Path(tempfile.gettempdir())
         self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
@@ -150,6 +153,7 @@ class DataPlane:
         self._leases[lease_id] = ServedLease(export, self._threads, self._scratch)
         self._ended.pop(lease_id, None)
         self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)
+        self.take_up.decide(lease_id)
 
     def revoke(self, lease_id: str, reason: str) -> LeaseUsage | None:
         """End a lease within this call: its key is dead, connections are cut, handles closed. Idempotent.
@@ -157,6 +161,7 @@ class DataPlane:
         Returns:
             The lease's final usage, once, also where its time ran out before; None for a lease that is not known.
         """
+        self.take_up.decide(lease_id)
         lease = self._leases.pop(lease_id, None)
         if lease is None:
             return self._ended.pop(lease_id, None)
@@ -309,7 +314,7 @@ class DataPlane:
                 raise
             return
         if line is None:
-            await self._serve_ssh(sock, LeaseConnection(self._leases.get), authenticated)
+            await self._serve_ssh(sock, LeaseConnection(self._leases.get, self.take_up.wait), authenticated)
             return
         authenticated.cancel()
         lease_id = parse_preamble(line)
