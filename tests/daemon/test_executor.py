@@ -12,6 +12,7 @@ import asyncssh
 import pytest
 from structlog.testing import capture_logs
 
+from sublet.daemon import data_link
 from sublet.daemon import executor as executor_module
 from sublet.daemon.api import KnownPeer
 from sublet.daemon.journal import Journal
@@ -367,7 +368,9 @@ async def test_a_host_key_that_is_not_the_lenders_is_not_trusted(side: Worker, k
     assert side.agent.jobs == []
 
 
-async def test_a_lender_that_is_not_there(side: Worker) -> None:
+async def test_a_lender_that_is_not_there_is_told_of_soon(side: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data_link.FIRST_LINK_SECONDS <= 20
+    monkeypatch.setattr(data_link, "FIRST_LINK_SECONDS", 1.0)
     accept = await side.accepted()
     start = side.start(accept)
     side.lender.close()

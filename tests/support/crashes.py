@@ -8,11 +8,11 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sublet.daemon.models import CreateDelegation, DelegationView
 from sublet.protocol.errors import SubletError
@@ -22,13 +22,17 @@ from support.leases import ask, delegate, marker, processes_with, restart
 from support.leftovers import held
 
 Side = Literal["lender", "worker"]
-Victim = Literal["lender", "worker", "sshfs", "agent"]
+Victim = Literal["lender", "worker", "sshfs", "agent", "lender again", "worker again"]
+"""``again``: the daemon is killed once more at one of the first journal writes of its next start."""
 When = Literal["before", "after"]
 
 SITE = Path(__file__).with_name("crash_site")
 REACH_SECONDS = 20.0
 END_SECONDS = 45.0
 CLEAN_SECONDS = 30.0
+RECOVERY_SECONDS = 6.0
+"""How long the next write of a daemon that recovers is waited for; it may have none, and is killed all the same."""
+RECOVERY_WRITES = 4
 TTL_SECONDS = 60
 
 # A program that gets over a link that is away for a while, as long as its directory comes back.
@@ -93,7 +97,6 @@ class Scene:
         """Run one case to its end and return what came of it."""
         outcome = Outcome(case)
         began = time.monotonic()
-        lender, worker = self.daemons["lender"], self.daemons["worker"]
         directory, mark = self._directory(), marker()
         (directory / "kept").write_text("kept\n")
         self._plan(case.side, case.stop_at, case.when)
@@ -122,12 +125,11 @@ class Scene:
         begun = (self._record(mark) or {}).get("state") in ("started", "running")
         self._clear(case.side)
         asking.join(END_SECONDS)
-        if reached and "worker" in case.victims:
-            restart(worker, SHELL_AGENT)
-        if reached and "lender" in case.victims:
-            restart(lender, None)
+        if reached:
+            self._restart("worker", case)
+            self._restart("lender", case)
         self._check(outcome, mark, directory)
-        if reached and begun and set(case.victims) == {"lender"} and outcome.state != "completed":
+        if reached and begun and set(case.victims) <= {"lender", "lender again"} and outcome.state != "completed":
             outcome.wrong.append(f"the work was not gone on with: {outcome.state} {outcome.code}")
         outcome.seconds = time.monotonic() - began
         return outcome
@@ -151,6 +153,8 @@ class Scene:
 
     def _kill(self, victims: Sequence[Victim], mark: str) -> None:
         for victim in victims:
+            if victim in ("lender again", "worker again"):
+                continue
             if victim in ("lender", "worker"):
                 self.daemons[victim].kill()
                 continue
@@ -160,6 +164,29 @@ class Scene:
                 if (victim == "sshfs") == (name == "sshfs"):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+
+    def _restart(self, side: Side, case: Case) -> None:
+        """Start a daemon again that was killed; kill it again while it recovers, where the case says so."""
+        if side not in case.victims:
+            return
+        daemon, agent = self.daemons[side], SHELL_AGENT if side == "worker" else None
+        if f"{side} again" in case.victims:
+            self._plan(side, 1 + case.stop_at % RECOVERY_WRITES, case.when)
+            starting = threading.Thread(target=_start_in_vain, args=(daemon, agent))
+            starting.start()
+            reached = _plan_of(daemon).with_suffix(".reached")
+            give_up = time.monotonic() + RECOVERY_SECONDS
+            while not reached.exists() and time.monotonic() < give_up:
+                time.sleep(0.01)
+            if reached.exists():
+                # Perhaps it is not even ready yet.
+                os.kill(int(reached.read_text()), signal.SIGKILL)
+                starting.join(END_SECONDS)
+            else:
+                starting.join(END_SECONDS)
+                daemon.kill()
+            self._clear(side)
+        restart(daemon, agent)
 
     def _check(self, outcome: Outcome, key: str, directory: Path) -> None:
         lender, worker = self.daemons["lender"], self.daemons["worker"]
@@ -223,12 +250,16 @@ def crash_scene(base: Path) -> Iterator[Scene]:
 
 
 def cases(scene: Scene) -> list[Case]:
-    """Return the full matrix: every journal write of both sides, before and after it, and one or two victims each."""
+    """Return the full matrix: every journal write of both sides, before and after it, and every set of victims.
+
+    These are one, two, or one daemon twice: killed once more while it recovers.
+    """
     alone: list[tuple[Victim, ...]] = [("lender",), ("worker",), ("sshfs",), ("agent",)]
     pairs: list[tuple[Victim, ...]] = [
         ("lender", "worker"), ("lender", "sshfs"), ("lender", "agent"),
         ("worker", "sshfs"), ("worker", "agent"), ("sshfs", "agent"),
     ]  # fmt: skip
+    twice: list[tuple[Victim, ...]] = [("lender", "lender again"), ("worker", "worker again")]
     sides: tuple[Side, Side] = ("lender", "worker")
     moments: tuple[When, When] = ("before", "after")
     return [
@@ -236,7 +267,7 @@ def cases(scene: Scene) -> list[Case]:
         for side in sides
         for number in range(1, len(scene.labels(side)) + 1)
         for when in moments
-        for victims in (*alone, *pairs)
+        for victims in (*alone, *pairs, *twice)
     ]
 
 
@@ -288,6 +319,8 @@ def _untruths(view: DelegationView, directory: Path) -> list[str]:
     written = there & {"begun", "copied", "finished"}
     if view.audit is not None and written - set(view.audit.added):
         wrong.append(f"the audit does not name {sorted(written - set(view.audit.added))}")
+    if view.audit is not None and written & set(view.audit.by_others):
+        wrong.append(f"the audit gives {sorted(written & set(view.audit.by_others))} to others")
     if view.audit is None and written:
         wrong.append(f"no audit although there are {sorted(written)}")
     return wrong
@@ -317,6 +350,12 @@ def _gone(mark: str) -> list[int]:
     with suppress(AssertionError):
         wait_for(lambda: not processes_with(mark), CLEAN_SECONDS, "the end of the agent")
     return processes_with(mark)
+
+
+def _start_in_vain(daemon: Daemon, agent: Mapping[str, Any] | None) -> None:
+    """Start a daemon that may be killed before it is ready."""
+    with suppress(AssertionError):
+        restart(daemon, agent)
 
 
 def _database(daemon: Daemon) -> sqlite3.Connection:

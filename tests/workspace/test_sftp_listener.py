@@ -16,7 +16,7 @@ import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.workspace import sftp_listener
+from sublet.workspace import sftp_listener, take_up
 from sublet.workspace.lease_memory import LeaseMemory, recall
 from sublet.workspace.model import ExportLimits, LentDirectory
 from sublet.workspace.quota import QuotaMet
@@ -495,3 +495,58 @@ async def test_a_quota_that_was_met_is_known_to_the_next_process(workspace: Path
         usage = lent.plane.usage(lent.lease_id)
         assert usage is not None
         assert usage.quota.met == met
+
+
+# leases of an earlier process
+
+
+async def _answer(plane: DataPlane, key: asyncssh.SSHKey, user: str) -> str:
+    """Return what somebody gets who logs in."""
+    try:
+        connection = await asyncssh.connect(
+            *plane.address,
+            username=user,
+            client_keys=[key],
+            known_hosts=([asyncssh.import_public_key(plane.host_key_line)], [], []),
+            config=None,
+            agent_path=None,
+        )
+    except asyncssh.PermissionDenied:
+        return "refused"
+    connection.abort()
+    await connection.wait_closed()
+    return "let in"
+
+
+async def test_a_login_for_a_lease_that_is_about_to_be_taken_up_waits_for_it(workspace: Path) -> None:
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with lender(workspace) as lent, asyncio.TaskGroup() as group:
+        plane = lent.plane
+        plane.take_up.begin()
+        asked = {name: group.create_task(_answer(plane, key, name)) for name in ("served", "ended", "unknown")}
+        await eventually(lambda: len(plane._strangers) == len(asked))
+        await asyncio.sleep(0.2)
+        assert not any(asking.done() for asking in asked.values())
+
+        plane.take_up.expect(["served", "ended"])
+        assert await asked["unknown"] == "refused"
+        assert not asked["served"].done()
+        assert not asked["ended"].done()
+
+        plane.open(export(workspace, key, lease_id="served"))
+        assert await asked["served"] == "let in"
+        assert not asked["ended"].done()
+        plane.revoke("ended", "it is over")
+        assert await asked["ended"] == "refused"
+        assert await _answer(plane, key, "ended") == "refused"
+
+
+async def test_a_lease_that_is_never_taken_up_is_refused_in_time(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take_up, "TAKE_UP_SECONDS", 0.2)
+    async with lender(workspace) as lent:
+        lent.plane.take_up.begin()
+        assert await _answer(lent.plane, lent.key, "unknown") == "refused"
+        lent.plane.take_up.expect(["known"])
+        assert await _answer(lent.plane, lent.key, "known") == "refused"

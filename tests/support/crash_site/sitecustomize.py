@@ -69,7 +69,10 @@ class _Stopper:
         return watched
 
     def _hold(self) -> None:
-        self._plan.with_suffix(".reached").touch()
+        told = self._plan.with_suffix(".reached")
+        draft = told.with_suffix(".reaching")
+        draft.write_text(str(os.getpid()))
+        draft.rename(told)
         give_up = time.monotonic() + WAIT_SECONDS
         while not self._plan.with_suffix(".go").exists() and time.monotonic() < give_up:
             time.sleep(0.002)
