@@ -4,9 +4,10 @@
 
 Without ``--cases`` and ``--minutes`` the whole matrix runs: every journal write of the lender's and of the worker's
 daemon, held just before and just after its commit, times every one and every two of lender, worker, sshfs and the
-agent, each killed by SIGKILL, and each daemon twice, once more while it recovers. Afterwards the killed daemons are started again, and then nothing acknowledged may be unknown, every end must
-be true, no mount, lock, lease, slot, scratch directory or process may be left, both databases must be whole, and the
-next delegation of the same directory must work. Exit status 1 where anything of it was not so.
+agent, each killed by SIGKILL, and each daemon twice, once more while it recovers. Afterwards the killed daemons are
+started again, and then nothing acknowledged may be unknown, every end must be true, no mount, lock, lease, slot,
+scratch directory or process may be left, both databases must be whole, and the next delegation of the same directory
+must work. Exit status 1 where anything of it was not so.
 """
 
 from __future__ import annotations
