@@ -157,6 +157,76 @@ async def test_claude_code_delegates_to_claude_code(tmp_path: Path, project: Pat
     assert left == []
 
 
+def reviewing(project: Path) -> Script:
+    """What a careful host does: it lends a part of the directory within bounds, as a copy, looks, and applies."""
+
+    def of_that(results: Results, **arguments: object) -> dict[str, object]:
+        return {"delegation_id": results[0].json()["delegation_id"], **arguments}
+
+    return Script(
+        [
+            Call(
+                "sublet__delegate",
+                {
+                    "workspace_dir": str(project),
+                    "peer": "bob",
+                    "prompt": "ls -A; sed -i s/helo/hello/ greeting.txt",
+                    "result_mode": "staged",
+                    "exclude": ["other.txt"],
+                    "max_total_bytes": 10_000,
+                    "max_files": 5,
+                    "transport": "auto",
+                },
+            ),
+            Call("sublet__delegate_output", lambda results: of_that(results, section="summary", wait_seconds=40)),
+            Call("sublet__delegate_review", lambda results: of_that(results, action="diff")),
+            Call("Bash", {"command": "cat greeting.txt", "description": "is it still as it was"}),
+            Call("sublet__delegate_review", lambda results: of_that(results, action="apply")),
+            Say("Applied."),
+        ],
+        when="Ask bob",
+    )
+
+
+async def test_claude_code_reviews_before_it_applies(tmp_path: Path, project: Path) -> None:
+    """The host sees the arguments that bound a lease, and nothing changes in its project before it says so."""
+    claude_code.program()
+    config, home = tmp_path / "mcp.json", tmp_path / "home"
+    home.mkdir()
+    lender, worker = Daemon(tmp_path / "a"), Daemon(tmp_path / "b")
+    tools = ("delegate", "delegate_output", "delegate_review")
+    with ModelStub([reviewing(project)]) as model:
+        try:
+            lender.up()
+            worker.up()
+            pair(lender, worker)
+            server = claude_code.mcp_config("sublet", [str(SUBLET), "mcp"], {"SUBLET_HOME": str(lender.home)})
+            config.write_text(json.dumps(server))
+            run = await claude_code.run(
+                claude_code.host_argv(config, ["Bash", *(f"mcp__sublet__{tool}" for tool in tools)]),
+                "Ask bob to mend the greeting of this project, and look at what comes back.",
+                cwd=project,
+                env=claude_code.environment(home, model.url),
+            )
+        finally:
+            lender.down()
+            worker.down()
+
+    assert (model.faults, run.exit_code) == ([], 0), run.stderr
+    assert [result.is_error for result in model.results] == [False] * 5
+    offered = model.requests[0].schemas["mcp__sublet__delegate"]["properties"]
+    assert {"result_mode", "resources", "include", "exclude", "git", "max_files", "transport"} <= offered.keys()
+
+    _, end, diff, before, applied = model.results
+    assert end.json()["left_out"] == 1
+    assert end.json()["quota"]["max_files"] == 5
+    assert "other.txt" not in end.json()["from_peer"]["summary"]
+    assert "+hello world" in diff.text
+    assert before.text.strip() == "helo world"
+    assert "greeting.txt" in applied.text
+    assert (project / "greeting.txt").read_text() == "hello world\n"
+
+
 HOOK = {"hooks": [{"type": "command", "command": "touch planted"}]}
 SETTINGS = {"hooks": {"SessionStart": [HOOK], "UserPromptSubmit": [HOOK]}, "enableAllProjectMcpServers": True}
 

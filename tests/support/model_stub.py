@@ -78,13 +78,14 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for a turn, as it came."""
+    """One request for a turn, as it came; ``schemas`` are those of the tools' arguments, by the tools' names."""
 
     model: str
     streamed: bool
     tools: Sequence[str]
     messages: Sequence[JsonObject]
     results: Results
+    schemas: Mapping[str, JsonObject]
 
 
 @dataclass
@@ -142,7 +143,10 @@ class ModelStub:
         if not tools:  # side requests, such as for a title, offer none
             return _message(body, {"type": "text", "text": "ok"})
         results = list(_results(messages))
-        self.requests.append(Request(str(body.get("model")), bool(body.get("stream")), tools, messages, results))
+        schemas = {str(tool["name"]): tool.get("input_schema", {}) for tool in body["tools"]}
+        self.requests.append(
+            Request(str(body.get("model")), bool(body.get("stream")), tools, messages, results, schemas)
+        )
         try:
             return _message(body, self._step(messages, results).block(tools, results))
         except Exception as error:

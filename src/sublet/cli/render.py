@@ -51,8 +51,10 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.result is not None and view.result.change_set is not None:
         from sublet.cli.render_review import staged
 
-        label = "staged result" if view.result_mode == "staged" else "brought back"
-        parts.append(inset(staged(view.result.change_set, symbols, label), 2))
+        if view.result_mode == "staged":
+            parts.append(inset(staged(view.result.change_set, symbols), 2))
+        elif not view.result.change_set.is_empty:
+            parts.append(inset(staged(view.result.change_set, symbols, "brought back"), 2))
     parts += [
         Text.assemble("  ", ("not written here  ", "yellow"), clean_line(line, 300))
         for line in view.left_behind[:MAX_LEFT_BEHIND_SHOWN]

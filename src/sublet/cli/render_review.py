@@ -46,7 +46,7 @@ def review_steps(view: DelegationView) -> list[str]:
     changes = view.result.change_set if view.result is not None else None
     if changes is None or changes.status != "pending":
         return []
-    if not any((changes.added, changes.changed, changes.deleted, changes.renamed, changes.mode_changed)):
+    if changes.is_empty:
         return [f"Drop it:  sublet discard {view.delegation_id}"]
     if changes.branch is not None:
         return [

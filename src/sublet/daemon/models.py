@@ -122,6 +122,11 @@ class ChangeSet(View):
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it would change nothing."""
+        return not (self.added or self.changed or self.deleted or self.renamed or self.mode_changed)
+
 
 class ExtendRequest(Request):
     """Lengthen a lease that runs."""
