@@ -10,7 +10,7 @@ import pytest
 
 from sublet.cli import notify as notify_module
 from sublet.cli.app import run
-from sublet.daemon.models import AssignmentView
+from sublet.daemon.models import AssignmentView, DelegationView, EventPage
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
@@ -35,6 +35,36 @@ def test_attach_begins_with_the_last_lines_and_ends_as_the_work_does(capsys: pyt
     assert "error" in out
     assert [line for line in err.splitlines() if "│" in line] == ["bob │ line 4", "bob │ line 5"]
     assert "1 min 30 s left" in err
+
+
+def test_at_the_end_nobody_waits_for_words_that_do_not_come(capsys: pytest.CaptureFixture[str]) -> None:
+    waited: list[tuple[bool, float]] = []
+
+    class Late(FakeControl):
+        """Prints its last words after the poll that the end is seen by."""
+
+        ended = False
+
+        async def events_since(
+            self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        ) -> EventPage:
+            waited.append((self.ended, timeout))
+            return await super().events_since(cursor, delegation_id=delegation_id, timeout=timeout, limit=limit)
+
+        async def get_status(self, delegation_id: str) -> DelegationView:
+            view = await super().get_status(delegation_id)
+            if not self.ended and view.state is DelegationState.COMPLETED:
+                self.ended = True
+                self.events.append(printed(1, "last words\n"))
+            return view
+
+    control = Late(views=deque([delegation(DelegationState.RUNNING), completed()]))
+    status, _, err = call(control, capsys, "output", ID, "--follow")
+
+    assert status == 0
+    assert "bob │ last words" in err.splitlines()
+    assert [timeout for ended, timeout in waited if ended and timeout > 0] == []
+    assert [timeout for ended, timeout in waited if not ended and timeout > 0] != []
 
 
 def test_others_changes_are_told_and_can_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

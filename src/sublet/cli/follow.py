@@ -58,9 +58,10 @@ async def follow(control: Control, delegation_id: str, follower: Follower, *, cu
         SubletError: ``DAEMON_UNAVAILABLE`` where the daemon stays away, or what the daemon answers.
     """
     away_since: float | None = None
+    wait, ended = 0.0, False
     while True:
         try:
-            page = await control.events_since(cursor, delegation_id=delegation_id, timeout=POLL_SECONDS, limit=PAGE)
+            page = await control.events_since(cursor, delegation_id=delegation_id, timeout=wait, limit=PAGE)
             view = await control.get_status(delegation_id)
         except SubletError as error:
             if error.code != LocalCode.DAEMON_UNAVAILABLE:
@@ -75,8 +76,13 @@ async def follow(control: Control, delegation_id: str, follower: Follower, *, cu
         for event in page.events:
             follower.event(event)
         follower.view(view)
-        if over(view) and not page.events:
-            return await control.wait_for_result(delegation_id, SETTLE_SECONDS)
+        if ended and not page.events:
+            settled = await control.wait_for_result(delegation_id, SETTLE_SECONDS)
+            async for event in read_output(control, delegation_id, cursor=cursor):
+                follower.event(event)
+            return settled
+        ended = over(view)
+        wait = 0.0 if ended else POLL_SECONDS  # after the end only what is there already is still to be shown
 
 
 async def until_interrupted(

@@ -15,8 +15,9 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from sublet.cli.columns import Quoted
-from sublet.cli.render import STATE_STYLE, count, narrowed_time, parse_time, size, span, who
+from sublet.cli.render import STATE_STYLE, count, narrowed_time, parse_time, size, span, took, who
 from sublet.protocol.events import EventKind
+from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.text import clean, clean_line, clean_name
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ def status_line(view: DelegationView, symbols: Symbols, stale: float = 0.0) -> T
     line = Text(view.state.value, style=f"bold {STATE_STYLE.get(view.state, '')}".strip())
     if view.condition is not None:
         line.append(f" ({clean_line(view.condition.detail, 200)})", style="yellow")
-    # Who comes back to a delegation sees its age, not the watch's.
-    facts = [who(view), f"{span(max(0.0, (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()))} so far"]
+    if is_terminal(DELEGATION_TABLE, view.state):
+        taken = f"after {took(view)}"
+    else:  # who comes back to a delegation sees its age, not the watch's
+        taken = f"{span(max(0.0, (datetime.now(UTC) - parse_time(view.created_at)).total_seconds()))} so far"
+    facts = [who(view), taken]
     if view.remaining_seconds is not None:
         facts.append(f"{span(max(0.0, view.remaining_seconds - stale))} left")
     if narrowed := narrowed_time(view):

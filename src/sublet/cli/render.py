@@ -93,7 +93,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
     if view.transport not in (None, "sshfs"):
         facts.append(f"by {view.transport}")
     if done or bad:
-        facts.insert(0, f"after {_took(age(view.created_at, view.updated_at))}")
+        facts.insert(0, f"after {took(view)}")
     elif view.remaining_seconds is not None:
         facts.append(f"{span(view.remaining_seconds)} left")
     for fact in facts:
@@ -246,7 +246,9 @@ def narrowed_time(view: DelegationView) -> str:
     return f"{span(asked)} asked for, {span(view.ttl_seconds)} granted" if asked > view.ttl_seconds else ""
 
 
-def _took(seconds: float) -> str:
+def took(view: DelegationView) -> str:
+    """Return how long a delegation that is over went on."""
+    seconds = age(view.created_at, view.updated_at)
     return f"{seconds:.1f} s" if seconds < 10 else span(seconds)
 
 
