@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -552,3 +553,77 @@ def test_any_three_trees_merge_as_the_model_says(
 def _merges(*sides: str | tuple[str, str] | None) -> list[str | tuple[str, str]]:
     texts = [side if isinstance(side, str) else side[1] for side in sides if side is not None]
     return [*texts, *(("exec", text) for text in texts)]
+
+
+def inodes(bench: StagedBench, *names: str) -> int:
+    """Return of how many files ``names`` are names."""
+    return len({(bench.root / name).stat().st_ino for name in names})
+
+
+def test_names_of_one_file_stay_that_where_all_of_them_changed(bench: StagedBench) -> None:
+    bench.write("old", "old\n", 0o600)
+    bench.write("apart", "old\n")
+    os.link(bench.write("first", TEXT), bench.root / "second")
+    with bench.work() as view:
+        write(view, "new", "new\n", 0o755)
+        os.link(view / "new", view / "another")
+        write(view, "old", "changed\n")
+        os.link(view / "old", view / "a-name-of-old")
+        write(view, "first", TEXT.replace("two", "2"))
+        (view / "second").unlink()
+        os.link(view / "first", view / "second")
+        os.link(view / "apart", view / "a-name-of-apart")
+    assert bench.applier.apply(KEY, bench.rules).conflicts == ()
+    assert inodes(bench, "new", "another") == 1
+    assert (bench.root / "another").stat().st_mode & 0o777 == 0o755
+    assert inodes(bench, "old", "a-name-of-old") == 1
+    assert bench.read("a-name-of-old") == "changed\n"
+    assert (bench.root / "a-name-of-old").stat().st_mode & 0o777 == 0o600  # those of the lender's file
+    assert inodes(bench, "first", "second") == 1
+    assert bench.read("second") == TEXT.replace("two", "2")
+    # of these, one did not change
+    assert inodes(bench, "apart", "a-name-of-apart") == 2
+    assert no_stage(bench)
+    assert bench.applier.undo(KEY).conflicts == ()
+    assert inodes(bench, "first", "second") == 1
+    assert bench.read("first") == bench.read("second") == TEXT
+    assert not (bench.root / "another").exists()
+
+
+def test_names_of_one_file_stay_that_where_both_sides_changed_it(bench: StagedBench) -> None:
+    os.link(bench.write("first", TEXT), bench.root / "second")
+    with bench.work() as view:
+        write(view, "first", TEXT.replace("one", "1"))
+        (view / "second").unlink()
+        os.link(view / "first", view / "second")
+    bench.write("first", TEXT.replace("five", "5"))
+    assert bench.applier.apply(KEY, bench.rules).conflicts == ()
+    assert inodes(bench, "first", "second") == 1
+    assert bench.read("second") == TEXT.replace("one", "1").replace("five", "5")
+
+
+def test_what_is_put_beside_is_a_file_of_its_own(bench: StagedBench) -> None:
+    bench.write("first", "old\n")
+    bench.write("second", "old\n")
+    with bench.work() as view:
+        write(view, "first", "theirs\n")
+        (view / "second").unlink()
+        os.link(view / "first", view / "second")
+    bench.write("first", "mine\n")
+    [conflict] = bench.applier.apply(KEY, bench.rules, partial=True).conflicts
+    assert conflict.kept_as is not None
+    assert inodes(bench, "second", os.fsdecode(conflict.kept_as)) == 2
+    assert conflict.kept_as in bench.applier.changed(KEY)
+
+
+def test_without_hard_links_there_are_two_files(bench: StagedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    with bench.work() as view:
+        write(view, "new", "new\n")
+        os.link(view / "new", view / "another")
+    monkeypatch.setattr(os, "link", refused)
+    assert bench.applier.apply(KEY, bench.rules).conflicts == ()
+    assert bench.read("another") == bench.read("new") == "new\n"
+    assert inodes(bench, "new", "another") == 2

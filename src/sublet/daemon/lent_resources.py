@@ -140,7 +140,7 @@ def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequen
 def check_staged(request: CreateDelegation) -> None:
     """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
 
-    The same holds for the copy from which an archive is made.
+    The same holds for the copy from which an archive is made, and by git only the files travel.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT``.
@@ -151,7 +151,13 @@ def check_staged(request: CreateDelegation) -> None:
             "a staged lease can't have the repository for writing: what is committed in a copy could not be merged",
             "Ask for git=ro and commit the result yourself once it is applied, or delegate without staging.",
         )
-    if request.transport in ("archive", "git") and request.git == "rw":
+    if request.transport == "git" and request.git != "hidden":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"transport git gives the agent a repository of its own, so yours can't be had with it (git={request.git})",
+            "Leave git=… out, or delegate by sshfs, or by archive with git=ro: these show the repository itself.",
+        )
+    if request.transport == "archive" and request.git == "rw":
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,
             f"transport {request.transport} can't bring back a repository: commits could not be merged file by file",

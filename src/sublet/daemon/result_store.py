@@ -157,6 +157,14 @@ class ResultStore:
             undo=record.id if changes.status in ("applied", "partly_applied") else None,
         )
 
+    def changed(self, record: DelegationRecord) -> dict[str, tuple[bytes, ...]]:
+        """Return, by the name of the directory, which paths applying has changed in it.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be read.
+        """
+        return {part.name: self._applier.changed(part.key) for part in _parts(record)}
+
     def undo(self, record: DelegationRecord) -> Undone:
         """Take back what was applied.
 

@@ -16,7 +16,7 @@ from sublet.daemon.journal import Journal
 from sublet.daemon.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.lent_tree import LentTree, LiveTree
 from sublet.daemon.models import ChangeSet as ChangeSetView
-from sublet.daemon.records import DelegationRecord
+from sublet.daemon.records import DelegationRecord, error_view
 from sublet.daemon.reports import change_set_view
 from sublet.daemon.result_store import ResultStore, put_on_branch
 from sublet.daemon.review_models import ApplyRequest, Conflict
@@ -108,6 +108,10 @@ class StagedTree:
         """``LentTree.report``: the change set, and an audit that says the same; views are gone afterwards."""
         if record.change_set is not None:
             return {}
+        if comes_back(record) and not (usage.returned or record.returned):
+            # What has come of it may be half of a file: it must not be taken for a result.
+            await self.drop()
+            return {"audit_error": error_view(_not_returned())}
         sealed: dict[str, ChangeSet] = {}
 
         def seal(lent: LentDirectory) -> AuditResult:
@@ -203,12 +207,13 @@ class ReturnedTree(StagedTree):
         if record.audit is not None:
             return {}
         news: dict[str, object] = {}
+        changed: Mapping[str, Collection[bytes]] = {}
         left_out = list(usage.refused)
         if usage.refused_count > len(left_out):
             left_out.append(f"and {usage.refused_count - len(left_out)} more")
         if usage.returned or record.returned:
             try:
-                changes, conflicts = await in_background(self._merge, record)
+                changes, conflicts, changed = await in_background(self._merge, record)
             except SubletError as error:
                 log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
                 left_out.append(f"all of it: {error.message}")
@@ -221,19 +226,32 @@ class ReturnedTree(StagedTree):
         else:
             await self.drop()
         # The views were served, and not the directories that are looked at now.
-        seen = replace(usage, roots={}, touched=_without(usage.touched, left_out))
+        touched = _without(usage.touched, left_out)
+        for name, paths in changed.items():
+            touched.setdefault(name, set()).update(paths)
+        seen = replace(usage, roots={}, touched=touched)
         return news | {"left_behind": left_out} | await audited(self._trees.auditor, record, self._live.resources, seen)
 
-    def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str]]:
+    def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str], Mapping[str, Collection[bytes]]]:
+        """Merge what came back; return what became of it, what was left out and why, and what was changed."""
         sealed = [
             self._seal(self._keys[lent.name], lent)[0] for lent in self._live.resources if lent.name in self._keys
         ]
-        if any(one.status != "pending" for one in sealed):  # merged already, before a crash
-            return change_set_view(sealed), []
         store = ResultStore(self._trees.changes, Applier(self._trees.changes))
+        if any(one.status != "pending" for one in sealed):  # merged already, before a crash
+            return change_set_view(sealed), [], store.changed(record)
         whole = record.model_copy(update={"change_set": change_set_view(sealed)})
         report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
-        return report.change_set, [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
+        told = [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
+        return report.change_set, told, store.changed(record)
+
+
+def _not_returned() -> SubletError:
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        "what was changed did not come back whole, so nothing of it was kept",
+        "Delegate again; the log of the executor's daemon says why.",
+    )
 
 
 def _without(touched: Mapping[str, set[bytes]], left_out: Collection[str]) -> dict[str, set[bytes]]:

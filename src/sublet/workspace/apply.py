@@ -135,6 +135,17 @@ class Applier:
                 return Applied(_paths(plan), tuple(wanted.conflicts))
         raise _does_not_stop(record.root)
 
+    def changed(self, key: str) -> tuple[bytes, ...]:
+        """Return the paths that an ``apply`` which holds has changed, what it put beside included.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be read.
+        """
+        try:
+            return _paths(transaction_plan.load(self._changes.directory(key) / "apply" / DONE))
+        except FileNotFoundError:
+            return ()
+
     def recover(self, key: str) -> bool:
         """Finish or take back what a crash has interrupted, and tell whether there was something.
 
@@ -200,7 +211,12 @@ class Applier:
                 told.append(conflict)
                 continue
             make = Make(
-                entry.after, conflict.theirs, entry.target, entry.permissions, entry.modified_ns or None, None, None
+                entry.after,
+                conflict.theirs,
+                entry.target,
+                entry.permissions,
+                entry.modified_ns or None,
+                alone=True,  # a person edits it, and no other name may change by that
             )
             wanted.edits.append(Edit(place, ABSENT, make))
             taken.add(place)

@@ -36,8 +36,9 @@ class Content:
 class Entry:
     """One changed path.
 
-    ``stored`` is the number of the file that holds the new content; None for links, deletions and what could not be
-    read (``problem`` says why). ``target`` is a new link's. ``permissions`` and ``modified_ns`` are the new file's.
+    ``stored`` is the number of the file that holds the new content, the same for all names of one file; None for links,
+    deletions and what could not be read (``problem`` says why). ``target`` is a new link's. ``permissions`` and
+    ``modified_ns`` are the new file's.
     """
 
     path: bytes

@@ -226,6 +226,7 @@ class _Sealing:
         self._unread = unread
         self._open = choose_opener()
         self._next = 0
+        self._numbers: dict[tuple[int, int], int] = {}
         self._syncing = Syncing()
 
     def stored(self, entry: Entry) -> Entry:
@@ -244,10 +245,9 @@ class _Sealing:
         finally:
             os.close(parent)
         try:
-            self._copy(fd, status.st_size)
+            number = self._number(fd)
         finally:
             os.close(fd)
-        number, self._next = self._next, self._next + 1
         permissions = status.st_mode & 0o777
         return dataclasses.replace(entry, stored=number, permissions=permissions, modified_ns=status.st_mtime_ns)
 
@@ -258,6 +258,17 @@ class _Sealing:
             self._syncing.finish(fd)
         finally:
             os.close(fd)
+
+    def _number(self, source: int) -> int:
+        """Return the number under which a file lies; names of one file get one number, by which they stay one file."""
+        status = os.fstat(source)
+        identity = (status.st_dev, status.st_ino)
+        if status.st_nlink > 1 and identity in self._numbers:
+            return self._numbers[identity]
+        self._copy(source, status.st_size)
+        number, self._next = self._next, self._next + 1
+        self._numbers[identity] = number
+        return number
 
     def _copy(self, source: int, size: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -22,7 +22,10 @@ is, ``swap`` one for what is there, change permissions."""
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """A file or link to be made. ``source`` is the file in the state directory that holds its content."""
+    """A file or link to be made. ``source`` is the file in the state directory that holds its content.
+
+    What is made of one source becomes one file with several names, but for what is ``alone``.
+    """
 
     content: Content
     source: Path | None = None
@@ -31,6 +34,7 @@ class Make:
     modified_ns: int | None = None
     owner: tuple[int, int] | None = None
     theirs: Path | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

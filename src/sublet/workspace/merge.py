@@ -54,6 +54,7 @@ class Merger:
         self._scratch = scratch
         self._wanted = Wanted()
         self._numbers = itertools.count()
+        self._merges: dict[tuple[Path | None, str, str | None], Path] = {}
 
     def run(self) -> Wanted:
         """Return the edits and conflicts.
@@ -160,6 +161,8 @@ class Merger:
         if isinstance(merged, bytes):
             source = self._scratch / f"merged-{next(self._numbers)}"
             source.write_bytes(merged)
+            if found.content is not None:  # other names of the same three files stay names of one
+                source = self._merges.setdefault((self._theirs(entry), before.blob, found.content.blob), source)
             content = Content(blob_id(merged), executable=executable)
             mode = _with_execute(found.permissions & 0o777, executable)
             expect = found if here == entry.path else Found("absent")

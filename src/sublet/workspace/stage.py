@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final
 
 from sublet.workspace.durable import Syncing
-from sublet.workspace.edits import Make, Step
+from sublet.workspace.edits import Step
 from sublet.workspace.openat2 import exchange
 from sublet.workspace.staging_copy import copy_content
 from sublet.workspace.transaction_plan import PlannedStep
@@ -19,6 +19,7 @@ from sublet.workspace.tree import Tree
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINK: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NO_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
 
@@ -47,6 +48,7 @@ class Stage:
         self.fd = fd
         self.can_exchange = True
         self._syncing = Syncing()
+        self._made: dict[tuple[int, int], tuple[bytes, bool]] = {}
 
     @classmethod
     def make(cls, tree: Tree, name: bytes) -> Stage:
@@ -103,7 +105,7 @@ class Stage:
             os.symlink(step.make.target, name, dir_fd=self.fd)
             self._own(name, step.make.owner, step.path)
         elif step.make is not None:
-            self._file(name, step.make, step.path)
+            self._file(name, step)
         if step.operation in ("mkdir", "put", "swap"):
             inode = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino
         return PlannedStep(step.operation, step.path, step.expect, step.make, step.permissions, inode)
@@ -142,15 +144,19 @@ class Stage:
         """
         shutil.rmtree(self._name, dir_fd=self._tree.fd)
 
-    def _file(self, name: bytes, make: Make, path: bytes) -> None:
+    def _file(self, name: bytes, step: Step) -> None:
+        make = step.make
+        assert make is not None
         assert make.source is not None
         source = os.open(make.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
+            if self._linked(name, step, source):
+                return
             fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
             try:
                 copy_content(source, fd, os.fstat(source).st_size)
                 copy_attributes(source, fd)
-                self._own(name, make.owner, path)
+                self._own(name, make.owner, step.path)
                 os.fchmod(fd, make.permissions)
                 if make.modified_ns is not None:
                     os.utime(fd, ns=(make.modified_ns, make.modified_ns))
@@ -159,6 +165,32 @@ class Stage:
                 os.close(fd)
         finally:
             os.close(source)
+
+    def _linked(self, name: bytes, step: Step, source: int) -> bool:
+        """Make one more name of what was made of the same source, and tell whether that was done.
+
+        A name that stood there before the change says to whom the file belongs, and what its permissions are.
+        """
+        make = step.make
+        assert make is not None
+        if make.alone:
+            return False
+        status = os.fstat(source)
+        identity, stood = (status.st_dev, status.st_ino), step.expect.kind == "file"
+        first, settled = self._made.setdefault(identity, (name, stood))
+        if first == name:
+            return False
+        try:
+            os.link(first, name, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+            return False
+        if stood and not settled:
+            self._made[identity] = (first, True)
+            self._own(name, make.owner, step.path)
+            os.chmod(name, make.permissions, dir_fd=self.fd)
+        return True
 
     def _own(self, name: bytes, owner: tuple[int, int] | None, path: bytes) -> None:
         """Give a new name to whom the old one belonged, or else to the owner of the directory, where we are root."""

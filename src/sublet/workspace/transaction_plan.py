@@ -115,4 +115,5 @@ def _make(found: dict[str, Any]) -> Make:
         modified_ns=found["modified_ns"],
         owner=None if found["owner"] is None else (found["owner"][0], found["owner"][1]),
         theirs=None if found["theirs"] is None else Path(found["theirs"]),
+        alone=found["alone"],
     )
