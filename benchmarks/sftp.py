@@ -181,15 +181,20 @@ def _wait_for_port(port: int) -> None:
             return
 
 
-@contextlib.contextmanager
-def ssh_mount(home: Path, name: str, port: int, user: str, host_key: str, remote: str) -> Iterator[Path]:
-    """Mount ``remote`` by ordinary sshfs through the ``ssh`` program."""
+def write_ssh_config(home: Path, name: str, port: int, user: str, host_key: str) -> None:
+    """Write ``config_NAME``, by which OpenSSH's programs reach a server as host ``bench``."""
     (home / f"known_{name}").write_text(f"[127.0.0.1]:{port} {host_key}\n")
     (home / f"config_{name}").write_text(
         f"Host bench\nHostName 127.0.0.1\nPort {port}\nUser {user}\nIdentityFile {home}/key\nIdentitiesOnly yes\n"
         f"UserKnownHostsFile {home}/known_{name}\nStrictHostKeyChecking yes\nBatchMode yes\nCiphers {CIPHER}\n"
         f"Compression no\nLogLevel ERROR\n"
     )
+
+
+@contextlib.contextmanager
+def ssh_mount(home: Path, name: str, port: int, user: str, host_key: str, remote: str) -> Iterator[Path]:
+    """Mount ``remote`` by ordinary sshfs through the ``ssh`` program."""
+    write_ssh_config(home, name, port, user, host_key)
     point = home / f"mount_{name}"
     point.mkdir()
     subprocess.run(

@@ -397,3 +397,11 @@ async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
         await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
     assert no.value.code is LocalCode.INVALID_ARGUMENT
     assert "git=ro" in no.value.hint
+
+
+@pytest.mark.parametrize("git", ["ro", "rw"])
+async def test_a_repository_does_not_go_by_git(tmp_path: Path, git: str) -> None:
+    body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "transport": "git", "git": git}
+    with pytest.raises(SubletError, match="a repository of its own") as no:
+        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT

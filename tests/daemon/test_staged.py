@@ -22,11 +22,12 @@ from sublet.daemon.staged_results import StagedResults
 from sublet.daemon.store import Store
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
+from sublet.protocol.messages import AcceptExtension
 from sublet.workspace.apply import Applier
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.staging_overlay import why_no_overlay
 from support.lender import Lender, lender
-from support.scripted_link import refusing
+from support.scripted_link import accepting, refusing
 
 pytestmark = pytest.mark.anyio
 
@@ -120,6 +121,25 @@ async def test_what_was_done_until_the_end_is_kept_whatever_the_end(side: Lender
     assert view.result is not None
     assert view.result.final_summary == ""
     assert view.result.change_set == ChangeSet(added=1, lines_added=1)
+
+
+@pytest.mark.parametrize("transport", ["archive", "git"])
+async def test_what_came_back_in_part_is_no_result(side: Lender, results: StagedResults, transport: str) -> None:
+    side.link.answer = accepting(sublet=AcceptExtension(transport=transport))
+    found = await side.running(result_mode="staged", transport=transport)
+    (copy_of(side, found) / "half.txt").write_text("ha")  # as an upload that was cut leaves it
+    side.link.done(found)
+
+    view = await side.settled(found)
+
+    assert view.state is DelegationState.ERROR
+    assert view.error is not None
+    assert "did not come back" in view.error.message
+    assert view.result is None or view.result.change_set is None
+    assert view.audit is None
+    assert side.trees.staging.keys() == side.trees.changes.all_keys() == []
+    with pytest.raises(SubletError, match="did not come back whole, so nothing of it was kept"):
+        await results.review(found, patch=False)
 
 
 async def test_what_ends_before_access_leaves_no_copy(side: Lender) -> None:

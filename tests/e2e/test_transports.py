@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from sublet.daemon.models import CreateDelegation, DelegationView
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.fuseless import fuseless
-from support.leases import begin, delegate, finish, wait_state
+from support.leases import ask, begin, delegate, finish
 from support.leftovers import held, left_behind
 
 Pair = tuple[Daemon, Daemon]
@@ -24,25 +25,30 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield both
 
 
-@contextmanager
-def executor_without_fuse(lender: Daemon, base: Path, device: Literal["absent", "forbidden"]) -> Iterator[Daemon]:
-    """Run an executor that can't mount, paired by the name of what is wrong with its device."""
-    if os.geteuid() != 0:
-        pytest.skip("hiding a device needs root")
-    daemon = fuseless(base, device)
-    try:
-        daemon.up(agent=SHELL_AGENT)
-        pair(lender, daemon, device)
-        yield daemon
-    finally:
-        daemon.down()
-
-
 @pytest.fixture(scope="module")
 def bare(daemons: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """An executor without ``/dev/fuse``."""
-    with executor_without_fuse(daemons[0], tmp_path_factory.mktemp("bare"), "absent") as daemon:
-        yield daemon
+    """An executor without ``/dev/fuse``, paired as "absent", beside one that may not open it, paired as "forbidden"."""
+    if os.geteuid() != 0:
+        pytest.skip("hiding a device needs root")
+    devices: tuple[Literal["absent", "forbidden"], ...] = ("absent", "forbidden")
+    found = {device: fuseless(tmp_path_factory.mktemp(device), device) for device in devices}
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda daemon: daemon.up(agent=SHELL_AGENT), found.values()))
+        for device, daemon in found.items():
+            pair(daemons[0], daemon, device)
+        yield found["absent"]
+    finally:
+        for daemon in found.values():
+            daemon.down()
+    assert [left for daemon in found.values() for left in left_behind(daemon)] == []
+
+
+def lend(daemon: Daemon, directory: Path, script: str, **more: object) -> DelegationView:
+    """Lend ``directory`` by archive, have ``script`` run in it, and return the end."""
+    request = {"workspace_dir": str(directory), "peer": "bob", "prompt": script, "transport": "archive", **more}
+    handle = ask(daemon, lambda client: client.create_delegation(CreateDelegation.model_validate(request)))
+    return finish(daemon, handle.delegation_id)
 
 
 def work_left(executor: Daemon) -> list[str]:
@@ -72,24 +78,21 @@ def test_c15_a_missing_device_is_named_and_an_archive_does_without(daemons: Pair
     assert work_left(bare) == []
 
 
-def test_c15_a_device_that_can_not_be_opened_is_named(
-    daemons: Pair, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with executor_without_fuse(daemons[0], tmp_path_factory.mktemp("bare"), "forbidden"):
-        error = refused_mount(daemons[0], tmp_path, "forbidden")
+def test_c15_a_device_that_can_not_be_opened_is_named(daemons: Pair, bare: Daemon, tmp_path: Path) -> None:
+    error = refused_mount(daemons[0], tmp_path, "forbidden")
     assert "/dev/fuse can't be opened: Permission denied" in error["message"]
 
 
 def test_auto_mounts_where_it_can(daemons: Pair, tmp_path: Path) -> None:
-    assert delegate(daemons[0], tmp_path, "true", "--transport", "auto")["transport"] == "sshfs"
+    assert lend(daemons[0], tmp_path, "true", transport="auto").transport == "sshfs"
 
 
 def test_a_lender_without_fuse_lends(daemons: Pair, bare: Daemon, tmp_path: Path) -> None:
     pair(bare, daemons[1], "carol")
     (tmp_path / "file").write_text("one\n")
-    ended = delegate(bare, tmp_path, "echo two >> file", peer="carol")
+    ended = lend(bare, tmp_path, "echo two >> file", peer="carol", transport="sshfs")
 
-    assert (ended["state"], ended["transport"]) == ("completed", "sshfs")
+    assert (str(ended.state), ended.transport) == ("completed", "sshfs")
     assert (tmp_path / "file").read_text() == "one\ntwo\n"
 
 
@@ -124,6 +127,7 @@ def test_all_kinds_of_files_go_both_ways(daemons: Pair, tmp_path: Path) -> None:
     run = (tmp_path / "new" / "run").stat()
     assert (run.st_mode & 0o777, run.st_mtime_ns) == (0o755, 1_700_000_000_500_000_000)
     assert (tmp_path / "new" / "run2").read_bytes() == b"#!/bin/sh\n"
+    assert (tmp_path / "new" / "run2").stat().st_ino == run.st_ino
     assert (tmp_path / "new" / "link").readlink() == Path("run")
     assert (tmp_path / os.fsdecode(b"odd\n-o\xff")).read_text() == "x"
     assert not (tmp_path / "out").is_symlink()
@@ -169,6 +173,8 @@ def test_what_both_sides_changed_is_kept_twice_and_told(daemons: Pair, tmp_path:
     assert ended.result.change_set.status == "partly_applied"
     assert ended.audit is not None
     assert "mine" in ended.audit.by_others
+    assert kept.name not in ended.audit.by_others
+    assert kept.name in ended.audit.added
     undone = lender.json("undo", delegation)
     assert (tmp_path / "theirs").read_text() == "old\n"
     assert (tmp_path / "mine").read_text() == "mine\n"
@@ -210,97 +216,97 @@ def test_a_staged_archive_waits_for_review(daemons: Pair, tmp_path: Path) -> Non
 
 def test_a_read_only_archive_changes_nothing(daemons: Pair, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("one\n")
-    ended = delegate(daemons[0], tmp_path, "cat file; echo two >> file", "--transport", "archive", "--ro")
+    ended = lend(daemons[0], tmp_path, "cat file; echo two >> file", access_mode="ro")
 
-    assert ended["state"] == "error"
-    assert "Read-only" in ended["result"]["final_summary"]
+    assert str(ended.state) == "error"
+    assert ended.result is not None
+    assert "Read-only" in ended.result.final_summary
     assert (tmp_path / "file").read_text() == "one\n"
 
 
 def test_a_quota_is_met_by_what_comes_back(daemons: Pair, tmp_path: Path) -> None:
-    script = "head -c 5000 /dev/zero > large; echo x > small"
-    ended = delegate(daemons[0], tmp_path, script, "--transport", "archive", "--max-total-bytes", "4000")
+    ended = lend(daemons[0], tmp_path, "head -c 5000 /dev/zero > large; echo x > small", max_total_bytes=4000)
 
-    assert ended["state"] == "error"
-    assert ended["error"]["code"] == "TASK_FAILED"
-    assert "quota" in ended["error"]["message"]
+    assert str(ended.state) == "error"
+    assert ended.error is not None
+    assert ended.error.code == "TASK_FAILED"
+    assert "quota" in ended.error.message
     assert os.listdir(tmp_path) == []
 
 
 def test_what_was_done_until_a_failure_is_there(daemons: Pair, tmp_path: Path) -> None:
-    ended = delegate(daemons[0], tmp_path, "echo half > file; exit 3", "--transport", "archive")
+    ended = lend(daemons[0], tmp_path, "echo half > file; exit 3")
 
-    assert ended["state"] == "error"
+    assert str(ended.state) == "error"
     assert (tmp_path / "file").read_text() == "half\n"
-    assert ended["audit"]["added"] == ["file"]
+    assert ended.audit is not None
+    assert ended.audit.added == ["file"]
 
 
-def test_a_cancel_during_the_work_brings_nothing_back(daemons: Pair, tmp_path: Path) -> None:
+def test_what_ends_during_the_work_brings_nothing_back_and_leaves_nothing(daemons: Pair, tmp_path: Path) -> None:
     lender, executor = daemons
-    delegation = begin(lender, tmp_path, "echo half > file; echo begun; sleep 60", "--transport", "archive")
-    wait_state(lender, delegation, "running")
-    place = executor.home / "state" / "work" / delegation / "workspace" / "file"
-    wait_for(place.exists, what="the file at the executor")
-    lender.run("cancel", delegation)
+    for name in ("expires", "cancelled"):
+        (tmp_path / name).mkdir()
+    script = "echo half > file; sleep 60"
+    expires = begin(lender, tmp_path / "expires", script, "--transport", "archive", "--ttl", "3")
+    cancelled = begin(lender, tmp_path / "cancelled", script, "--transport", "archive", "--staged")
+    wait_for((executor.home / "state" / "work" / cancelled / "workspace" / "file").exists, what="the file")
+    lender.run("cancel", cancelled)
+    ended = finish(lender, cancelled)
 
-    assert str(finish(lender, delegation).state) == "cancelled"
-    assert os.listdir(tmp_path) == []
-    wait_for(lambda: work_left(executor) == [], what="the view to be gone")
-
-
-def test_an_expiry_during_the_work_leaves_nothing_at_the_executor(daemons: Pair, tmp_path: Path) -> None:
-    lender, executor = daemons
-    delegation = begin(lender, tmp_path, "echo half > file; sleep 60", "--transport", "archive", "--ttl", "3")
-
-    assert str(finish(lender, delegation).state) == "expired"
-    wait_for(lambda: work_left(executor) == [], what="the view to be gone")
+    assert str(ended.state) == "cancelled"
+    assert ended.result is None
+    assert "did not come back" in lender.run("review", cancelled, check=None).stderr
+    assert str(finish(lender, expires).state) == "expired"
+    assert [os.listdir(tmp_path / name) for name in ("expires", "cancelled")] == [[], []]
+    wait_for(lambda: work_left(executor) == [], what="the views to be gone")
 
 
-def test_a_killed_executor_leaves_no_view(
-    daemons: Pair, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_killed_executor_leaves_no_view(daemons: Pair, bare: Daemon, tmp_path: Path) -> None:
     lender = daemons[0]
-    executor = Daemon(tmp_path_factory.mktemp("killed") / "d")
-    try:
-        executor.up(agent=SHELL_AGENT)
-        pair(lender, executor, "killed")
-        delegation = begin(lender, tmp_path, "echo half > file; sleep 60", "--transport", "archive", peer="killed")
-        wait_state(lender, delegation, "running")
-        wait_for((executor.home / "state" / "work" / delegation / "workspace" / "file").exists, what="the file")
-        executor.kill()
-        assert work_left(executor) == [delegation]
-        executor.up(agent=SHELL_AGENT)
-        assert work_left(executor) == []
-        assert held(executor) == []
-        lender.run("cancel", delegation)
-        assert str(finish(lender, delegation).state) in ("cancelled", "error")
-    finally:
-        executor.down()
-    assert left_behind(executor) == []
+    delegation = begin(lender, tmp_path, "echo half > file; sleep 60", "--transport", "archive", peer="absent")
+    wait_for((bare.home / "state" / "work" / delegation / "workspace" / "file").exists, what="the file")
+    bare.kill()
+    assert work_left(bare) == [delegation]
+    bare.up(agent=SHELL_AGENT)
+    assert work_left(bare) == []
+    assert held(bare) == []
+    lender.run("cancel", delegation)
+    assert str(finish(lender, delegation).state) in ("cancelled", "error")
 
 
-@pytest.mark.parametrize("transport", ["archive", "git"])
-def test_work_goes_on_when_the_lender_was_killed(daemons: Pair, tmp_path: Path, transport: str) -> None:
+def test_work_goes_on_when_the_lender_was_killed(daemons: Pair, tmp_path: Path) -> None:
     lender, executor = daemons
-    (tmp_path / "file").write_text("one\n")
-    (tmp_path / "both").write_text("old\n")
     script = """
         echo two >> file; echo theirs > both; : > begun
         while [ ! -e ../go ]; do sleep 0.05; done
     """
-    delegation = begin(lender, tmp_path, script, "--transport", transport)
-    place = executor.home / "state" / ("work" if transport == "archive" else "clones") / delegation
-    wait_for((place / "workspace" / "begun").exists, what="the executor's changes")
-    (tmp_path / "both").write_text("mine\n")
+    places: dict[str, Path] = {}
+    for transport, root in (("archive", "work"), ("git", "clones")):
+        directory = tmp_path / transport
+        directory.mkdir()
+        (directory / "file").write_text("one\n")
+        (directory / "both").write_text("old\n")
+        delegation = begin(lender, directory, script, "--transport", transport)
+        places[delegation] = executor.home / "state" / root / delegation
+    for place in places.values():
+        wait_for((place / "workspace" / "begun").exists, what="the executor's changes")
+    for transport in ("archive", "git"):
+        (tmp_path / transport / "both").write_text("mine\n")
+    stale = lender.home / "state" / "scratch" / "git-stale"
+    stale.mkdir(parents=True)  # as a transfer by git leaves it that was under way
     lender.kill()
     lender.up(agent=SHELL_AGENT)
-    (place / "go").touch()
-    ended = finish(lender, delegation)
-
-    assert str(ended.state) == "completed", ended
-    assert (tmp_path / "file").read_text() == "one\ntwo\n"
-    assert (tmp_path / "both").read_text() == "mine\n"
-    [told] = ended.left_behind
-    assert told.startswith("both: ")
-    assert ended.audit is not None
-    assert "both" in ended.audit.by_others
+    assert not stale.exists()
+    for place in places.values():
+        (place / "go").touch()
+    for delegation, transport in zip(places, ("archive", "git"), strict=True):
+        ended = finish(lender, delegation)
+        directory = tmp_path / transport
+        assert str(ended.state) == "completed", ended
+        assert (directory / "file").read_text() == "one\ntwo\n"
+        assert (directory / "both").read_text() == "mine\n"
+        [told] = ended.left_behind
+        assert told.startswith("both: ")
+        assert ended.audit is not None
+        assert "both" in ended.audit.by_others

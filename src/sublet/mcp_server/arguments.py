@@ -87,7 +87,7 @@ class Delegate(Arguments):
     )
     include: Patterns = Field(default_factory=list, description="Only what matches goes along: *.py, docs, src/**")
     exclude: Patterns = Field(default_factory=list, description="What matches stays here")
-    git: GitMode = Field(default="hidden", description="How much of .git the peer sees; policy may deny it")
+    git: GitMode = Field(default="hidden", description="How much of .git the peer sees; policy may deny it; not by git")
     reveal: Patterns = Field(default_factory=list, description="Hidden names to show; policy may deny it")
     unlock: Patterns = Field(
         default_factory=list, description="Names that tools execute, to be writable; policy may deny it"
