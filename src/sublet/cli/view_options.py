@@ -77,5 +77,7 @@ Unlock = Annotated[
 ]
 Git = Annotated[
     GitMode | None,
-    typer.Option("--git", help="How much of .git is seen; not with transport git. [default: hidden]", rich_help_panel=PANEL),
+    typer.Option(
+        "--git", help="How much of .git is seen; not with transport git. [default: hidden]", rich_help_panel=PANEL
+    ),
 ]
