@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
-from support.leases import ask, begin, finish, wait_state
+from support.leases import ask, assignment, begin, finish, wait_state
 from support.leftovers import held
 
 HELD = """
@@ -106,4 +106,31 @@ def test_a_worker_that_was_killed_is_found_where_it_was_and_says_so(daemons: Pai
     assert "restarted" in ended.error.message
     assert ended.audit is not None
     assert ended.audit.added == ["one.txt"]
+    settle(daemons)
+
+
+def connections_to(port: int) -> set[int]:
+    """Return the local ports of all connections on this machine that are up and lead to ``port``."""
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        local, remote, state = line.split()[1:4]
+        if state == "01" and int(remote.partition(":")[2], 16) == port:
+            found.add(int(local.partition(":")[2], 16))
+    return found
+
+
+def test_the_old_connection_to_the_files_is_dead_under_the_next_generation(daemons: Pair, tmp_path: Path) -> None:
+    lender, worker = daemons
+    delegation = begun(lender, tmp_path)
+    port = int(str(lender.info["sftp"]).rpartition(":")[2])
+    before = connections_to(port)
+    assert before
+    lender.kill()
+    lender.up()
+    assert int(str(lender.info["sftp"]).rpartition(":")[2]) == port
+    wait_for(lambda: assignment(worker, delegation).get("generation") == 2, 30, "the next generation")
+    wait_for(lambda: connections_to(port), 30, "another connection")
+    assert not connections_to(port) & before
+    (tmp_path / "go").write_text("")
+    assert str(finish(lender, delegation).state) == "completed"
     settle(daemons)

@@ -81,9 +81,16 @@ class Scene:
         self.base = base
         self.daemons: dict[Side, Daemon] = {"lender": lender, "worker": worker}
         self._number = 0
+        self._plans = 0
+        self._labels: dict[Side, list[str]] = {}
 
     def labels(self, side: Side) -> list[str]:
-        """Run one delegation undisturbed and return the labels of all journal writes of ``side``, in order."""
+        """Return the labels of all journal writes of ``side`` in a delegation that nothing disturbs, in order."""
+        if side not in self._labels:
+            self._labels[side] = self._undisturbed(side)
+        return self._labels[side]
+
+    def _undisturbed(self, side: Side) -> list[str]:
         self._plan(side, 0, "after")
         directory = self._directory()
         ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS))
@@ -221,9 +228,10 @@ class Scene:
 
     def _plan(self, side: Side, stop_at: int, when: When) -> None:
         self._clear(side)
+        self._plans += 1
         plan = _plan_of(self.daemons[side])
         draft = plan.with_suffix(".new")
-        draft.write_text(json.dumps({"stop_at": stop_at, "when": when}))
+        draft.write_text(json.dumps({"number": self._plans, "stop_at": stop_at, "when": when}))
         plan.with_suffix(".go").unlink(missing_ok=True)
         draft.rename(plan)
 
@@ -269,6 +277,14 @@ def cases(scene: Scene) -> list[Case]:
         for when in moments
         for victims in (*alone, *pairs, *twice)
     ]
+
+
+def under_way(scene: Scene) -> list[Case]:
+    """Return the kills of the lender's daemon alone between START and the end of the work, seen from the lender."""
+    labels = scene.labels("lender")
+    first, last = labels.index("delegations:started") + 1, labels.index("delegations:completed") + 1
+    found = (case for case in cases(scene) if case.victims == ("lender",) and case.side == "lender")
+    return [case for case in found if first < case.stop_at < last or (case.stop_at, case.when) == (first, "after")]
 
 
 def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:

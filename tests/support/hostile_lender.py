@@ -143,9 +143,11 @@ class HostileLender:
         )
         return f"Bearer {made}"
 
-    def body(self, message: Invite) -> bytes:
-        """Return the JSON-RPC request that carries ``message``, signed now."""
+    def body(self, message: Invite | Start, task: RemoteTask | None = None) -> bytes:
+        """Return the JSON-RPC request that carries ``message``, signed now; START goes to its task."""
         request = envelope(signed(message, self._mine.key, fingerprint(self.peer.public_key)))
+        if task is not None:
+            request.message.task_id, request.message.context_id = task.task_id, task.context_id
         return json.dumps(
             {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": MessageToDict(request)}
         ).encode()

@@ -33,6 +33,7 @@ class _Stopper:
     def __init__(self, plan: Path) -> None:
         self._plan = plan
         self._count = 0
+        self._number: int | None = None
         self._seen: list[str] = []
 
     def commit(self, connection: sqlite3.Connection, group: Sequence[Any], commit: Callable[..., None]) -> None:
@@ -43,6 +44,8 @@ class _Stopper:
             self._count = 0
             commit(connection, group)
             return
+        if plan["number"] != self._number:
+            self._number, self._count = plan["number"], 0
         for job in group:
             job.work = self._watched(job.work, plan)
         first = self._count
