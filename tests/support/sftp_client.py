@@ -315,6 +315,10 @@ class PathRules:
         """Nothing is."""
         return False
 
+    def checked(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Nothing does."""
         return False

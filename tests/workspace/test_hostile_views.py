@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -168,17 +170,26 @@ async def test_a_directory_never_changes_what_is_seen_of_it_by_being_moved(area:
     assert (area / "project" / "moved" / "notes.txt").exists()
 
 
+OBJECT = zlib.compress(b"blob 3\0new")
+DIGEST = hashlib.sha1(b"blob 3\0new", usedforsecurity=False).hexdigest().encode()
+NAMED = DIGEST[:2] + b"/" + DIGEST[2:]
+
+
 async def test_history_is_only_added_to(area: Path) -> None:
     git = b"/workspace/.git/"
     async with lender(area, resources=lent(area)) as served, served.connect() as connection:
         channel = await open_channel(connection)
         handle = (await channel.open(git + b"objects/ab/tmp_obj_1", 2 | 8 | 32)).handle
-        await channel.ask(6, string(handle) + struct.pack(">Q", 0) + string(b"new"))
-        to = string(git + b"objects/ab/tmp_obj_1") + string(git + b"objects/ab/0123")
+        await channel.ask(6, string(handle) + struct.pack(">Q", 0) + string(OBJECT))
+        wrong = string(git + b"objects/ab/tmp_obj_1") + string(git + b"objects/ab/" + 38 * b"0")
+        for op in (b"hardlink@openssh.com", b"posix-rename@openssh.com"):
+            assert (await channel.ask(200, string(op) + wrong)).status == DENIED
+        assert (await channel.ask(14, string(git + b"objects/" + DIGEST[:2]) + NO_ATTRIBUTES)).status == OK
+        to = string(git + b"objects/ab/tmp_obj_1") + string(git + b"objects/" + NAMED)
         assert (await channel.ask(200, string(b"hardlink@openssh.com") + to)).status == OK
         assert (await channel.ask(13, string(git + b"objects/ab/tmp_obj_1"))).status == OK
         for flags in (2, 2 | 8, 2 | 16):
-            assert (await channel.open(git + b"objects/ab/0123", flags)).status == DENIED
+            assert (await channel.open(git + b"objects/" + NAMED, flags)).status == DENIED
         assert (await channel.ask(13, string(git + b"objects/ab/cdef"))).status == DENIED
         assert (await channel.ask(18, string(git + b"objects/ab") + string(git + b"objects/tmp_x"))).status == DENIED
         for op in (b"hardlink@openssh.com", b"posix-rename@openssh.com"):
@@ -190,9 +201,10 @@ async def test_history_is_only_added_to(area: Path) -> None:
         assert (await channel.ask(20, string(b"a.py") + string(b"/workspace/l.py"))).status == OK
         into = string(b"/workspace/l.py") + string(git + b"ORIG_HEAD")
         assert (await channel.ask(18, into)).status == DENIED
-    objects = area / "project" / ".git" / "objects" / "ab"
-    assert (objects / "cdef").read_text() == "object"
-    assert (objects / "0123").read_text() == "new"
+    objects = area / "project" / ".git" / "objects"
+    assert (objects / "ab/cdef").read_text() == "object"
+    assert not (objects / "ab" / ("0" * 38)).exists()
+    assert (objects / os.fsdecode(NAMED)).read_bytes() == OBJECT
 
 
 def guarded(area: Path) -> dict[str, bytes]:

@@ -68,7 +68,10 @@ EXECUTED = """
 [sendemail]
     smtpPass = EVIL
 """
-ALLOWED_SECTIONS = {"core", "extensions", "index", "init", "merge", "pull", "branch", "remote", "gc", "maintenance"}
+ALLOWED_SECTIONS = {
+    *("core", "extensions", "index", "init", "merge", "pull", "branch", "remote", "gc", "maintenance"),
+    *("transfer", "fastimport"),
+}
 
 
 def entries(config: bytes) -> list[tuple[str, str]]:

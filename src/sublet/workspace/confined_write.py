@@ -7,10 +7,12 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from sublet.workspace.confined_fs import OPEN_FILE, ConfinedFs, ReadFile
 from sublet.workspace.confined_move import check_move
+from sublet.workspace.git_take import take
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener, rename_noreplace
 from sublet.workspace.quota import Quota
@@ -154,6 +156,7 @@ class WritableFs(ConfinedFs):
             OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
         """
         self._check_mutable(parts)
+        self._check_unchecked(parts)
         if not flags & os.O_EXCL:
             self._check_replaceable(parts)
         access = flags & (os.O_WRONLY | os.O_RDWR | os.O_APPEND)
@@ -242,6 +245,7 @@ class WritableFs(ConfinedFs):
             OSError: ``EDQUOT``, ``EEXIST`` and others.
         """
         self._check_mutable(parts, directory=True)
+        self._check_unchecked(parts)
         with self._parent(parts) as directory:
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
         self._tell(parts)
@@ -280,13 +284,17 @@ class WritableFs(ConfinedFs):
         self._check_mutable(old)
         self._check_replaceable(old)
         self._check_mutable(new)
+        self._check_unchecked(old)
+        if self._rules.kept(new) and not self._rules.checked(new):
+            raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             self.check_regular(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False))
-            self._create(
-                new_dir,
-                new[-1],
-                lambda: os.link(old[-1], new[-1], src_dir_fd=old_dir, dst_dir_fd=new_dir, follow_symlinks=False),
-            )
+            if self._rules.checked(new):
+                taking = partial(self._take, old_dir, old[-1], new_dir, new, replace=False)
+                self._create(new_dir, new[-1], taking)
+            else:
+                names = {"src_dir_fd": old_dir, "dst_dir_fd": new_dir}
+                self._create(new_dir, new[-1], lambda: os.link(old[-1], new[-1], follow_symlinks=False, **names))
         self._tell(new)
 
     def rename(self, old: Parts, new: Parts, *, replace: bool) -> None:
@@ -305,7 +313,15 @@ class WritableFs(ConfinedFs):
                 raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             check_move(self._rules, self._open_beneath, old_dir, old, new)
-            if replace and not self._rules.kept(new):
+            if self._rules.checked(new):
+                source = os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False)
+                self._take(old_dir, old[-1], new_dir, new, replace=replace and not self._rules.kept(new))
+                os.unlink(old[-1], dir_fd=old_dir)
+                self._quota.remove_file(source)
+                self._quota.files += 1  # one name has become another
+            elif self._rules.kept(new):
+                raise refused(errno.EACCES)  # a directory of objects that nobody has looked at
+            elif replace:
                 self._replace(old_dir, old[-1], new_dir, new[-1])
             else:
                 rename_noreplace(old_dir, old[-1], new_dir, new[-1])
@@ -321,6 +337,11 @@ class WritableFs(ConfinedFs):
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):
+            raise refused(errno.EACCES)
+
+    def _check_unchecked(self, parts: Parts) -> None:
+        """Refuse what would make or change an index or object without its being looked at."""
+        if self._rules.checked(parts):
             raise refused(errno.EACCES)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
@@ -373,6 +394,26 @@ class WritableFs(ConfinedFs):
             os.chmod(f"/proc/self/fd/{fd}", mode & PERMISSION_BITS)
         finally:
             os.close(fd)
+
+    def _take(self, old_dir: int, old: bytes, new_dir: int, new: Parts, *, replace: bool) -> None:
+        """Put a copy of a file in the repository once it was looked at; the caller charges the name.
+
+        Raises:
+            OSError: ``EDQUOT`` where there is no room for both, and as ``take``.
+        """
+        replaced = None
+        with suppress(FileNotFoundError):
+            replaced = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
+        size = os.stat(old, dir_fd=old_dir, follow_symlinks=False).st_size
+        self._quota.resize(0, size)
+        try:
+            taken = take(old_dir, old, new_dir, new, replace=replace)
+        except OSError:
+            self._quota.bytes -= size
+            raise
+        self._quota.bytes -= size - taken.st_size
+        if replaced is not None:
+            self._quota.remove_file(replaced)
 
     def _replace(self, old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
         try:

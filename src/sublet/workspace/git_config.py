@@ -77,6 +77,9 @@ _OWN: Final[tuple[Entry, ...]] = (
     ("core", "", "hookspath", "/dev/null"),
     ("gc", "", "auto", "0"),
     ("maintenance", "", "auto", "false"),
+    # what comes as a pack is taken apart: packs can't be added
+    ("transfer", "", "unpacklimit", "1000000"),
+    ("fastimport", "", "unpacklimit", "1000000"),
 )
 
 

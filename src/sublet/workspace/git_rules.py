@@ -8,6 +8,7 @@ they are written, since a name in other letters is not on the list either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -35,7 +36,10 @@ _WRITABLE: Final = frozenset(
 )
 _WRITABLE_ENDS: Final = (b".lock", b".new")
 """Behind the name of a writable file: how git replaces it."""
-_WRITABLE_STARTS: Final = (b"sharedindex.", b"next-index-", b"index.stash.")
+_WRITABLE_STARTS: Final = (b"next-index-", b"index.stash.")
+_SHARED_INDEX: Final = b"sharedindex."
+"""A part of the lender's index, where it is split: trusted as the index is, and never needed anew."""
+INDEX: Final = b"index"
 _TREES: Final = frozenset({b"objects", b"refs", b"logs"})
 _FIXED: Final = frozenset(
     {(b"objects",), (b"objects", b"info"), (b"objects", b"pack"), (b"refs",), (b"refs", b"heads"), (b"refs", b"tags")}
@@ -43,6 +47,8 @@ _FIXED: Final = frozenset(
 """Directories without which it is no repository any more."""
 _ELSEWHERE: Final = frozenset({b"alternates", b"http-alternates"})
 """In ``objects/info``: pointers to directories and servers of the lender's."""
+_FAN = re.compile(rb"[0-9a-f]{2}")
+_OBJECT = re.compile(rb"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _DRAFT: Final = b"tmp_"
 """How git begins the name of an object that it is still writing."""
 
@@ -52,7 +58,7 @@ def shown(below: Sequence[bytes]) -> bool:
     top = below[0]
     if top in _TREES:
         return not (top == b"objects" and len(below) > 2 and _is_info(below[1]) and below[2].lower() in _ELSEWHERE)
-    if top in _READ_ONLY:
+    if top in _READ_ONLY or (len(below) == 1 and top.startswith(_SHARED_INDEX)):
         return True
     return len(below) == 1 and _is_writable_file(top)
 
@@ -61,13 +67,35 @@ def writable(below: Sequence[bytes]) -> bool:
     """Tell whether a path below ``.git`` that is shown may be written, created, renamed and removed."""
     top = below[0]
     if top in _TREES:
-        return tuple(below) not in _FIXED and not (top == b"objects" and len(below) > 1 and _is_info(below[1]))
+        return tuple(below) not in _FIXED and (top != b"objects" or _is_loose(below[1:]))
     return len(below) == 1 and _is_writable_file(top)
 
 
 def kept(below: Sequence[bytes]) -> bool:
     """Tell whether what is there may be added to, but neither changed nor removed: the objects, which are history."""
     return below[0] == b"objects" and not any(part.startswith(_DRAFT) for part in below[1:])
+
+
+def checked(below: Sequence[bytes]) -> bool:
+    """Tell whether what is there comes only under another name, and is looked at before (``git_take``)."""
+    if len(below) == 1:
+        return below[0] == INDEX
+    return below[0] == b"objects" and _is_object(below[1:])
+
+
+def _is_loose(below: Sequence[bytes]) -> bool:
+    """Tell whether a path below ``objects`` is needed to add an object as a file of its own.
+
+    Packs stay as they are: git believes the index of a pack, also where it gives an object that the lender has another
+    content.
+    """
+    if any(part.startswith(_DRAFT) for part in below):
+        return True
+    return bool(_FAN.fullmatch(below[0])) if len(below) == 1 else _is_object(below)
+
+
+def _is_object(below: Sequence[bytes]) -> bool:
+    return len(below) == 2 and bool(_FAN.fullmatch(below[0]) and _OBJECT.fullmatch(below[1]))
 
 
 def _is_info(name: bytes) -> bool:

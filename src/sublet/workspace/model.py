@@ -39,6 +39,9 @@ class ViewRules(Protocol):
     def kept(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name may be created, but is neither changed nor removed once it is there."""
 
+    def checked(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is an index or object of a repository, which is looked at before it is taken."""
+
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Tell whether no symbolic link may be put here."""
 

@@ -208,6 +208,10 @@ class Rules:
         """Tell whether the name may be created, but is neither changed nor removed once it is there."""
         return len(parts) > 1 and self._in_repository(parts) and git_rules.kept(parts[1:])
 
+    def checked(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is an index or object of the repository, which is looked at before it is taken."""
+        return len(parts) > 1 and self._in_repository(parts) and git_rules.checked(parts[1:])
+
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Tell whether no symbolic link may be put here: the lender's git would write through it."""
         return self._in_repository(parts)

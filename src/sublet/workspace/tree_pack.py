@@ -47,6 +47,10 @@ class AllVisible:
         """Tell that every name may be changed."""
         return False
 
+    def checked(self, parts: object) -> bool:
+        """Tell that no name is looked at."""
+        return False
+
     def bars_links(self, parts: object) -> bool:
         """Tell that links may be anywhere."""
         return False

@@ -1,0 +1,113 @@
+"""The index that an executor gives the lender's repository: looked at before it takes its place, and written anew.
+
+Git checks the paths of an index when it adds them, not when it reads them: with an index of somebody else's making,
+``git checkout .`` writes ``.git/hooks/pre-commit`` or a file outside of the directory. Its optional extensions are
+trusted as they are, too: the next commit takes whole trees from one, and ``git status`` leaves out what another says is
+unchanged. So paths are checked here, and extensions that git can do without are dropped (DESIGN 4.6).
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from typing import Final
+
+from sublet.workspace.viewpath import refused
+
+MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
+MAX_PATH_BYTES: Final = 4_096
+MAX_ALL_PATHS_BYTES: Final = 32 * 1024 * 1024
+"""Of the paths together: prefixes that version 4 leaves out are counted where they are."""
+
+_SHA256_BYTES: Final = 32
+_HEADER: Final = 12
+_MAX_VARINT: Final = 4
+_LENGTH: Final = 0xFFF
+_NUMBERS: Final = 40
+"""Bytes of times, inode, mode and the like, before an entry's object id."""
+_EXTENDED: Final = 0x4000
+_SPLIT: Final = b"link"
+# Some file systems take .git for what is written with invisible characters, other letters or an ending.
+_UNSEEN: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
+_GIT: Final = _UNSEEN.join((rb"", rb"\.", rb"g", rb"i", rb"t", rb"")) + rb"|git~1"
+_BAD_PATH = re.compile(rb"(?:^|[/\\\0])(?:|\.|\.\.|(?:" + _GIT + rb")[ .]*(?::[^/\\\0]*)?)(?:$|[/\\\0])", re.IGNORECASE)
+
+
+def checked_index(content: bytes, id_bytes: int) -> bytes:
+    """Return ``content`` without what git can do without.
+
+    Args:
+        content: of an index file.
+        id_bytes: of an object's name in the repository: 20 or 32.
+
+    Raises:
+        OSError: ``EACCES`` for what is no index of such a repository, or has paths that git would not add.
+    """
+    version, count = int.from_bytes(content[4:8], "big"), int.from_bytes(content[8:_HEADER], "big")
+    end = len(content) - id_bytes
+    if content[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > end:
+        raise refused(errno.EACCES)
+    paths, after = _paths(content[:end], version, count, id_bytes)
+    extensions, split, at = b"", False, after
+    while at < end:
+        kind, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
+        following = at + 8 + size
+        if following > end:
+            raise refused(errno.EACCES)
+        if not kind[:1].isupper():  # needed to make sense of the rest
+            split = split or kind == _SPLIT
+            extensions += content[at:following]
+        at = following
+    # Of a split index, what replaces an entry of the shared part has no path of its own.
+    named = [path for path in paths if path or not split]
+    if named and _BAD_PATH.search(b"\0".join(named)):
+        raise refused(errno.EACCES)
+    good = content[:after] + extensions
+    digest = hashlib.sha256(good) if id_bytes == _SHA256_BYTES else hashlib.sha1(good, usedforsecurity=False)
+    return good + digest.digest()
+
+
+def _paths(content: bytes, version: int, count: int, id_bytes: int) -> tuple[list[bytes], int]:
+    """Return the paths of all entries, and where they end."""
+    paths: list[bytes] = []
+    at, total, path = _HEADER, 0, b""
+    for _ in range(count):
+        start = at
+        at += _NUMBERS + id_bytes + 2
+        flags = int.from_bytes(content[at - 2 : at], "big")
+        if flags & _EXTENDED:
+            if version == 2:
+                raise refused(errno.EACCES)
+            at += 2
+        cut = 0
+        if version == 4:
+            cut, at = _varint(content, at)
+        stop = content.find(b"\0", at, at + MAX_PATH_BYTES + 1)
+        if stop < 0 or cut > len(path):
+            raise refused(errno.EACCES)
+        path = path[: len(path) - cut] + content[at:stop] if version == 4 else content[at:stop]
+        length = flags & _LENGTH
+        if length != min(len(path), _LENGTH) or len(path) > MAX_PATH_BYTES:
+            raise refused(errno.EACCES)  # git would go by the length, and read another path than this
+        at = stop + 1 if version == 4 else start + ((stop - start + 8) & ~7)
+        total += len(path)
+        if total > MAX_ALL_PATHS_BYTES:
+            raise refused(errno.EFBIG)
+        paths.append(path)
+    if at > len(content):
+        raise refused(errno.EACCES)
+    return paths, at
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """Return a number as git writes it in an index, and where it ends."""
+    value = -1
+    for place in range(at, at + _MAX_VARINT):
+        byte = content[place : place + 1]
+        if not byte:
+            break
+        value = (value + 1) << 7 | byte[0] & 0x7F
+        if byte[0] < 0x80:
+            return value, place + 1
+    raise refused(errno.EACCES)
