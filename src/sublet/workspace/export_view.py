@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.confined_file import WriteFile
 from sublet.workspace.confined_fs import ConfinedFs, StatVfs
-from sublet.workspace.confined_write import WritableFs, WriteFile
+from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.model import META as META_NAME
 from sublet.workspace.viewpath import Parts, refused, split
 

@@ -7,8 +7,8 @@ import errno
 import os
 from typing import Final
 
+from sublet.workspace.confined_file import WriteFile
 from sublet.workspace.confined_fs import ReadFile
-from sublet.workspace.confined_write import WriteFile
 from sublet.workspace.export_view import OpenDirectory, OpenFile
 from sublet.workspace.sftp_wire import pack_entry
 from sublet.workspace.viewpath import refused

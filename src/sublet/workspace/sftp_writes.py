@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sublet.workspace import sftp_wire as wire
-from sublet.workspace.confined_write import WriteFile
+from sublet.workspace.confined_file import WriteFile
 from sublet.workspace.export_view import WritableView
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp_handles import Handles

@@ -9,7 +9,8 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-from sublet.workspace.confined_write import WritableFs, WriteFile
+from sublet.workspace.confined_file import WriteFile
+from sublet.workspace.confined_write import WritableFs
 from sublet.workspace.tar_format import Entry, Parts, checked_parts
 from sublet.workspace.viewpath import refused
 
