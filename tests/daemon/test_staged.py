@@ -138,7 +138,7 @@ async def test_what_came_back_in_part_is_no_result(side: Lender, results: Staged
     assert view.result is None or view.result.change_set is None
     assert view.audit is None
     assert side.trees.staging.keys() == side.trees.changes.all_keys() == []
-    with pytest.raises(SubletError, match="did not come back whole, so nothing of it was kept"):
+    with pytest.raises(SubletError, match="did not come back whole, so none of them was kept"):
         await results.review(found, patch=False)
 
 

@@ -249,7 +249,7 @@ class ReturnedTree(StagedTree):
 def _not_returned() -> SubletError:
     return SubletError(
         LocalCode.UNAVAILABLE,
-        "what was changed did not come back whole, so nothing of it was kept",
+        "the changes did not come back whole, so none of them was kept",
         "Delegate again; the log of the executor's daemon says why.",
     )
 
