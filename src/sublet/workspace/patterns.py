@@ -19,6 +19,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 MAX_PATTERN_BYTES: Final = 1_024
 
 _ANY_DEPTH = b"**"
+_CLOSED = re.compile(rb"(?:[^\[]|\[(?:!.|[^!])[^\]]*\])*", re.DOTALL)
+"""A component in which every ``[`` begins a class that ends; ``fnmatch`` takes any other for the character itself."""
 _Component = re.Pattern[bytes]
 
 
@@ -119,6 +121,8 @@ def _split(pattern: str) -> tuple[list[bytes], bool, bool]:
         raise _bad_pattern(pattern, "has an empty, . or .. component and can never match")
     if _ANY_DEPTH in components:
         raise _bad_pattern(pattern, "has ** elsewhere than at its beginning")
+    if any(_ANY_DEPTH in c or not _CLOSED.fullmatch(c) for c in components):
+        raise _bad_pattern(pattern, "has ** within a name, or a [ that is not closed")
     return components, floating, anchored or (len(components) > 1 and not floating)
 
 
