@@ -58,7 +58,8 @@ def test_at_the_end_nobody_waits_for_words_that_do_not_come(capsys: pytest.Captu
                 self.events.append(printed(1, "last words\n"))
             return view
 
-    control = Late(views=deque([delegation(DelegationState.RUNNING), completed()]))
+    running = delegation(DelegationState.RUNNING)
+    control = Late(views=deque([running, running, running, completed()]))
     status, _, err = call(control, capsys, "output", ID, "--follow")
 
     assert status == 0

@@ -114,7 +114,7 @@ def test_attach_works_without_a_terminal(daemons: tuple[Daemon, Daemon], project
     (project / "go").touch()
     done = delegator.run("attach", work, check=(1,))
     assert "bob │ two" in done.stderr
-    assert "so far" in done.stderr
+    assert "so far" in done.stderr or "after" in done.stderr  # it may be over before anybody looks
     assert "exit code 3" in done.stdout
 
 
