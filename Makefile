@@ -35,7 +35,8 @@ types: setup ## check types
 bench: setup ## measure what docs/benchmarks.md claims
 	@for file in delegation sftp transports relay policy; do $(PY) "benchmarks/$$file.py" || exit 1; done
 
-soak: setup ## kill at every journal write, and run many leases: what docs/reliability.md claims; takes an hour
+soak: setup ## break links, kill at every journal write, run many leases: what docs/reliability.md claims; takes an hour
+	@$(PY) benchmarks/links.py --markdown
 	@$(PY) benchmarks/crashes.py --markdown
 	@$(PY) benchmarks/soak.py --markdown
 

@@ -108,10 +108,17 @@ def write_table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]], p
     Raises:
         SystemExit: the page has no such markers.
     """
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     told = f"{note} {machine()}." if note else f"{machine()}."
-    part = f"<!-- benchmark:{name} -->\n" + "\n".join([*lines, "", told]) + "\n<!-- /benchmark -->"
+    write_part(name, f"{markdown_table(head, rows)}\n\n{told}", page)
+
+
+def write_part(name: str, said: str, page: Path) -> None:
+    """Replace what stands between the markers of ``name`` on ``page`` by ``said``.
+
+    Raises:
+        SystemExit: the page has no such markers.
+    """
+    part = f"<!-- benchmark:{name} -->\n{said}\n<!-- /benchmark -->"
     text, count = re.subn(
         rf"<!-- benchmark:{name} -->\n.*?<!-- /benchmark -->",
         lambda _: part,
@@ -121,6 +128,12 @@ def write_table(name: str, head: Sequence[str], rows: Sequence[Sequence[str]], p
     if count != 1:
         sys.exit(f"{page} has no place for {name}")
     page.write_text(text, encoding="utf-8")
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for a page."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -137,15 +137,17 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def openssh_server(home: Path, public_key: str) -> Iterator[tuple[int, str]]:
-    """Run an ``sshd`` of our own on loopback, and yield its port and public host key."""
+def openssh_server(
+    home: Path, public_key: str, address: str = "127.0.0.1", prefix: Sequence[str] = ()
+) -> Iterator[tuple[int, str]]:
+    """Run an ``sshd`` of our own, and yield its port and public host key; ``prefix`` runs it somewhere else."""
     host_key = asyncssh.generate_private_key("ssh-ed25519")
     host_key.write_private_key(home / "host_key")
     (home / "host_key").chmod(0o600)
     (home / "authorized_keys").write_text(public_key + "\n")
     port = free_port()
     (home / "sshd_config").write_text(
-        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {home}/host_key\nAuthorizedKeysFile {home}/authorized_keys\n"
+        f"ListenAddress {address}\nPort {port}\nHostKey {home}/host_key\nAuthorizedKeysFile {home}/authorized_keys\n"
         f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         f"Subsystem sftp internal-sftp\nCiphers {CIPHER}\nLogLevel ERROR\nMaxStartups 100\n"
     )
@@ -156,9 +158,9 @@ def openssh_server(home: Path, public_key: str) -> Iterator[tuple[int, str]]:
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if sshd is None:
         raise SystemExit("sshd is missing: install openssh-server to compare with it")
-    process = subprocess.Popen([sshd, "-D", "-e", "-f", str(home / "sshd_config")], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*prefix, sshd, "-D", "-e", "-f", str(home / "sshd_config")], stderr=subprocess.DEVNULL)
     try:
-        _wait_for_port(port)
+        _wait_for_port(address, port, prefix)
         yield port, host_key.export_public_key().decode().strip()
     finally:
         process.terminate()
@@ -168,37 +170,46 @@ def openssh_server(home: Path, public_key: str) -> Iterator[tuple[int, str]]:
                 privilege_separation.rmdir()
 
 
-def _wait_for_port(port: int) -> None:
+def _wait_for_port(address: str, port: int, prefix: Sequence[str]) -> None:
+    knock = [*prefix, sys.executable, "-c", f"import socket; socket.create_connection(({address!r}, {port}))"]
     until = time.monotonic() + START_SECONDS
     while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
-        else:
+        if subprocess.run(knock, stderr=subprocess.DEVNULL, check=False).returncode == 0:
             return
+        if time.monotonic() > until:
+            raise SystemExit("sshd did not start")
+        time.sleep(0.02)
 
 
-def write_ssh_config(home: Path, name: str, port: int, user: str, host_key: str) -> None:
+def write_ssh_config(home: Path, name: str, port: int, user: str, host_key: str, address: str = "127.0.0.1") -> None:
     """Write ``config_NAME``, by which OpenSSH's programs reach a server as host ``bench``."""
-    (home / f"known_{name}").write_text(f"[127.0.0.1]:{port} {host_key}\n")
+    (home / f"known_{name}").write_text(f"[{address}]:{port} {host_key}\n")
     (home / f"config_{name}").write_text(
-        f"Host bench\nHostName 127.0.0.1\nPort {port}\nUser {user}\nIdentityFile {home}/key\nIdentitiesOnly yes\n"
+        f"Host bench\nHostName {address}\nPort {port}\nUser {user}\nIdentityFile {home}/key\nIdentitiesOnly yes\n"
         f"UserKnownHostsFile {home}/known_{name}\nStrictHostKeyChecking yes\nBatchMode yes\nCiphers {CIPHER}\n"
         f"Compression no\nLogLevel ERROR\n"
     )
 
 
 @contextlib.contextmanager
-def ssh_mount(home: Path, name: str, port: int, user: str, host_key: str, remote: str) -> Iterator[Path]:
-    """Mount ``remote`` by ordinary sshfs through the ``ssh`` program."""
-    write_ssh_config(home, name, port, user, host_key)
+def ssh_mount(
+    home: Path,
+    name: str,
+    port: int,
+    user: str,
+    host_key: str,
+    remote: str,
+    *,
+    address: str = "127.0.0.1",
+    options: str = SSHFS_OPTIONS,
+    prefix: Sequence[str] = (),
+) -> Iterator[Path]:
+    """Mount ``remote`` by ordinary sshfs through the ``ssh`` program; ``prefix`` runs both somewhere else."""
+    write_ssh_config(home, name, port, user, host_key, address)
     point = home / f"mount_{name}"
     point.mkdir()
     subprocess.run(
-        ["sshfs", "-F", str(home / f"config_{name}"), "-o", SSHFS_OPTIONS, f"bench:{remote}", str(point)],
+        [*prefix, "sshfs", "-F", str(home / f"config_{name}"), "-o", options, f"bench:{remote}", str(point)],
         check=True,
         timeout=START_SECONDS,
     )

@@ -39,7 +39,10 @@ DIAL_SECONDS: Final = 20
 _BACKLOG: Final = 128
 _PREAMBLE_SECONDS: Final = 10
 _KEEPALIVE_SECONDS: Final = 6
-"""More than between two of a client's own: who lives is never asked, and three unanswered end the connection."""
+"""More than between two of a client's own: who lives is never asked."""
+_KEEPALIVE_UNANSWERED: Final = 2
+EXECUTOR_LOSS_SECONDS: Final = _KEEPALIVE_SECONDS * (_KEEPALIVE_UNANSWERED + 1)
+"""An executor that is silent this long is gone: its connection ends."""
 _CLOSE_SECONDS: Final = 1
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 
@@ -336,6 +339,7 @@ class DataPlane:
                 compression_algs=["none"],
                 login_timeout=LOGIN_SECONDS,
                 keepalive_interval=_KEEPALIVE_SECONDS,
+                keepalive_count_max=_KEEPALIVE_UNANSWERED,
                 allow_pty=False,
                 allow_scp=False,
                 agent_forwarding=False,
