@@ -11,6 +11,7 @@ from sublet.cli.connection import Control, resolve, run
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, duration
 from sublet.cli.screen import Screen
+from sublet.protocol.bounds import MAX_PROMPT_CHARS
 
 
 def extend(
@@ -66,9 +67,12 @@ def say(
     It works on it in the same directory once it has done what it does, and the delegation ends when no prompt waits.
     """
     screen = Screen(as_json=as_json)
-    text = sys.stdin.read() if prompt == "-" else prompt
+    # one character more than is allowed tells a prompt that is too long
+    text = sys.stdin.read(MAX_PROMPT_CHARS + 1) if prompt == "-" else prompt
     if not text.strip():
         raise typer.BadParameter("the prompt is empty")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise typer.BadParameter(f"the prompt must have 1 to {MAX_PROMPT_CHARS:,} characters")
 
     async def body(control: Control) -> None:
         found = await resolve(control, delegation_id)

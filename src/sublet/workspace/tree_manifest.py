@@ -75,7 +75,7 @@ def survey(
                 digest = digests.get(parts)
                 if before is not None and before.stamp == stamp:
                     digest = before.digest
-                found[parts] = Held("file", mode, digest or _digest(directory, entry), stamp)
+                found[parts] = Held("file", mode, digest or _digest(directory, entry, is_halted), stamp)
     return found
 
 
@@ -108,11 +108,13 @@ def _removed(before: Holdings, after: Holdings) -> Iterator[Parts]:
             yield parts
 
 
-def _digest(directory: Directory, name: bytes) -> bytes:
+def _digest(directory: Directory, name: bytes, is_halted: Callable[[], bool]) -> bytes:
     digest = hashlib.sha256()
     fd = os.open(name, os.O_RDONLY | OPEN_FILE, dir_fd=directory.fd)
     try:
         while piece := os.read(fd, _READ_BYTES):
+            if is_halted():  # a sparse file may take longer than the lease lasts
+                raise Interrupted
             digest.update(piece)
     finally:
         os.close(fd)
