@@ -18,12 +18,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import get_args
 
 from _report import RELIABILITY, text_table, write_table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.crashes import Outcome, cases, crash_scene, table
+from support.crashes import Outcome, Way, cases, crash_scene, table
 
 HEAD = ("killed", "cases", "completed", "ended with an error", "never recorded", "resumed", "wrong", "longest (s)")
 
@@ -34,10 +35,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="run that many, chosen at random, and not all")
     parser.add_argument("--minutes", type=float, help="begin no further case after that time")
     parser.add_argument("--seed", type=int, default=1, help="of the choice and of the order")
+    parser.add_argument("--way", choices=get_args(Way), default="live", help="how the files are lent")
     parser.add_argument("--markdown", action="store_true", help="write the table into docs/reliability.md as well")
     options = parser.parse_args()
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="slt-") as base, crash_scene(Path(base)) as scene:
+    with tempfile.TemporaryDirectory(prefix="slt-") as base, crash_scene(Path(base), options.way) as scene:
         chosen = cases(scene)
         random.Random(options.seed).shuffle(chosen)
         began = time.monotonic()

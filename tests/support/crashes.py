@@ -25,6 +25,8 @@ Side = Literal["lender", "worker"]
 Victim = Literal["lender", "worker", "sshfs", "agent", "lender again", "worker again"]
 """``again``: the daemon is killed once more at one of the first journal writes of its next start."""
 When = Literal["before", "after"]
+Way = Literal["live", "staged", "archive"]
+"""How the files are lent: in a mount, in a mount of a copy whose result waits, or as an archive."""
 
 SITE = Path(__file__).with_name("crash_site")
 REACH_SECONDS = 20.0
@@ -75,10 +77,18 @@ class Outcome:
 
 
 class Scene:
-    """A lender and a worker whose journal writes can be held."""
+    """A lender and a worker whose journal writes can be held.
 
-    def __init__(self, base: Path, lender: Daemon, worker: Daemon) -> None:
+    Args:
+        base: a directory of this scene's own.
+        lender: runs already, as does ``worker``.
+        worker: is paired with it.
+        way: how everything is lent.
+    """
+
+    def __init__(self, base: Path, lender: Daemon, worker: Daemon, way: Way = "live") -> None:
         self.base = base
+        self.way = way
         self.daemons: dict[Side, Daemon] = {"lender": lender, "worker": worker}
         self._number = 0
         self._plans = 0
@@ -93,7 +103,8 @@ class Scene:
     def _undisturbed(self, side: Side) -> list[str]:
         self._plan(side, 0, "after")
         directory = self._directory()
-        ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS))
+        options = {"live": (), "staged": ("--staged",), "archive": ("--transport", "archive")}[self.way]
+        ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS), *options)
         assert ended["state"] == "completed", ended
         time.sleep(0.3)
         found = _plan_of(self.daemons[side]).with_suffix(".labels").read_text().split()
@@ -112,6 +123,8 @@ class Scene:
             peer="bob",
             prompt=WORK.format(mark=mark.replace("3600", "0")),
             ttl_seconds=TTL_SECONDS,
+            result_mode="staged" if self.way == "staged" else "live",
+            transport="archive" if self.way == "archive" else "sshfs",
             idempotency_key=mark,
         )
         asking = threading.Thread(target=self._create, args=(request, outcome))
@@ -136,7 +149,8 @@ class Scene:
             self._restart("worker", case)
             self._restart("lender", case)
         self._check(outcome, mark, directory)
-        if reached and begun and set(case.victims) <= {"lender", "lender again"} and outcome.state != "completed":
+        goes_on = begun and self.way != "archive" and set(case.victims) <= {"lender", "lender again"}
+        if reached and goes_on and outcome.state != "completed":
             outcome.wrong.append(f"the work was not gone on with: {outcome.state} {outcome.code}")
         outcome.seconds = time.monotonic() - began
         return outcome
@@ -182,16 +196,18 @@ class Scene:
             starting = threading.Thread(target=_start_in_vain, args=(daemon, agent))
             starting.start()
             reached = _plan_of(daemon).with_suffix(".reached")
-            give_up = time.monotonic() + RECOVERY_SECONDS
+            give_up = float("inf")
             while not reached.exists() and time.monotonic() < give_up:
+                if not starting.is_alive():
+                    # It is ready, and may have no such write.
+                    give_up = min(give_up, time.monotonic() + RECOVERY_SECONDS)
                 time.sleep(0.01)
             if reached.exists():
                 # Perhaps it is not even ready yet.
                 os.kill(int(reached.read_text()), signal.SIGKILL)
-                starting.join(END_SECONDS)
-            else:
-                starting.join(END_SECONDS)
+            elif daemon.alive():
                 daemon.kill()
+            starting.join(END_SECONDS)
             self._clear(side)
         restart(daemon, agent)
 
@@ -212,7 +228,7 @@ class Scene:
                 outcome.state = str(ended.state)
                 outcome.code = ended.error.code if ended.error else ""
                 outcome.resumed = ended.state == "completed" and "lender" in outcome.case.victims
-                wrong += _untruths(ended, directory)
+                wrong += _untruths(ended, directory) if self.way != "staged" else _staged_untruths(ended, directory)
         for daemon in (lender, worker):
             wrong += _left(daemon, str(directory))
         wrong += [f"process {pid} ({_command(pid)}) is left" for pid in _gone(key.replace("3600", "0"))]
@@ -245,7 +261,7 @@ class Scene:
 
 
 @contextmanager
-def crash_scene(base: Path) -> Iterator[Scene]:
+def crash_scene(base: Path, way: Way = "live") -> Iterator[Scene]:
     """Run a lender and a worker, paired, whose journal writes can be held."""
     plans = {name: base / f"{name}.plan" for name in "ab"}
     environ = {"PYTHONPATH": str(SITE), "SUBLET_STOP_AT": str(base / "unused.plan")}
@@ -254,7 +270,7 @@ def crash_scene(base: Path) -> Iterator[Scene]:
             daemon.environ = {**environ, "SUBLET_STOP_AT": str(plans[name])}
             daemon.down()
             restart(daemon, SHELL_AGENT if daemon is worker else None)
-        yield Scene(base, lender, worker)
+        yield Scene(base, lender, worker, way)
 
 
 def cases(scene: Scene) -> list[Case]:
@@ -342,12 +358,25 @@ def _untruths(view: DelegationView, directory: Path) -> list[str]:
     return wrong
 
 
+def _staged_untruths(view: DelegationView, directory: Path) -> list[str]:
+    """Return what is wrong about a result that waits: nothing of it may be in the directory, and all in the result."""
+    wrong = []
+    if (there := {path.name for path in directory.iterdir()}) != {"kept"}:
+        wrong.append(f"{sorted(there - {'kept'})} came into the directory without being applied")
+    changes = view.result.change_set if view.result is not None else None
+    if view.state == "completed" and (changes is None or (changes.status, changes.added) != ("pending", 3)):
+        wrong.append(f"completed, but what waits is {changes}")
+    if view.state != "completed" and view.error is None:
+        wrong.append(f"{view.state} without a reason")
+    return wrong
+
+
 def _left(daemon: Daemon, sign: str) -> list[str]:
     """Return what a running daemon without work still holds, once it has had time to give it back."""
 
     def rest() -> list[str]:
         found = [*held(daemon), *daemon.mounts]
-        for name in ("mounts", "scratch"):
+        for name in ("mounts", "scratch", "work"):
             with suppress(FileNotFoundError):
                 found += [str(path) for path in (daemon.home / "state" / name).iterdir()]
         active = ask(daemon, lambda client: client.status()).assignments_active
