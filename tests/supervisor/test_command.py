@@ -301,8 +301,11 @@ async def test_it_works_in_a_mount_and_ends_when_the_link_does(tmp_path: Path) -
             assert not run.done(), run.result()
             await asyncio.sleep(0.01)
         assert (export / "workspace" / "result").read_text() == "result\n"
+        # Whoever is reading just then is told only while somebody attends to it.
+        attending = asyncio.ensure_future(mount.attend())
         connection.abort()
         outcome = await run
+        attending.cancel()
         assert (outcome.reason, outcome.exit_code) == ("failed", 9)
         assert await mount.detach() is False
 
