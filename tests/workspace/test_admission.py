@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace import walk as walk_module
-from sublet.workspace.admission import Admission, AdmissionLimits, scan
+from sublet.workspace.admission import Admission, AdmissionLimits, scan, scan_all
+from sublet.workspace.model import LentDirectory
 from sublet.workspace.rules import Rules, default_rules
 
 
@@ -195,3 +197,26 @@ def test_what_vanishes_or_becomes_a_link_during_the_walk_is_left_out(tmp_path: P
     admission = scan(tmp_path, Meddling(tmp_path), AdmissionLimits())
     assert admission.files in (1, 2)  # the link itself may be counted, nothing behind it
     assert admission.total_bytes == 1
+
+
+@pytest.mark.parametrize("where", ["", "deep/store"])
+def test_a_bare_repository_is_not_lent_for_writing(tmp_path: Path, where: str) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / where)], check=True)
+
+    with pytest.raises(SubletError) as caught:
+        scan_all([LentDirectory("workspace", tmp_path, "rw", default_rules())], AdmissionLimits())
+
+    assert caught.value.code is ErrorCode.WORKSPACE_INVALID
+    assert (where or "the directory itself") in caught.value.message
+    assert scan_all([LentDirectory("workspace", tmp_path, "ro", default_rules())], AdmissionLimits()).bare == (where,)
+
+
+def test_of_a_bare_repository_that_is_named_as_one_settings_and_hooks_are_locked(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "store.git")], check=True)
+    rules = default_rules()
+
+    assert scan_all([LentDirectory("workspace", tmp_path, "rw", rules)], AdmissionLimits()).bare == ()
+    for below in ("config", "hooks", "hooks/pre-receive", "info/attributes", "objects/info/alternates"):
+        assert rules.locked(tuple(f"store.git/{below}".encode().split(b"/"))), below
+    assert not rules.locked((b"store.git", b"refs", b"heads", b"main"))
+    assert rules.guards_below((b"store.git",))

@@ -24,6 +24,8 @@ MAX_NAMES_LISTED: Final = 100
 MAX_RANKED_DIRECTORIES: Final = 20_000
 _REPOSITORY = b".git"
 """Hidden for what it lets an executor do, not for a secret: having one is no reason to refuse."""
+_BARE = frozenset({b"HEAD", b"objects", b"refs"})
+"""What makes git take a directory for a repository."""
 _SURVEY_FACTOR = 10
 """A scan over its limit goes on for this many times the limit, so that the hint can name the largest directories."""
 _DOMINANT = 0.8
@@ -36,8 +38,8 @@ class Admission:
 
     ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``, and names that
     another file system is mounted on, which a lease leaves out; ``mounted`` are the latter alone, which no transport
-    carries. ``left_out`` counts the names that the lender chose to
-    leave out, those below them not among them.
+    carries. ``left_out`` counts the names that the lender chose to leave out, those below them not among them. ``bare``
+    are directories that git takes for a repository and whose settings no rule locks.
     """
 
     real_path: Path
@@ -53,6 +55,7 @@ class Admission:
     special_count: int
     left_out: int
     mounted: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,6 +84,7 @@ class _Tally:
     unmountable: _Names = field(default_factory=_Names)
     mounted: _Names = field(default_factory=_Names)
     special: _Names = field(default_factory=_Names)
+    bare: _Names = field(default_factory=_Names)
     left_out: int = 0
     bytes_by_directory: Counter[Parts] = field(default_factory=Counter)
     files_by_directory: Counter[Parts] = field(default_factory=Counter)
@@ -88,6 +92,8 @@ class _Tally:
     def add(self, directory: Directory, rules: ViewRules) -> None:
         """Count the entries of one directory, itself not entered again."""
         size = files = 0
+        if {name for name, _ in directory.entries} >= _BARE and not rules.locked((*directory.parts, b"config")):
+            self.bare.add(directory.parts)
         for name, st in directory.entries:
             if stat.S_ISREG(st.st_mode):
                 files += 1
@@ -160,13 +166,16 @@ def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Adm
     Where there are several, the name of the directory leads each name that is told.
 
     Raises:
-        SubletError: as ``scan``.
+        SubletError: as ``scan``; ``WORKSPACE_INVALID`` for a bare repository that would be lent for writing.
     """
     ends = time.monotonic() + limits.max_seconds
     found: list[tuple[str, Admission]] = []
     for lent in resources:
         left = replace(limits, max_seconds=max(0.0, ends - time.monotonic()))
-        found.append((f"{lent.name}/" if len(resources) > 1 else "", scan(lent.path, lent.rules, left)))
+        admitted = scan(lent.path, lent.rules, left)
+        if lent.access_mode == "rw":
+            _check_bare(admitted)
+        found.append((f"{lent.name}/" if len(resources) > 1 else "", admitted))
     if len(found) == 1:
         return found[0][1]
     total = sum(one.total_bytes for _, one in found)
@@ -198,6 +207,20 @@ def scan_all(resources: Sequence[LentDirectory], limits: AdmissionLimits) -> Adm
         special_count=sum(one.special_count for _, one in found),
         left_out=sum(one.left_out for _, one in found),
         mounted=together(lambda one: one.mounted),
+    )
+
+
+def _check_bare(admitted: Admission) -> None:
+    """Refuse to have a bare repository written to: its ``config`` and hooks are what the lender's own git runs."""
+    if not admitted.bare:
+        return
+    where = ", ".join(name or "the directory itself" for name in admitted.bare[:3])
+    raise SubletError(
+        ErrorCode.WORKSPACE_INVALID,
+        f"{_path(admitted.real_path)} holds a bare git repository ({where}), and whoever may write in it decides what "
+        "your git runs there",
+        "Leave it out with --exclude, lend the directory with --ro, or give the repository a name that ends in "
+        ".git: of such ones the settings and hooks are read-only.",
     )
 
 
@@ -241,6 +264,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
         special=tuple(tally.special.listed),
         special_count=tally.special.count,
         left_out=tally.left_out,
+        bare=tuple(tally.bare.listed),
     )
 
 

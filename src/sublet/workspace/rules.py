@@ -47,6 +47,9 @@ DEFAULT_HIDDEN: Final = (
 DEFAULT_LOCKED: Final = (
     # read by git for whoever enters the directory; a file named HEAD makes its directory a bare repository
     ".git", "HEAD", ".githooks", ".husky", ".gitconfig", ".hg", ".pre-commit-config.yaml",
+    # of bare repositories, whose names end so by custom; scans refuse to lend others for writing
+    "**/*.git/config", "**/*.git/config.worktree", "**/*.git/hooks", "**/*.git/info", "**/*.git/modules",
+    "**/*.git/worktrees", "**/*.git/objects/info",
     "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml", ".overcommit.yml",
     # run by the shell or its helpers on entering the directory or logging in
     ".envrc", ".direnv", ".autoenv", ".autoenv.zsh", ".tool-versions", ".mise", ".mise.toml", "mise.toml",
