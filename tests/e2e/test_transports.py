@@ -1,4 +1,4 @@
-"""Leases without a mount (issue 3, case C15): archives between real daemons, with all that can go wrong on the way."""
+"""Leases without a mount (case C15): archives between real daemons, with all that can go wrong on the way."""
 
 from __future__ import annotations
 
@@ -260,6 +260,18 @@ def test_what_ends_during_the_work_brings_nothing_back_and_leaves_nothing(daemon
     assert str(finish(lender, expires).state) == "expired"
     assert [os.listdir(tmp_path / name) for name in ("expires", "cancelled")] == [[], []]
     wait_for(lambda: work_left(executor) == [], what="the views to be gone")
+
+
+def test_a_lease_that_ends_while_changes_are_looked_for_keeps_no_slot(daemons: Pair, tmp_path: Path) -> None:
+    lender, executor = daemons
+
+    # Reading so much of nothing takes far longer than the lease, and than this test.
+    ended = delegate(lender, tmp_path, "truncate -s 200G sparse", "--transport", "archive", "--ttl", "3")
+
+    assert ended["state"] == "expired"
+    wait_for(lambda: ask(executor, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
+    wait_for(lambda: work_left(executor) == [], 20, "the end of the view")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_killed_executor_leaves_no_view(daemons: Pair, bare: Daemon, tmp_path: Path) -> None:

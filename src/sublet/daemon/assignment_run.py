@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -204,10 +205,9 @@ class AssignmentRun:
                 await self._while_mounted(mount)
                 self._say("unmounting")
             finally:
-                # Of a lease that is over, nothing can be written out any more: that is not waited for.
                 ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
                 with self._unmounting:
-                    self._flushed = await mount.detach(flush=not ended)
+                    self._flushed = await self._detached(mount, flush=not ended)
                 self._interrupted = mount.interrupted
             refused = mount.over_quota or (not self._flushed and self._start.lease.access_mode == "rw")
             if refused and not ended:
@@ -216,6 +216,15 @@ class AssignmentRun:
                     await self._told.wait()
         finally:
             self._link.close()
+
+    async def _detached(self, mount: Carried, *, flush: bool) -> bool:
+        """Give the view up, and tell whether everything has arrived.
+
+        Of a lease that is over, nothing can be written out any more: that is not waited for.
+        """
+        with anyio.CancelScope(deadline=self.deadline.at if flush else math.inf):
+            return await mount.detach(flush=flush)
+        return await mount.detach(flush=False)
 
     async def _attach(self, connection: asyncssh.SSHClientConnection) -> Carried:
         """Bring the view over ``connection``, again where an earlier try has left nothing of its place."""
@@ -323,7 +332,8 @@ class AssignmentRun:
         """
         outcome = self.outcome
         late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS
-        if late and (outcome is None or outcome.reason == "timeout"):
+        missing = not self._flushed and self._start.lease.access_mode == "rw"
+        if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
             # The delegator cancels a lease that ends, perhaps before our own clock says so.
             return expired()
         if self._stopped is not None:
