@@ -10,9 +10,9 @@ import pytest
 from support.crashes import Case, Scene, cases, crash_scene, under_way
 
 SEED = 7
-SAMPLE = 22
+SAMPLE = 16
 """Cases taken from the matrix, at about five seconds each."""
-UNDER_WAY = 6
+UNDER_WAY = 4
 """Kills of the lender's daemon alone among them that the work has to get over."""
 
 

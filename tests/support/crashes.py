@@ -149,7 +149,7 @@ class Scene:
             self._restart("worker", case)
             self._restart("lender", case)
         self._check(outcome, mark, directory)
-        goes_on = begun and self.way != "archive" and set(case.victims) <= {"lender", "lender again"}
+        goes_on = begun and set(case.victims) <= {"lender", "lender again"}
         if reached and goes_on and outcome.state != "completed":
             outcome.wrong.append(f"the work was not gone on with: {outcome.state} {outcome.code}")
         outcome.seconds = time.monotonic() - began
