@@ -13,7 +13,7 @@ from a2a.types import GetTaskRequest, TaskState
 
 from sublet.a2a_server import peer_http, stream
 from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.ports import NotConnected, PeerAddress, RemoteTask, Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Progress
 from support.a2a_world import Node, World, a_progress, a_start, an_invite, until
@@ -175,7 +175,8 @@ async def test_a_lost_answer_to_invite_is_asked_for_again(bob: World, link: A2AP
 
 async def test_an_unreachable_peer(bob: World, link: A2APeerLink, proxy: CutProxy) -> None:
     nobody = replace(bob.peer(), a2a_url="http://127.0.0.1:1")
-    assert await code_of(link, nobody) == LocalCode.PEER_UNREACHABLE
+    with pytest.raises(NotConnected):
+        await link.invite(nobody, an_invite())
     with pytest.raises(SubletError) as caught:
         await link.cancel(nobody, RemoteTask("t", "c"))
     assert caught.value.code == LocalCode.PEER_UNREACHABLE

@@ -17,6 +17,7 @@ import pytest
 from sublet.daemon import delegation_run, delegator, inviting
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import DelegationView
+from sublet.daemon.ports import NotConnected
 from sublet.daemon.records import DelegationRecord
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -314,6 +315,31 @@ async def test_a_busy_peer_is_asked_again_when_it_says(side: Lender) -> None:
     assert [one["kind"] for one in told if isinstance(one, dict)] == ["retrying"]
     side.link.done(found)
     await side.settled(found)
+
+
+async def test_a_peer_that_restarts_is_tried_again_for_a_moment(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inviting, "FIRST_RECONNECT_SECONDS", 0.01)
+    gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob at http://127.0.0.1:9 can't be reached: refused")
+    side.link.answer = failing(gone, gone, then=accepting())
+    found = await side.running()
+    assert len(side.link.invites) == 3
+    page = await side.journal.events_after(0, found, limit=100)
+    told = [event.data["condition"] for event in page.events if event.kind == "delegation_condition"]
+    assert [one["kind"] for one in told if isinstance(one, dict)] == ["retrying"]
+    side.link.done(found)
+    await side.settled(found)
+
+
+async def test_a_peer_that_nobody_answers_for_is_given_up(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inviting, "FIRST_RECONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(inviting, "RECONNECT_PEER_SECONDS", 0.05)
+    gone = NotConnected(LocalCode.PEER_UNREACHABLE, "bob can't be reached: refused")
+    side.link.answer = failing(*[gone] * 20)
+    view = await side.settled(await side.create())
+    assert view.error is not None
+    assert view.error.code == LocalCode.PEER_UNREACHABLE
+    # The waits grow, so that the bound is met after a few tries.
+    assert 1 < len(side.link.invites) < 5
 
 
 async def test_a_busy_peer_that_wants_too_much_patience_is_given_up(side: Lender) -> None:

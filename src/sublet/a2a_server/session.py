@@ -33,7 +33,7 @@ from google.protobuf.json_format import ParseError
 from sublet.a2a_server.card import CARD_PATH, verify_card
 from sublet.a2a_server.peer_http import PeerAuth, open_client
 from sublet.a2a_server.task_store import TERMINAL
-from sublet.daemon.ports import PeerAddress
+from sublet.daemon.ports import NotConnected, PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import AWCP_URI
@@ -193,8 +193,9 @@ def _obstacle(peer: PeerAddress, error: A2AError) -> SubletError:
         if isinstance(cause, httpx.HTTPStatusError):
             return _http_obstacle(peer, cause.response)
     said = clean_line(str(error), 300)
+    kind = NotConnected if any(isinstance(cause, httpx.ConnectError) for cause in causes(error)) else SubletError
     if any(isinstance(cause, httpx.NetworkError | httpx.TimeoutException) for cause in causes(error)):
-        return SubletError(
+        return kind(
             LocalCode.PEER_UNREACHABLE,
             f"{peer.name} at {peer.a2a_url} can't be reached: {said}",
             f"Is its daemon running? {_if_moved(peer)}",

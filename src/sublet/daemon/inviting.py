@@ -7,7 +7,7 @@ import anyio
 from sublet.daemon.keeper import DelegationKeeper
 from sublet.daemon.lent_resources import offered
 from sublet.daemon.models import ConditionView
-from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
+from sublet.daemon.ports import NotConnected, PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.records import DelegationRecord
 from sublet.daemon.transports import offered_transports
 from sublet.protocol.errors import LocalCode, SubletError
@@ -24,6 +24,10 @@ from sublet.protocol.messages import (
 
 RETRY_PEER_SECONDS = 2.0
 """How often an offline peer is tried again where the caller asked to wait for it."""
+RECONNECT_PEER_SECONDS = 5.0
+"""How long a peer that nobody answers for is tried again: longer than the restart of a daemon takes."""
+FIRST_RECONNECT_SECONDS = 0.25
+"""Doubled with each try."""
 BUSY_PEER_SECONDS = 30.0
 """How long a peer that says it is busy is asked again before the delegation fails for it."""
 
@@ -31,25 +35,30 @@ BUSY_PEER_SECONDS = 30.0
 async def invited(link: PeerLink, peer: PeerAddress, keeper: DelegationKeeper) -> tuple[RemoteTask, Accept | Error]:
     """Send INVITE and return its answer.
 
-    It is sent again where that is safe: a peer knows it by its id, and a busy one has not taken it.
+    It is sent again where that is safe: a peer knows it by its id, a busy one has not taken it, and one to which no
+    connection could be made has not even heard it.
 
     Raises:
         SubletError: as ``PeerLink.invite``.
     """
     invite = invitation(keeper.record)
-    give_up_at = anyio.current_time() + BUSY_PEER_SECONDS
+    began = anyio.current_time()
+    reconnect = FIRST_RECONNECT_SECONDS
     while True:
         try:
             return await link.invite(peer, invite)
         except SubletError as error:
             if error.code != LocalCode.PEER_UNREACHABLE:
                 raise
-            wait = float(error.retry_after_seconds or 0)
-            if wait and anyio.current_time() + wait < give_up_at:
+            wait, tried = float(error.retry_after_seconds or 0), anyio.current_time() - began
+            if wait and tried + wait < BUSY_PEER_SECONDS:
                 condition = ConditionView(kind="retrying", detail=f"{error.message}; asked again in {wait:.0f} s")
             elif keeper.record.request.wait_for_peer:
                 condition = ConditionView(kind="waiting_for_peer", detail=error.message)
                 wait = max(wait, RETRY_PEER_SECONDS)
+            elif isinstance(error, NotConnected) and tried + reconnect < RECONNECT_PEER_SECONDS:
+                condition = ConditionView(kind="retrying", detail=f"{error.message}; tried again for a few seconds")
+                wait, reconnect = reconnect, 2 * reconnect
             else:
                 raise
             await keeper.note(condition=condition)

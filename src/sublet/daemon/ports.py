@@ -11,6 +11,7 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.api import DaemonApi, ExecutorApi, KnownPeer, MessageApi, PairingApi, PairReply, PairRequest
 from sublet.daemon.models import AgentView
+from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces
 from sublet.supervisor.agent_config import AgentConfig
@@ -34,6 +35,10 @@ class RemoteTask:
     context_id: str
 
 
+class NotConnected(SubletError):
+    """Nobody listened where the peer should: nothing was sent, so that trying again is safe."""
+
+
 @dataclass(frozen=True, slots=True)
 class Silence:
     """The peer can't be heard, for this ``reason``; an empty one tells that it is heard again."""
@@ -55,6 +60,7 @@ class PeerLink(Protocol):
         """Send INVITE and return the task with the answer.
 
         Raises:
+            NotConnected: no connection could be made.
             SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED`` or ``AUTH_FAILED``.
         """
 
