@@ -153,6 +153,14 @@ async def test_follow_ups_are_worked_on_in_order_and_once(side: Worker) -> None:
     assert held.prompts.empty()
     notes = [one.text for one in working.result() if isinstance(one, Progress) and one.stream == "note" and one.text]
     assert notes == ["Follow-up 1 begins: second\n", "Follow-up 2 begins: third\n"]
+    told = [one.prompt for one in working.result() if isinstance(one, Progress) and one.prompt is not None]
+    assert [(one.follow_up_id, one.state) for one in told] == [
+        (None, "done"),
+        ("second", "running"),
+        ("second", "done"),
+        ("third", "running"),
+        ("third", "done"),
+    ]
     assert {job.mount_point for job in side.agent.jobs} == {side.agent.jobs[0].mount_point}
     assert isinstance(working.result()[-1], Done)
     await side.check_nothing_held()
@@ -176,6 +184,10 @@ async def test_a_follow_up_may_mend_what_failed(side: Worker) -> None:
     done = working.result()[-1]
     assert isinstance(done, Done)
     assert done.final_summary == "mended"
+    assert [(one.follow_up_id, one.state, one.exit_code) for one in done.sublet.prompts] == [
+        (None, "failed", 1),
+        ("one", "done", 0),
+    ]
     assert any("after the agent ended with exit code 1" in one.text for one in working.result()[:-1])  # type: ignore[union-attr]
 
 

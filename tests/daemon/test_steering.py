@@ -12,7 +12,7 @@ from sublet.daemon import steering
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import Accept, Error, FollowUp, Start
+from sublet.protocol.messages import Accept, Done, Error, FollowUp, Start
 from support.lender import Lender, lender
 from support.scripted_link import UNREACHABLE, accepting, agreeing
 
@@ -36,6 +36,16 @@ async def refused(side: Lender, delegation_id: str, seconds: int = 100, limit: i
     with pytest.raises(SubletError) as caught:
         await side.delegator.extend(delegation_id, seconds, limit, allowing)
     return str(caught.value.code)
+
+
+async def printed(side: Lender, delegation_id: str, text: str) -> None:
+    """Wait until the peer's ``text``, and so all that it said before, is dealt with."""
+    with anyio.fail_after(10):
+        while True:
+            events = (await side.journal.events_after(0, delegation_id, limit=100)).events
+            if any(text in str(event.data.get("text")) for event in events):
+                return
+            await anyio.sleep(0.01)
 
 
 async def ends(side: Lender, delegation_id: str) -> float:
@@ -158,6 +168,55 @@ async def test_a_follow_up_waits_for_a_peer_that_is_silent(side: Lender, monkeyp
             await anyio.sleep(0.01)
     side.link.done(found)
     assert (await side.settled(found)).follow_ups[0].state == "delivered"
+
+
+async def test_each_prompt_is_followed_to_its_end(side: Lender) -> None:
+    found = await side.running()
+    for name in ("one", "two", "three"):
+        await side.delegator.say(found, FollowUp(id=name, prompt=name))
+    with pytest.raises(SubletError, match="with another prompt"):
+        await side.delegator.say(found, FollowUp(id="one", prompt="another"))
+    failed = {"follow_up_id": "one", "state": "failed", "reason": "failed", "exit_code": 3}
+    for state in ({"follow_up_id": "one", "state": "running"}, failed, {"follow_up_id": "two", "state": "running"}):
+        side.link.progress(found, prompt=state)
+    # Neither what is behind, nor what was never said, changes anything.
+    side.link.progress(found, prompt={"follow_up_id": "one", "state": "running"})
+    side.link.progress(found, prompt={"follow_up_id": "forged", "state": "done"}, text="end of news")
+    await printed(side, found, "end of news")
+    view = await side.delegator.view(found)
+    assert [(one.id, one.state, one.why) for one in view.follow_ups] == [
+        ("one", "failed", "failed with exit code 3"),
+        ("two", "running", ""),
+        ("three", "delivered", ""),
+    ]
+    # DONE makes up for what was lost of the progress.
+    prompts = [
+        {"state": "done", "exit_code": 0},
+        failed,
+        *({"follow_up_id": n, "state": "done"} for n in ("two", "three")),
+    ]
+    side.link.say(
+        found, Done.model_validate({"delegation_id": found, "final_summary": "", "sublet": {"prompts": prompts}})
+    )
+    view = await side.settled(found)
+    assert [one.state for one in view.follow_ups] == ["failed", "done", "done"]
+    assert view.result is not None
+    assert view.result.prompt_notes() == [
+        "first prompt: done",
+        "follow-up 1: failed with exit code 3",
+        "follow-up 2: done",
+        "follow-up 3: done",
+    ]
+
+
+async def test_a_follow_up_that_was_cut_off_is_no_success(side: Lender) -> None:
+    found = await side.running()
+    await side.delegator.say(found, FollowUp(id="one", prompt="more"))
+    side.link.progress(found, prompt={"follow_up_id": "one", "state": "running"}, text="begun")
+    await printed(side, found, "begun")
+    await side.delegator.cancel(found, "enough")
+    (one,) = (await side.settled(found)).follow_ups
+    assert (one.state, one.why) == ("failed", "the work was ended while it ran")
 
 
 async def test_a_follow_up_that_is_refused_or_too_late_says_why(side: Lender) -> None:

@@ -95,6 +95,13 @@ async def output(host: Client, delegation_id: str, **more: object) -> dict[str, 
     return facts(await host.call_tool("delegate_output", {"delegation_id": delegation_id, **more}))
 
 
+async def wait_running(host: Client, delegation_id: str) -> None:
+    """Wait until the agent works."""
+    with anyio.fail_after(30):
+        while (await output(host, delegation_id))["state"] != "running":
+            await anyio.sleep(0.05)
+
+
 async def log_until(host: Client, delegation_id: str, enough: Callable[[dict[str, Any], str], bool]) -> str:
     """Poll the log, page by page, until ``enough`` of the last page and the whole text; return the text."""
     text, cursor = "", "0"
@@ -104,6 +111,29 @@ async def log_until(host: Client, delegation_id: str, enough: Callable[[dict[str
         cursor = page["next_cursor"]
         if enough(page, text):
             return text
+
+
+async def test_a_host_steers_what_runs(lender: Daemon, project: Path, mode: str) -> None:
+    (project / "data").write_text("x")
+    async with host_of(lender, mode, project) as host:
+        found = await delegate(host, project, "until [ -e go ]; do sleep 0.1; done; exit 3", ttl_seconds=60)
+        await wait_running(host, found)
+        longer = facts(await host.call_tool("delegate", {"delegation_id": found, "ttl_seconds": 100}))
+        assert longer["extended_by_seconds"] == 100
+        assert longer["remaining_seconds"] > 100
+        more = {"delegation_id": found, "prompt": "cp data copy", "idempotency_key": "the copy"}
+        for _ in range(2):
+            said = facts(await host.call_tool("delegate", more))
+            assert [one["state"] for one in said["follow_ups"]] == ["delivered"]
+        (project / "go").write_text("")
+        ended = await output(host, found, section="summary", wait_seconds=45)
+        assert ended["state"] == "completed", ended
+        assert [one["state"] for one in ended["follow_ups"]] == ["done"]
+        assert ended["prompts"] == ["first prompt: failed with exit code 3", "follow-up 1: done"]
+        late = await host.call_tool("delegate", {**more, "idempotency_key": "another"})
+        assert late.is_error
+        assert "is over" in text_of(late)
+    assert (project / "copy").read_text() == "x"
 
 
 async def test_two_hosts_follow_one_delegation(lender: Daemon, project: Path, mode: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sublet.protocol.events import EventKind
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
-from support.leases import ask, assignment, begin, finish, wait_state
+from support.leases import ask, assignment, begin, events, finish, wait_state
 from support.leftovers import held
 
 HELD = """
@@ -74,17 +75,29 @@ def test_a_lease_is_extended_and_followed_up(daemons: Pair, tmp_path: Path) -> N
     extended = lender.json("extend", delegation, "--ttl", "10m")
     assert extended["ttl_seconds"] == 630
     assert extended["remaining_seconds"] > 600
-    said = lender.json(
-        "say", delegation, "cat one.txt > two.txt; echo $SUBLET_REMAINING_SECONDS > left", "--id", "once"
-    )
+    more = ("say", delegation, "cat one.txt > two.txt; echo $SUBLET_REMAINING_SECONDS > left; exit 3", "--id", "once")
+    said = lender.json(*more)
     assert [one["state"] for one in said["follow_ups"]] == ["delivered"]
     lender.kill()
     lender.up()
     # Said again after a crash, it is still one follow-up.
-    assert len(lender.json("say", delegation, "cat one.txt > two.txt", "--id", "once")["follow_ups"]) == 1
+    assert len(lender.json(*more)["follow_ups"]) == 1
+    assert "another prompt" in lender.run("say", delegation, "touch x", "--id", "once", check=(1,)).stderr
+    lender.json("say", delegation, "touch mended", "--id", "then")
     (tmp_path / "go").write_text("")
     ended = finish(lender, delegation)
+    # The last prompt is what counts, and what became of each is told.
     assert str(ended.state) == "completed", ended
+    assert [(one.id, one.state) for one in ended.follow_ups] == [("once", "failed"), ("then", "done")]
+    assert ended.result is not None
+    assert ended.result.prompt_notes() == [
+        "first prompt: done",
+        "follow-up 1: failed with exit code 3",
+        "follow-up 2: done",
+    ]
+    told = [one.data for one in events(lender, delegation) if one.kind is EventKind.DELEGATION_FOLLOW_UP]
+    assert [one["state"] for one in told if one["id"] == "then"] == ["pending", "delivered", "running", "done"]
+    assert "follow-up 1: failed with exit code 3" in lender.run("output", delegation).stdout
     assert (tmp_path / "two.txt").read_text() == "one\n"
     assert int((tmp_path / "left").read_text()) > 500
     assert "Follow-up 1 begins: cat one.txt" in lender.run("output", delegation).stdout

@@ -14,7 +14,15 @@ from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ListRootsResult, Root, TextContent
 from pydantic import FileUrl
 
-from sublet.daemon.models import MAX_WAIT_SECONDS, AuditReport, ConditionView, ErrorView, FileChange, Usage
+from sublet.daemon.models import (
+    MAX_WAIT_SECONDS,
+    AuditReport,
+    ConditionView,
+    ErrorView,
+    FileChange,
+    FollowUpView,
+    Usage,
+)
 from sublet.daemon.paths import Home
 from sublet.mcp_server import call as call_module
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -71,7 +79,9 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is (tool.name in ("delegate_output", "directory"))
         assert len(tool.description or "") < 400
-    assert tools["delegate"].input_schema["required"] == ["workspace_dir", "peer", "prompt"]
+    # A new delegation needs other arguments than one that is steered, which a schema that hosts accept can't say.
+    assert "required" not in tools["delegate"].input_schema
+    assert "default" not in tools["delegate"].input_schema["properties"]["workspace_dir"]
     assert len(json.dumps([tool.input_schema for tool in tools.values()])) < 6_000
 
 
@@ -154,6 +164,15 @@ async def test_idempotency_key_starts_nothing_new(api: FakeDaemonApi, home: Home
     [
         ("delegate", {**WORK, "workspace": "/x"}, ["no argument 'workspace'", "did you mean 'workspace_dir'"]),
         ("delegate", {"peer": "bob"}, ["'workspace_dir' is missing", "'prompt' is missing"]),
+        ("delegate", {**WORK, "delegation_id": "dlg_1"}, ["peer, workspace_dir can't go with delegation_id"]),
+        ("delegate", {"delegation_id": "dlg_1"}, ["either prompt", "or ttl_seconds"]),
+        ("delegate", {"delegation_id": "dlg_1", "prompt": "x", "ttl_seconds": 5}, ["for both call twice"]),
+        (
+            "delegate",
+            {"delegation_id": "dlg_1", "ttl_seconds": 5, "idempotency_key": "k"},
+            ["idempotency_key can't go with delegation_id"],
+        ),
+        ("delegate", {"delegation_id": "../x", "prompt": "x"}, ["delegation_id"]),
         ("delegate", {**WORK, "ttl_seconds": 0}, ["ttl_seconds", "greater than or equal to 1"]),
         ("delegate", {**WORK, "access_mode": "rwx"}, ["access_mode", "'ro' or 'rw'"]),
         ("delegate", {**WORK, "prompt": ""}, ["prompt", "at least 1 character"]),
@@ -175,6 +194,40 @@ async def test_wrong_arguments_are_named(
     for word in words:
         assert word in text_of(result)
     assert api.requests == []
+
+
+async def test_a_follow_up_is_taken_once_and_seen_to_the_end(api: FakeDaemonApi, home: Home, mode: str) -> None:
+    async with connected(api, home, mode) as client:
+        found = facts(await client.call_tool("delegate", WORK))["delegation_id"]
+        more = {"delegation_id": found, "prompt": "and the docs", "idempotency_key": "any words"}
+        first = facts(await client.call_tool("delegate", more))
+        again = facts(await client.call_tool("delegate", more))
+        assert first["follow_ups"] == again["follow_ups"]
+        (said,) = first["follow_ups"]
+        assert (said["prompt"], said["state"]) == ("and the docs", "delivered")
+        assert len(api.requests) == 1
+        failed = FollowUpView(id=said["id"], prompt="and the docs", state="failed", why="failed with exit code 3")
+        await api.change(found, follow_ups=[failed])
+        prompts = [{"state": "done", "exit_code": 0}, {"follow_up_id": said["id"], "state": "failed", "exit_code": 3}]
+        await api.finish(found, prompts=prompts)
+        shown = facts(await client.call_tool("delegate_output", {"delegation_id": found, "section": "summary"}))
+    assert shown["follow_ups"][0]["state"] == "failed"
+    assert shown["prompts"] == ["first prompt: done", "follow-up 1: failed"]
+    # A peer may have worded why it refused one.
+    assert shown["from_peer"]["follow_ups"] == [f"{said['id']}: failed with exit code 3"]
+    assert f"follow-up 1 ({said['id']}): failed: failed with exit code 3: and the docs" in shown["from_peer"]["text"]
+
+
+async def test_more_time_is_told_as_it_was_agreed_to(api: FakeDaemonApi, home: Home, mode: str) -> None:
+    async with connected(api, home, mode) as client:
+        found = facts(await client.call_tool("delegate", {**WORK, "ttl_seconds": 60}))["delegation_id"]
+        api.max_ttl_seconds = 100
+        view = facts(await client.call_tool("delegate", {"delegation_id": found, "ttl_seconds": 600}))
+        unknown = await client.call_tool("delegate", {"delegation_id": "dlg_no", "ttl_seconds": 600})
+    assert view["extended_by_seconds"] == 40
+    assert api.delegations[found].ttl_seconds == 100
+    assert unknown.is_error
+    assert text_of(unknown).startswith("NOT_FOUND")
 
 
 @pytest.mark.parametrize("path", ["src", "./app", "~/app", "", "app\0/x", "C:\\work"])

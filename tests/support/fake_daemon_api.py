@@ -16,6 +16,7 @@ from sublet.daemon.models import (
     Directory,
     ErrorView,
     EventPage,
+    FollowUpView,
     PairLink,
     PeerView,
     PruneReport,
@@ -64,6 +65,7 @@ class FakeDaemonApi:
         self.callers: list[Subject] = []
         self.peers = [a_peer()]
         self.lend_roots = ["/srv/projects"]
+        self.max_ttl_seconds = 7200
         self.refuses: SubletError | None = None
         self.breaks: Exception | None = None
         self._keys: dict[tuple[str, str], str] = {}
@@ -162,13 +164,18 @@ class FakeDaemonApi:
         return report if patch else report.model_copy(update={"patch": None})
 
     async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
-        await self.change(delegation_id, ttl_seconds=self._find(delegation_id).ttl_seconds + seconds)
+        wanted = self._find(delegation_id).ttl_seconds + seconds
+        await self.change(delegation_id, ttl_seconds=min(wanted, self.max_ttl_seconds))
         return self._find(delegation_id)
 
     async def say(
         self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
     ) -> DelegationView:
-        raise NotImplementedError
+        said = {one.id: one for one in self._find(delegation_id).follow_ups}
+        named = follow_up_id or f"fup_{len(said)}"
+        said.setdefault(named, FollowUpView(id=named, prompt=prompt, state="delivered"))
+        await self.change(delegation_id, follow_ups=list(said.values()))
+        return self._find(delegation_id)
 
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         if self._find(delegation_id).state is not DelegationState.CANCELLED:

@@ -45,6 +45,7 @@ def _extension(error: SubletError) -> ErrorExtension:
         exit_code=end.exit_code,
         reason=end.reason,
         output_tail=end.output_tail[-MAX_ERROR_CHARS:],
+        prompts=list(end.prompts),
     )
 
 

@@ -72,6 +72,7 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     if view.result is not None and (note := view.result.link_note()):
         parts.append(Text.assemble("  ", ("link  ", "yellow"), note))
     if view.result is not None:
+        parts += [Text.assemble("  ", ("prompts  ", "dim"), note) for note in view.result.prompt_notes()]
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
         if words or view.error is None:
             parts.append(quoted(view.peer, words or "(nothing)", symbols))

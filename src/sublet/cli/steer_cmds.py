@@ -12,6 +12,7 @@ from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
+from sublet.protocol.ids import new_follow_up_id
 
 
 def extend(
@@ -76,14 +77,16 @@ def say(
 
     async def body(control: Control) -> None:
         found = await resolve(control, delegation_id)
-        view = await control.say(found, text, follow_up_id=key)
+        named = key or new_follow_up_id()
+        view = await control.say(found, text, follow_up_id=named)
         if as_json:
             screen.emit(view.model_dump(mode="json"))
             return
-        said = view.follow_ups[-1]
-        if said.state == "delivered":
-            screen.show(f"{view.peer} has it as follow-up {len(view.follow_ups)} of {found}.")
-        else:
+        number, said = next((n, one) for n, one in enumerate(view.follow_ups, 1) if one.id == named)
+        if said.state == "pending":
             screen.show(f"{view.peer} can't be heard now; it is told as soon as it can.")
+            return
+        now = {"delivered": "has it", "running": "works on it", "done": "has done it"}.get(said.state, "failed in it")
+        screen.show(f"{view.peer} {now} as follow-up {number} of {found}.")
 
     run(ctx, screen, body)

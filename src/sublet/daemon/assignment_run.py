@@ -18,7 +18,7 @@ from sublet.daemon.data_link import DataLink, LinkState
 from sublet.daemon.follow_ups import FollowUps
 from sublet.daemon.records import AssignmentRecord
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
-from sublet.protocol.messages import Done, DoneExtension, Progress, Start
+from sublet.protocol.messages import Done, DoneExtension, Progress, PromptState, Start
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Output, Provider, Stream
 from sublet.workspace.carrier import Carried, Carrier
@@ -185,6 +185,7 @@ class AssignmentRun:
                     duration_ms=duration,
                     link_losses=self._link.losses,
                     interrupted_operations=self._interrupted,
+                    prompts=list(self.follow_ups.prompts),
                 ),
             )
 
@@ -265,20 +266,24 @@ class AssignmentRun:
     async def _provide(self, mount: Carried) -> Outcome | SubletError:
         """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.
 
-        The last outcome counts: whoever sends a follow-up has seen what came before, or can read it in the output.
+        The last outcome counts, since a follow-up may mend what failed; how each prompt ended is told beside it.
         """
         scratch = self._tools.scratch_root / self.id
         await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
-            number, prompt = 0, self._record.invite.task.prompt
+            prompt, told = self._record.invite.task.prompt, None
             while True:
                 outcome = await self._launch(prompt, mount, scratch)
+                ended = self.follow_ups.ended(told, outcome)
+                if self.follow_ups.any:
+                    self._update("running", "note", "", 0, ended)
                 if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
                     return outcome
-                number, prompt = number + 1, follow_up.prompt
-                ended = "" if outcome.reason == "done" else f" after {outcome.why()}"
+                prompt, told = follow_up.prompt, follow_up.id
+                after = "" if outcome.reason == "done" else f" after {outcome.why()}"
                 shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
-                self._update("running", "note", f"Follow-up {number} begins{ended}: {shown}\n", 0)
+                text = f"Follow-up {self.follow_ups.worked_on} begins{after}: {shown}\n"
+                self._update("running", "note", text, 0, PromptState(follow_up_id=told, state="running"))
         except SubletError as error:
             return error
         finally:
@@ -339,7 +344,7 @@ class AssignmentRun:
         if self._stopped is not None:
             return self._stopped
         if self._failed is not None:
-            return self._failed if outcome is None else _ended_with(self._failed, outcome)
+            return self._failed if outcome is None else self._ended_with(self._failed, outcome)
         writes = self._start.lease.access_mode == "rw"
         if outcome is None or (self._lost is not None and outcome.reason != "done"):
             return SubletError(
@@ -353,7 +358,7 @@ class AssignmentRun:
                 ErrorCode.TASK_FAILED,
                 outcome.why(),
                 f"`sublet output {self.id}` has all it printed.",
-                agent_end=AgentEnd(outcome.reason, outcome.exit_code, outcome.summary),
+                agent_end=self._agent_end(outcome),
             )
         if not self._flushed and writes:
             reason = f": {self._lost}" if self._lost is not None else ""
@@ -364,13 +369,22 @@ class AssignmentRun:
             )
         return None
 
+    def _agent_end(self, outcome: Outcome) -> AgentEnd:
+        return AgentEnd(outcome.reason, outcome.exit_code, outcome.summary, self.follow_ups.prompts)
+
+    def _ended_with(self, error: SubletError, outcome: Outcome) -> SubletError:
+        end = self._agent_end(outcome)
+        return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
+
     def _say(self, phase: Phase) -> None:
         self._update(phase, "note", "", 0)
 
     def _report(self, output: Output) -> None:
         self._update("running", output.stream, output.text, output.dropped_chars)
 
-    def _update(self, phase: Phase, stream: Stream, text: str, dropped_chars: int) -> None:
+    def _update(
+        self, phase: Phase, stream: Stream, text: str, dropped_chars: int, prompt: PromptState | None = None
+    ) -> None:
         self._dropped += dropped_chars
         update = Progress(
             delegation_id=self.id,
@@ -378,6 +392,7 @@ class AssignmentRun:
             stream=stream,
             # With everything, since whoever reads this may have missed any other update.
             link=self._link_state,
+            prompt=prompt,
             text=text,
             dropped_chars=self._dropped,
         )
@@ -386,11 +401,6 @@ class AssignmentRun:
             self._dropped = 0
         except (anyio.WouldBlock, anyio.BrokenResourceError):
             self._dropped += len(text)
-
-
-def _ended_with(error: SubletError, outcome: Outcome) -> SubletError:
-    end = AgentEnd(outcome.reason, outcome.exit_code, outcome.summary)
-    return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
 
 
 def expired() -> SubletError:

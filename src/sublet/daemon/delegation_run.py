@@ -323,6 +323,8 @@ class DelegationRun:
                             await self._keeper.note(condition=self._condition.view)
                         if isinstance(update, Silence):
                             continue
+                        if update.prompt is not None:
+                            await self.steering.heard([update.prompt])
                         if update.phase == "need_reverse" and reverse is not None and not self._dialling:
                             self._dialling = True
                             group.start_soon(self._dial, reverse.port)
@@ -403,6 +405,7 @@ class DelegationRun:
             raise said
         assert isinstance(end, Done)
         await self._running()
+        await self.steering.heard(end.sublet.prompts)
         await self._keeper.conclude(
             result_view(end), ConditionView(kind="ending", detail="the work is done and access is cut; auditing")
         )
@@ -424,6 +427,7 @@ class DelegationRun:
             if failure is not None:
                 news: dict[str, object] = {"error": error_view(failure)}
                 if failure.agent_end is not None:
+                    await self.steering.heard(failure.agent_end.prompts)
                     news["result"] = failed_result(failure.agent_end)
                 await self._keeper.end(_event_of(failure), **news)
         finally:

@@ -1,15 +1,15 @@
-"""Further prompts for an assignment that runs: what waits, and when it is too late for another (DESIGN 4.11)."""
+"""Further prompts for an assignment that runs: what waits, when it is too late, and how each ended (DESIGN 4.11)."""
 
 from __future__ import annotations
 
 from collections import deque
 
+from sublet.protocol.bounds import MAX_FOLLOW_UPS
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import FollowUp
+from sublet.protocol.messages import FollowUp, PromptState
+from sublet.supervisor.model import Outcome
 
 MAX_WAITING_FOLLOW_UPS = 16
-MAX_FOLLOW_UPS = 64
-"""Follow-ups of one assignment, over all its time."""
 
 
 class FollowUps:
@@ -19,6 +19,7 @@ class FollowUps:
         self._known: set[str] = set()
         self._waiting: deque[FollowUp] = deque()
         self._closed = False
+        self._ended: list[PromptState] = []
 
     @property
     def closed(self) -> bool:
@@ -28,6 +29,33 @@ class FollowUps:
     def known(self, follow_up: FollowUp) -> bool:
         """Tell whether this one was taken before."""
         return follow_up.id in self._known
+
+    @property
+    def any(self) -> bool:
+        """Whether there was ever one."""
+        return bool(self._known)
+
+    @property
+    def worked_on(self) -> int:
+        """How many prompts have ended."""
+        return len(self._ended)
+
+    @property
+    def prompts(self) -> tuple[PromptState, ...]:
+        """How each prompt ended, in order; empty where there was only the first."""
+        return tuple(self._ended) if self.any else ()
+
+    def ended(self, follow_up_id: str | None, outcome: Outcome) -> PromptState:
+        """Keep how a prompt ended, and return it; the first prompt has no id."""
+        done = outcome.reason == "done"
+        ended = PromptState(
+            follow_up_id=follow_up_id,
+            state="done" if done else "failed",
+            reason=None if done else outcome.reason,
+            exit_code=outcome.exit_code,
+        )
+        self._ended.append(ended)
+        return ended
 
     def check(self, follow_up: FollowUp) -> None:
         """Refuse what can't be taken now.

@@ -10,7 +10,7 @@ import anyio
 
 from sublet.daemon.journal import Journal
 from sublet.daemon.models import ConditionView, ErrorView, ResultView
-from sublet.daemon.records import DelegationRecord, FollowUpRecord, error_view, lease_over
+from sublet.daemon.records import PROGRESS, DelegationRecord, FollowUpRecord, error_view, lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import EventKind
@@ -110,16 +110,20 @@ class DelegationKeeper:
             await self._write(record.model_copy(update=news), EventKind.DELEGATION_EXTENDED, data)
 
     async def follow_up(self, follow_up: FollowUpRecord) -> None:
-        """Journal a further prompt, or what became of it.
+        """Journal a further prompt, or what became of it; news that is behind what is known changes nothing.
 
         Raises:
             DelegationOver: it has ended already, and the prompt is a new one.
         """
         async with self._writing:
-            known = [one for one in self.record.follow_ups if one.id != follow_up.id]
+            said = {one.id: one for one in self.record.follow_ups}
+            known = said.get(follow_up.id)
+            if known is not None and PROGRESS[follow_up.state] <= PROGRESS[known.state]:
+                return
             if follow_up.state == "pending" and (self.over or await self._lapse()):
                 raise DelegationOver
-            changed = self.record.model_copy(update={"follow_ups": (*known, follow_up), "updated_at": rfc3339()})
+            said[follow_up.id] = follow_up
+            changed = self.record.model_copy(update={"follow_ups": tuple(said.values()), "updated_at": rfc3339()})
             shown = follow_up.view(over=False).model_dump()
             await self._write(changed, EventKind.DELEGATION_FOLLOW_UP, shown)
 

@@ -141,6 +141,23 @@ class SayRequest(Request):
     follow_up_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] | None = None
 
 
+class PromptView(View):
+    """How one prompt of several ended."""
+
+    follow_up_id: str | None = Field(default=None, description="None is the first prompt")
+    state: Literal["running", "done", "failed"]
+    reason: str | None = Field(default=None, description="Where it failed: failed, timeout, limit or crashed")
+    exit_code: int | None = None
+
+    def ended(self) -> str:
+        """Return in a few words how it ended."""
+        if self.state != "failed":
+            return self.state
+        if self.reason == "failed" and self.exit_code is not None:
+            return f"failed with exit code {self.exit_code}"
+        return "failed" if self.reason in (None, "failed") else f"failed ({self.reason})"
+
+
 class ResultView(View):
     """What the executor said at the end. Its text is the peer's: cleaned, bounded and not to be trusted."""
 
@@ -151,7 +168,16 @@ class ResultView(View):
     change_set: ChangeSet | None = Field(default=None, description="Where the result is kept apart from the directory")
     link_losses: int = Field(default=0, description="How often the link was lost and came back while the work ran")
     interrupted_operations: int = Field(default=0, description="Calls that ended with an I/O error for that")
+    prompts: list[PromptView] = Field(
+        default=[], description="How each prompt ended, in order, where there was more than one; the last one counts"
+    )
     untrusted: Literal[True] = True
+
+    def prompt_notes(self) -> list[str]:
+        """Return how each prompt ended, in one line each; nothing where there was only one."""
+        first = ("first prompt",) if self.prompts else ()
+        names = (*first, *(f"follow-up {number}" for number in range(1, len(self.prompts))))
+        return [f"{name}: {prompt.ended()}" for name, prompt in zip(names, self.prompts, strict=True)]
 
     def link_note(self) -> str:
         """Return what to say of a link that was lost, in one line; empty where it never was."""
@@ -237,16 +263,16 @@ class LeaseQuota(View):
     max_file_bytes: int
 
 
-FollowUpState = Literal["pending", "delivered", "refused"]
+FollowUpState = Literal["pending", "delivered", "running", "done", "failed", "refused"]
 
 
 class FollowUpView(View):
-    """A further prompt in the same lease: the beginning of its first line, and whether the executor has taken it."""
+    """A further prompt in the same lease: the beginning of its first line, and what became of it."""
 
     id: str
     prompt: str
     state: FollowUpState
-    why: str = Field(default="", description="Why it was refused")
+    why: str = Field(default="", description="Why it was refused, or how it failed")
 
 
 class DelegationView(View):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -37,6 +38,15 @@ from sublet.protocol.messages import Accept, AccessMode, Invite
 from sublet.protocol.text import clean_line
 
 MAX_SHOWN_PROMPT_CHARS = 200
+PROGRESS: Mapping[FollowUpState, int] = {
+    "pending": 0,
+    "delivered": 1,
+    "running": 2,
+    "done": 3,
+    "failed": 3,
+    "refused": 3,
+}
+"""How far a follow-up is in each state. News may arrive in any order; what is behind changes nothing."""
 
 
 class Record(BaseModel):
@@ -56,23 +66,26 @@ class ResourceRecord(Record):
 class FollowUpRecord(Record):
     """A further prompt: ``pending`` until the executor has taken it, or ``refused`` it for ``why``.
 
-    The whole ``prompt`` is kept as long as it may have to be sent.
+    The whole ``prompt`` is kept as long as it may have to be sent, and ``digest`` to tell another from it.
     """
 
     id: str
     prompt: str
+    digest: str
     state: FollowUpState = "pending"
     why: str = ""
 
     def settled(self, state: FollowUpState, why: str) -> FollowUpRecord:
-        """Return it with its end, and of its prompt what is shown."""
+        """Return it in another state, and of its prompt what is shown."""
         shown = clean_line(self.prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
         return self.model_copy(update={"prompt": shown, "state": state, "why": why})
 
     def view(self, *, over: bool) -> FollowUpView:
-        """Return it as it is shown; what was not taken before the end never will be."""
+        """Return it as it is shown; what was not taken before the end, or not done, never will be."""
         if over and self.state == "pending":
             return self.settled("refused", "the work was over before it was taken").view(over=over)
+        if over and self.state == "running":
+            return self.settled("failed", "the work was ended while it ran").view(over=over)
         shown = self.settled(self.state, self.why)
         return FollowUpView(id=shown.id, prompt=shown.prompt, state=shown.state, why=shown.why)
 

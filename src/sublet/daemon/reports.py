@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sublet.daemon.models import AuditReport, ChangeSet, FileChange, RefChange, ResultView
+from sublet.daemon.models import AuditReport, ChangeSet, FileChange, PromptView, RefChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
-from sublet.protocol.messages import Done, Error
+from sublet.protocol.messages import Done, Error, PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
 from sublet.workspace import staging_model as workspace_changes
 from sublet.workspace.audit import AuditResult, Change
 from sublet.workspace.git_refs import MovedRef
 from sublet.workspace.git_refs import shown as shown_ref
 
+MAX_REASON_CHARS = 40
 MAX_LISTED_FILES = 1_000
 """Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
 
@@ -32,7 +33,21 @@ def refusal(error: Error, peer: str) -> SubletError:
 
 def failed_result(end: AgentEnd) -> ResultView:
     """Return what an agent of a peer said that did not do its task, as it is shown."""
-    return ResultView(final_summary=clean(end.output_tail, MAX_SUMMARY_CHARS), exit_code=end.exit_code)
+    return ResultView(
+        final_summary=clean(end.output_tail, MAX_SUMMARY_CHARS),
+        exit_code=end.exit_code,
+        prompts=[prompt_view(prompt) for prompt in end.prompts],
+    )
+
+
+def prompt_view(prompt: PromptState) -> PromptView:
+    """Return what a peer says of a prompt, as it is shown."""
+    return PromptView(
+        follow_up_id=prompt.follow_up_id,
+        state=prompt.state,
+        reason=clean_line(prompt.reason, MAX_REASON_CHARS) if prompt.reason else None,
+        exit_code=prompt.exit_code,
+    )
 
 
 def result_view(done: Done) -> ResultView:
@@ -44,17 +59,18 @@ def result_view(done: Done) -> ResultView:
         exit_code=done.sublet.exit_code,
         link_losses=done.sublet.link_losses,
         interrupted_operations=done.sublet.interrupted_operations,
+        prompts=[prompt_view(prompt) for prompt in done.sublet.prompts],
     )
 
 
 def agent_end(end: Done | Error) -> AgentEnd | None:
     """Return how the peer's agent ended, as far as it says so."""
     if isinstance(end, Done):
-        return AgentEnd("done", end.sublet.exit_code, end.final_summary)
+        return AgentEnd("done", end.sublet.exit_code, end.final_summary, tuple(end.sublet.prompts))
     said = end.sublet
     if said.reason is None and said.exit_code is None and said.output_tail is None:
         return None
-    return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "")
+    return AgentEnd(clean_line(said.reason or ""), said.exit_code, said.output_tail or "", tuple(said.prompts))
 
 
 def audit_view(

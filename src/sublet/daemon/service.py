@@ -165,6 +165,7 @@ class DaemonService:
         self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
     ) -> DelegationView:
         """``DaemonApi.say``."""
+        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
         await self._ask(caller, Action.DELEGATION_SAY, delegation_id)
         follow_up = FollowUp(id=follow_up_id or new_follow_up_id(), prompt=prompt)
         return await self._parts.delegator.say(delegation_id, follow_up)

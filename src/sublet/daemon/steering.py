@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
@@ -12,12 +13,12 @@ from sublet.daemon.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lent_access import LentAccess
 from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.records import FollowUpRecord
-from sublet.daemon.reports import refusal
+from sublet.daemon.reports import prompt_view, refusal
+from sublet.protocol.bounds import MAX_FOLLOW_UPS
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import Accept, Error, FollowUp
+from sublet.protocol.messages import Accept, Error, FollowUp, PromptState
 
-MAX_FOLLOW_UPS = 64
 FIRST_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 10.0
 SAY_SECONDS = 10.0
@@ -104,20 +105,27 @@ class Steering:
         """Give the executor's agent a further prompt, once it has done what it does. Saying one twice is harmless.
 
         Raises:
-            SubletError: ``CONFLICT`` where nothing runs, ``DECLINED`` where the peer does not take it.
+            SubletError: ``CONFLICT`` where nothing runs, or the id is that of another prompt; ``DECLINED`` where the
+                peer does not take it.
         """
         self._check()
-        known = self._find(follow_up.id)
+        known, digest = self._find(follow_up.id), hashlib.sha256(follow_up.prompt.encode()).hexdigest()
         if known is None:
             if len(self._keeper.record.follow_ups) >= MAX_FOLLOW_UPS:
                 raise SubletError(
                     LocalCode.CONFLICT, f"{MAX_FOLLOW_UPS} follow-ups were sent already", "Delegate again."
                 )
             try:
-                await self._keeper.follow_up(FollowUpRecord(id=follow_up.id, prompt=follow_up.prompt))
+                await self._keeper.follow_up(FollowUpRecord(id=follow_up.id, prompt=follow_up.prompt, digest=digest))
             except DelegationOver:
                 raise self._over() from None
             self._said.set()
+        elif known.digest != digest:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"the follow-up {follow_up.id} was sent already, with another prompt",
+                "Use another id for another follow-up.",
+            )
         with anyio.move_on_after(SAY_SECONDS):
             while (known := self._find(follow_up.id)) is not None and known.state == "pending":
                 await self._told.wait()
@@ -148,14 +156,25 @@ class Steering:
                 why = error.message
             wait = FIRST_RETRY_SECONDS
             await self._keeper.follow_up(said.settled("refused" if why else "delivered", why))
-            told, self._told = self._told, asyncio.Event()
-            told.set()
+            self._tell()
+
+    async def heard(self, prompts: Iterable[PromptState]) -> None:
+        """Journal what the executor says of follow-ups; of one that was never said nothing is kept."""
+        for prompt in prompts:
+            if (said := self._find(prompt.follow_up_id)) is not None:
+                why = prompt_view(prompt).ended() if prompt.state == "failed" else ""
+                await self._keeper.follow_up(said.settled(prompt.state, why))
+                self._tell()
+
+    def _tell(self) -> None:
+        told, self._told = self._told, asyncio.Event()
+        told.set()
 
     def woken(self) -> None:
         """Look again whether there is anything to deliver."""
         self._said.set()
 
-    def _find(self, follow_up_id: str) -> FollowUpRecord | None:
+    def _find(self, follow_up_id: str | None) -> FollowUpRecord | None:
         return next((one for one in self._keeper.record.follow_ups if one.id == follow_up_id), None)
 
     def _check(self) -> RemoteTask:

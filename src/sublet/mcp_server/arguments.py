@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import posixpath
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from sublet.daemon.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound, Pattern
 from sublet.mcp_server.answers import ReviewAction, Section
@@ -20,6 +21,7 @@ MAX_PATH_CHARS = 4096
 MAX_PEER_CHARS = 200
 MAX_KEY_CHARS = 200
 MAX_FAULTS = 5
+MAX_FAULT_CHARS = 400
 
 Item = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
@@ -28,6 +30,11 @@ Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$
 def _text_of(value: object) -> object:
     """Return a cursor that came as a number as the text that it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _no_default(schema: JsonDict) -> None:
+    """Leave the default out of ``schema`` where it stands for nothing that may be given."""
+    schema.pop("default", None)
 
 
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
@@ -49,6 +56,12 @@ class Arguments(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @classmethod
+    def listed(cls) -> str:
+        """Return the names of all arguments, and which need not be given."""
+        fields = cls.model_fields.items()
+        return ", ".join(name if field.is_required() else f"{name} (optional)" for name, field in fields)
+
 
 class Resource(Arguments):
     """One more directory to lend, beside the first."""
@@ -63,17 +76,34 @@ class Resource(Arguments):
         return absolute(value)
 
 
+BEGINS = ("workspace_dir", "peer", "prompt")
+"""What a new delegation can't do without."""
+SAYS = frozenset({"delegation_id", "prompt", "idempotency_key", "background"})
+EXTENDS = frozenset({"delegation_id", "ttl_seconds", "background"})
+
+
 class Delegate(Arguments):
-    """Arguments of ``delegate``."""
+    """Arguments of ``delegate``: of a new delegation, or with ``delegation_id`` of what steers one that runs."""
 
     workspace_dir: Annotated[str, Field(max_length=MAX_PATH_CHARS)] = Field(
-        description="Absolute path of the directory to lend, on this machine"
+        default="",
+        json_schema_extra=_no_default,
+        description="Absolute path of the directory to lend, on this machine",
     )
-    peer: Annotated[str, Field(max_length=MAX_PEER_CHARS)] = Field(
-        description="Peer to work in it, `name` or `name/agent`; see directory"
+    peer: Annotated[str, Field(min_length=1, max_length=MAX_PEER_CHARS)] = Field(
+        default="",
+        json_schema_extra=_no_default,
+        description="Peer to work in it, `name` or `name/agent`; see directory",
     )
     prompt: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)] = Field(
-        description="Complete brief: the peer sees the directory and this text, nothing else"
+        default="",
+        json_schema_extra=_no_default,
+        description="Complete brief: the peer sees the directory and this text, nothing else",
+    )
+    delegation_id: DelegationId = Field(
+        default="",
+        json_schema_extra=_no_default,
+        description="Instead of workspace_dir and peer: one that runs, to send it a prompt or add ttl_seconds",
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = Field(
         default=None, description="One line for lists; default: first line of the prompt"
@@ -112,10 +142,42 @@ class Delegate(Arguments):
     )
     background: bool = Field(default=True, description="false: wait up to 45 s for the end")
 
+    @classmethod
+    def listed(cls) -> str:
+        """``Arguments.listed``."""
+        more = ", ".join(name for name in cls.model_fields if name not in (*BEGINS, "delegation_id"))
+        return (
+            f"{', '.join(BEGINS)} and, optional, {more}; "
+            "or delegation_id with either prompt (and idempotency_key) or ttl_seconds, and background"
+        )
+
     @field_validator("workspace_dir")
     @classmethod
     def _absolute(cls, value: str) -> str:
         return absolute(value)
+
+    @model_validator(mode="after")
+    def _begins_or_steers(self) -> Self:
+        given = self.model_fields_set
+        if "delegation_id" not in given:
+            if missing := [name for name in BEGINS if name not in given]:
+                raise ValueError(
+                    "; ".join(f"argument {name!r} is missing" for name in missing)
+                    + "; or give the delegation_id of one that runs, and a prompt or ttl_seconds"
+                )
+            return self
+        if ("prompt" in given) == ("ttl_seconds" in given):
+            raise ValueError(
+                "with delegation_id give either prompt, to say what to do next, or ttl_seconds, to give more time; "
+                "for both call twice"
+            )
+        allowed = SAYS if "prompt" in given else EXTENDS
+        if mixed := sorted(given - allowed):
+            raise ValueError(
+                f"{', '.join(mixed)} can't go with delegation_id, whose lease is as it was made; "
+                "leave that out, or leave out delegation_id for a new delegation"
+            )
+        return self
 
 
 class DelegateOutput(Arguments):
@@ -176,15 +238,16 @@ def read_arguments(tool: str, model: type[ArgumentsT], given: Mapping[str, objec
         said = [_fault(model, item["type"], item["loc"], item["msg"]) for item in faults[:MAX_FAULTS]]
         if len(faults) > MAX_FAULTS:
             said.append(f"and {len(faults) - MAX_FAULTS} more faults")
-        known = ", ".join(
-            name if field.is_required() else f"{name} (optional)" for name, field in model.model_fields.items()
-        )
         message = f"{tool} was not called: {'; '.join(said)}."
-        raise SubletError(LocalCode.INVALID_ARGUMENT, message, f"The arguments of {tool} are {known}.") from None
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, message, f"The arguments of {tool} are {model.listed()}."
+        ) from None
 
 
 def _fault(model: type[Arguments], kind: str, where: tuple[int | str, ...], message: str) -> str:
-    name = clean_line(str(where[0]) if where else "arguments", 64)
+    if not where:
+        return clean_line(message.removeprefix("Value error, "), MAX_FAULT_CHARS)
+    name = clean_line(str(where[0]), 64)
     if kind == "extra_forbidden":
         near = difflib.get_close_matches(name, model.model_fields, n=1)
         return f"there is no argument {name!r}" + (f", did you mean {near[0]!r}?" if near else "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sublet.daemon.models import AuditReport, ChangeSet, DelegationView, FileChange
+from sublet.daemon.models import AuditReport, ChangeSet, DelegationView, FileChange, FollowUpView
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
     ChangeSetFacts,
     Condition,
     Delegation,
+    FollowUpFacts,
     FromPeer,
     QuotaFacts,
     Section,
@@ -24,6 +25,8 @@ MAX_PREVIEW_CHARS = 4_500
 MAX_NAMES = 40
 MAX_SHORT_CHARS = 200
 MAX_WHY_CHARS = 400
+MAX_FOLLOW_UPS_SHOWN = 5
+MAX_FOLLOW_UP_CHARS = 80
 PAGE_RESERVE_CHARS = 200
 """For what a page brings along: its label, and the heading of the peer's text."""
 _LABEL_CHARS = 24
@@ -85,7 +88,11 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     highlights = [clean_line(line, MAX_SHORT_CHARS) for line in result.highlights[:5]] if result else []
     shown_highlights, cut_highlights = budget.names(highlights)
     cut_highlights |= result is not None and len(result.highlights) > len(highlights)
-    if cut_message or cut_hint or cut_summary or cut_notes or cut_highlights:
+    follow_ups = view.follow_ups[-MAX_FOLLOW_UPS_SHOWN:]
+    prompts, cut_prompts = budget.names(result.prompt_notes() if result else [])
+    whys, cut_whys = budget.names([_why(one) for one in follow_ups if one.why])
+    cut_prompts |= cut_whys or len(follow_ups) < len(view.follow_ups)
+    if cut_message or cut_hint or cut_summary or cut_notes or cut_highlights or cut_prompts:
         shortened.append("summary")
     hidden, cut_hidden = budget.names(view.hidden)
     unmountable, cut_links = budget.names(view.unmountable)
@@ -111,6 +118,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         files_added=added,
         files_changed=changed,
         files_deleted=deleted,
+        follow_ups=whys,
     )
     says_something = from_peer != FromPeer(peer=view.peer)
     return Delegation(
@@ -130,6 +138,8 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
         exit_code=result.exit_code if result else None,
+        follow_ups=[_follow_up(one) for one in follow_ups] or None,
+        prompts=prompts,
         link=(result.link_note() or None) if result else None,
         error_code=clean_line(error.code, 64) if error else None,
         error_message=None if said_by_peer else message,
@@ -176,6 +186,11 @@ def summary_text(view: DelegationView) -> str:
     if view.result is not None:
         parts += [clean(view.result.final_summary), *(f"- {clean_line(line)}" for line in view.result.highlights)]
         parts.append(clean(view.result.notes))
+        parts += view.result.prompt_notes()
+    parts += [
+        f"follow-up {number} ({one.id}): {one.state}{f': {clean_line(one.why)}' if one.why else ''}: {one.prompt}"
+        for number, one in enumerate(view.follow_ups, 1)
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -222,6 +237,14 @@ def _next_step(view: DelegationView, finished: bool) -> str:
     if view.state is DelegationState.COMPLETED:
         return f"{call}, section='patch') to see every change; log, summary and files are sections too."
     return f"{call}, section='log') to see how far it came; then delegate again if it should be tried once more."
+
+
+def _follow_up(one: FollowUpView) -> FollowUpFacts:
+    return FollowUpFacts(id=one.id, prompt=clean_line(one.prompt, MAX_FOLLOW_UP_CHARS), state=one.state)
+
+
+def _why(one: FollowUpView) -> str:
+    return f"{one.id}: {clean_line(one.why, MAX_SHORT_CHARS)}"
 
 
 def _condition(view: DelegationView) -> Condition | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias
@@ -60,7 +61,34 @@ class Tool(Generic[ArgumentsT]):
 
 
 async def delegate(call: Call, given: Delegate) -> Answer:
-    """Lend a directory, and wait for the end where that is asked for."""
+    """Lend a directory or steer a delegation that runs, and wait for the end where that is asked for."""
+    if "delegation_id" not in given.model_fields_set:
+        view, extended = await _begin(call, given), None
+    elif "prompt" in given.model_fields_set:
+        view, extended = await _say(call, given), None
+    else:
+        view, extended = await _extend(call, given)
+    if not given.background:
+        view = await call.follow(view, float("inf"), since=view.cursor, until_end=True)
+    shown = present(view, waited=not given.background)
+    return shown.model_copy(update={"extended_by_seconds": extended})
+
+
+async def _say(call: Call, given: Delegate) -> DelegationView:
+    """Send a follow-up; one that is sent again with the same key is the same one."""
+    key = given.idempotency_key
+    named = None if key is None else "key_" + hashlib.sha256(key.encode()).hexdigest()[:32]
+    return await call.api.say(given.delegation_id, given.prompt, call.caller, follow_up_id=named)
+
+
+async def _extend(call: Call, given: Delegate) -> tuple[DelegationView, int]:
+    """Lengthen the lease, and return by how much the limits of both sides allowed."""
+    before = await call.api.get_status(given.delegation_id, call.caller)
+    view = await call.api.extend_delegation(given.delegation_id, given.ttl_seconds, call.caller)
+    return view, view.ttl_seconds - before.ttl_seconds
+
+
+async def _begin(call: Call, given: Delegate) -> DelegationView:
     request = CreateDelegation(
         workspace_dir=given.workspace_dir,
         peer=given.peer,
@@ -83,10 +111,7 @@ async def delegate(call: Call, given: Delegate) -> Answer:
         max_files=given.max_files,
         max_file_bytes=given.max_file_bytes,
     )
-    view = await call.api.create_delegation(request, call.caller)
-    if not given.background:
-        view = await call.follow(view, float("inf"), since=view.cursor, until_end=True)
-    return present(view, waited=not given.background)
+    return await call.api.create_delegation(request, call.caller)
 
 
 async def delegate_output(call: Call, given: DelegateOutput) -> Answer:
@@ -213,7 +238,7 @@ TOOLS: tuple[AnyTool, ...] = (
             "Lend a directory to a peer's agent for a limited time and have it work there on your prompt. Returns a "
             "delegation_id at once; follow it with delegate_output. The peer writes straight into the directory "
             "(access_mode rw) unless you choose ro, or result_mode staged, which changes nothing before you apply it "
-            "with delegate_review. Secrets in it are hidden from the peer."
+            "with delegate_review. Secrets are hidden. With delegation_id: a follow-up, or more time."
         ),
         arguments=Delegate,
         answer=Delegation,

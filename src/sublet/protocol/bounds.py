@@ -12,6 +12,8 @@ MAX_RESOURCES = 16
 """Directories that one delegation may lend."""
 MAX_PATTERNS = 200
 """Include, exclude, reveal and unlock patterns of one request, each kind counted alone."""
+MAX_FOLLOW_UPS = 64
+"""Follow-ups of one delegation, over all its time."""
 
 AccessMode: TypeAlias = Literal["ro", "rw"]
 ResultMode: TypeAlias = Literal["live", "staged"]

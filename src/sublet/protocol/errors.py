@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sublet.protocol.canonical import JsonValue
+
+if TYPE_CHECKING:
+    from sublet.protocol.messages import PromptState
 
 
 class ErrorCode(StrEnum):
@@ -53,11 +57,15 @@ def error_code(text: str) -> ErrorCode | LocalCode | None:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How an agent ended that did not do its task: why, with which status, and the end of what it printed."""
+    """How an agent ended that did not do its task: why, with which status, and the end of what it printed.
+
+    ``prompts`` tells how each of them ended, where it had more than one.
+    """
 
     reason: str
     exit_code: int | None = None
     output_tail: str = ""
+    prompts: tuple[PromptState, ...] = ()
 
 
 class SubletError(Exception):

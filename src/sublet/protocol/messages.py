@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS as MAX_DESCRIPTION_CHARS
+from sublet.protocol.bounds import MAX_FOLLOW_UPS
 from sublet.protocol.bounds import MAX_PROMPT_CHARS as MAX_PROMPT_CHARS
 from sublet.protocol.bounds import MAX_RESOURCES as MAX_RESOURCES
 from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
@@ -262,6 +263,18 @@ class Start(Wire):
     sublet: StartExtension = StartExtension()
 
 
+class PromptState(Wire):
+    """How far the agent is with one prompt: INVITE's, or that of a follow-up."""
+
+    follow_up_id: DelegationId | None = Field(default=None, description="None is the prompt of INVITE")
+    state: Literal["running", "done", "failed"]
+    reason: Short | None = Field(default=None, description="Where it failed: failed, timeout, limit or crashed")
+    exit_code: int | None = None
+
+
+Prompts = Annotated[list[PromptState], Field(max_length=MAX_FOLLOW_UPS + 1)]
+
+
 class DoneExtension(SubletExtension):
     """DONE beyond the spec."""
 
@@ -272,6 +285,9 @@ class DoneExtension(SubletExtension):
     )
     interrupted_operations: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Calls in the mount that ended with an I/O error for that"
+    )
+    prompts: Prompts = Field(
+        default_factory=list, description="How each prompt ended, in order, where there was more than one"
     )
 
 
@@ -294,6 +310,9 @@ class ErrorExtension(SubletExtension):
     retry_after_seconds: Annotated[int, Field(ge=0)] | None = None
     output_tail: Annotated[str, StringConstraints(max_length=MAX_ERROR_CHARS)] | None = Field(
         default=None, description="End of what the agent printed, with its line breaks"
+    )
+    prompts: Prompts = Field(
+        default_factory=list, description="How each prompt ended, in order, where there was more than one"
     )
     grace_seconds: Annotated[int, Field(ge=0, le=60)] = Field(
         default=0,
@@ -337,6 +356,9 @@ class Progress(Wire):
     stream: Literal["stdout", "stderr", "note"] = "note"
     link: Literal["up", "down"] | None = Field(
         default=None, description="Told when the mount loses its link and when it has it back; text says why"
+    )
+    prompt: PromptState | None = Field(
+        default=None, description="Told when the agent begins or ends a prompt, where there is more than one"
     )
     text: Annotated[str, StringConstraints(max_length=65_536)] = ""
     dropped_chars: Annotated[int, Field(ge=0)] = 0
