@@ -10,8 +10,10 @@ from typing import Any, cast, get_args
 
 import pytest
 
+from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon import service as service_module
 from sublet.daemon.api import DaemonApi
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.models import AddPeer, CreateDelegation, PruneRequest
 from sublet.daemon.records import ResourceRecord
 from sublet.daemon.review_models import ApplyRequest
@@ -102,7 +104,9 @@ class AskedPolicy:
 
 def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
     made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
-    made |= {"policy": policy, "lend_roots": LendRoots(log, "lend_roots"), "results": Results(log, workspace)}
+    roots = LendRoots(log, "lend_roots")
+    gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths)
+    made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
     return ServiceParts(**cast("Any", {**made, "node_id": "node-x"}))
 
 
@@ -223,9 +227,10 @@ class Recorder(Effect):
         self.workspaces += [resource.path for resource in resources]
 
 
-def lending(recorder: Recorder, tmp_path: Path, **more: object) -> DaemonService:
+def lending(recorder: Recorder, tmp_path: Path, *, journal: object = None) -> DaemonService:
     policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
     made = parts([], policy)
+    more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list)}
     fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
     return DaemonService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, **more})))
 
@@ -335,7 +340,7 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
         answer.wait(10)
         return path
 
-    monkeypatch.setattr(service_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(gatekeeper_module, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(service_module, "_real_directory", hang)
     request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
     with pytest.raises(SubletError) as no:

@@ -62,6 +62,7 @@ def test_defaults(tmp_path: Path, kind: Kind, action: Action) -> None:
         },
         "peer": {Action.ASSIGNMENT_ACCEPT},
         "a2a": {Action.AGENT_MESSAGE},
+        "agent": set(),
     }
     project = tmp_path / "project"
     project.mkdir()

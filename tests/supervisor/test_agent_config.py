@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.agent_config import AgentConfig, PresetConfig, agent_json_schema, load_agents
+from sublet.supervisor.agent_config import AgentConfig, agent_json_schema, load_agents
 from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.provider_config import PresetConfig
 from sublet.workspace.sandbox import BubblewrapSandbox
 from support.jobs import Log, job
 

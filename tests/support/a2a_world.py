@@ -44,7 +44,8 @@ from sublet.protocol.messages import (
     Workspace,
 )
 from sublet.protocol.messages import Task as AwcpTask
-from sublet.supervisor.agent_config import AgentConfig, CommandConfig, Skill
+from sublet.supervisor.agent_config import AgentConfig, Skill
+from sublet.supervisor.provider_config import CommandConfig
 from support.fake_daemon_api import FakeDaemonApi
 
 SECRET = "s3cret-credential-of-the-lease"

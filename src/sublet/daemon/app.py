@@ -145,6 +145,7 @@ class _Daemon:
         return DaemonService(
             ServiceParts(
                 policy=parts.policy,
+                gate=parts.gate,
                 journal=parts.journal,
                 delegator=parts.delegator,
                 executor=parts.executor,

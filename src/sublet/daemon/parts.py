@@ -14,6 +14,7 @@ from sublet.daemon.delegator import Delegator
 from sublet.daemon.end_hook import EndHook
 from sublet.daemon.executor import Executor
 from sublet.daemon.faces import load_peer_link
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.identity import Identity
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
@@ -36,9 +37,9 @@ from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
-from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
+from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
 from sublet.workspace.apply import Applier
 from sublet.workspace.archive_carrier import ArchiveCarrier
@@ -65,6 +66,7 @@ class Parts:
     identity: Identity
     journal: Journal
     policy: Policy
+    gate: Gatekeeper
     peers: PeerStore
     tokens: TokenStore
     nonces: NonceMemory
@@ -113,11 +115,11 @@ async def make_parts(
     sandbox = _sandbox(config, own)
     cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
     agent_file = config.agent_file or DEFAULT_AGENT_FILE
-    offer = await asyncio.to_thread(
-        Offer, lambda: load_agents(agent_file), lambda agent: CommandProvider(agent, sandbox, limiter=cages)
-    )
+    tools = ProviderTools(sandbox, cages)
+    offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
+    lend_roots = await LendRoots.load(journal)
     reverse = ReverseAcceptor()
     scratch_root = state_dir / "scratch"
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
@@ -167,10 +169,11 @@ async def make_parts(
         identity=identity,
         journal=journal,
         policy=policy,
+        gate=Gatekeeper(policy, journal, lend_roots.paths),
         peers=peers,
         tokens=await TokenStore.load(journal),
         nonces=await NonceMemory.load(store),
-        lend_roots=await LendRoots.load(journal),
+        lend_roots=lend_roots,
         offer=offer,
         hook=hook,
         reload=reload,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
-from sublet.daemon.background import in_background
 from sublet.daemon.delegator import Delegator
 from sublet.daemon.executor import Executor
+from sublet.daemon.gatekeeper import Gatekeeper, looked_up, who
 from sublet.daemon.journal import Journal
 from sublet.daemon.lend_roots import LendRoots
 from sublet.daemon.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
@@ -46,17 +44,9 @@ from sublet.daemon.tokens import TokenStore
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.events import EventKind
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line, clean_name
-
-LOOK_SECONDS = 10.0
-"""How long a question to the disk may take."""
-MAX_JOURNALLED_CHARS = 500
-
-T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +54,7 @@ class ServiceParts:
     """What the service is made of; the composition root makes it once."""
 
     policy: Policy
+    gate: Gatekeeper
     journal: Journal
     delegator: Delegator
     executor: Executor
@@ -99,7 +90,7 @@ class DaemonService:
             "ttl_seconds": request.ttl_seconds,
             **self._quota_asked(request),
         }
-        await self._ask(caller, Action.DELEGATION_CREATE, name, **attributes)
+        await self._parts.gate.ask(caller, Action.DELEGATION_CREATE, name, **attributes)
         if agent and not AGENT_ID.match(agent):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
@@ -123,41 +114,41 @@ class DaemonService:
 
     async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.get_status``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
         return await self._parts.delegator.view(delegation_id)
 
     async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
         """``DaemonApi.wait_for_result``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
         return await self._parts.delegator.wait(delegation_id, timeout)
 
     async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
         """``DaemonApi.list_delegations``."""
-        await self._ask(caller, Action.DELEGATION_READ, "*")
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, "*")
         return await self._parts.delegator.list(limit=limit, active=active)
 
     async def events_since(
         self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
     ) -> EventPage:
         """``DaemonApi.events_since``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
         return await self._parts.journal.wait_for_events(
             cursor, delegation_id, timeout=min(timeout, MAX_WAIT_SECONDS), limit=limit
         )
 
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
         """``DaemonApi.get_audit_report``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
         return await self._parts.delegator.audit(delegation_id, patch=patch)
 
     async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
         """``DaemonApi.extend_delegation``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
         limit = self._parts.policy.limits.max_ttl_seconds
 
         async def approve(ttl_seconds: int) -> None:
             # The whole time counts, or many small extensions would make a lease that no rule allows.
-            await self._ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
+            await self._parts.gate.ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
 
         return await self._parts.delegator.extend(delegation_id, seconds, limit, approve)
 
@@ -165,24 +156,24 @@ class DaemonService:
         self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
     ) -> DelegationView:
         """``DaemonApi.say``."""
-        await self._ask(caller, Action.DELEGATION_READ, delegation_id)
-        await self._ask(caller, Action.DELEGATION_SAY, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_SAY, delegation_id)
         follow_up = FollowUp(id=follow_up_id or new_follow_up_id(), prompt=prompt)
         return await self._parts.delegator.say(delegation_id, follow_up)
 
     async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.cancel_delegation``."""
-        await self._ask(caller, Action.DELEGATION_CANCEL, delegation_id)
-        return await self._parts.delegator.cancel(delegation_id, f"cancelled by {_who(caller)}")
+        await self._parts.gate.ask(caller, Action.DELEGATION_CANCEL, delegation_id)
+        return await self._parts.delegator.cancel(delegation_id, f"cancelled by {who(caller)}")
 
     async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
         """``DaemonApi.review_delegation``."""
-        await self._ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
         return await self._parts.results.review(delegation_id, patch=patch)
 
     async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
         """``DaemonApi.result_patch``."""
-        await self._ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
         return await self._parts.results.patch(delegation_id)
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
@@ -192,29 +183,29 @@ class DaemonService:
             "partial": request.partial,
             "allow_mass_deletion": request.allow_mass_deletion,
         }
-        await self._ask(caller, Action.DELEGATION_APPLY, delegation_id, **attributes)
+        await self._parts.gate.ask(caller, Action.DELEGATION_APPLY, delegation_id, **attributes)
         await self._ask_to_write(caller, delegation_id)
-        return await self._parts.results.apply(delegation_id, request, _who(caller))
+        return await self._parts.results.apply(delegation_id, request, who(caller))
 
     async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
         """``DaemonApi.discard_delegation``."""
-        await self._ask(caller, Action.DELEGATION_DISCARD, delegation_id)
-        return await self._parts.results.discard(delegation_id, _who(caller))
+        await self._parts.gate.ask(caller, Action.DELEGATION_DISCARD, delegation_id)
+        return await self._parts.results.discard(delegation_id, who(caller))
 
     async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
         """``DaemonApi.undo_delegation``."""
-        await self._ask(caller, Action.DELEGATION_UNDO, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_UNDO, delegation_id)
         await self._ask_to_write(caller, delegation_id)
-        return await self._parts.results.undo(delegation_id, _who(caller))
+        return await self._parts.results.undo(delegation_id, who(caller))
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """``DaemonApi.prune_resources``."""
-        await self._ask(caller, Action.RESOURCES_PRUNE, "*")
+        await self._parts.gate.ask(caller, Action.RESOURCES_PRUNE, "*")
         return await self._parts.pruning.run(request)
 
     async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
         """``DaemonApi.list_assignments``."""
-        await self._ask(caller, Action.ASSIGNMENT_READ, "*")
+        await self._parts.gate.ask(caller, Action.ASSIGNMENT_READ, "*")
         now = time.time()
         found = await self._parts.journal.list_assignments(limit=min(limit, MAX_PAGE), active=active)
         return [record.view(now) for record in found]
@@ -223,7 +214,7 @@ class DaemonService:
 
     async def directory(self, caller: Subject) -> Directory:
         """``DaemonApi.directory``."""
-        await self._ask(caller, Action.DELEGATION_READ, "*")
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, "*")
         peers = await self._parts.peer_directory()
         return Directory(
             node_id=self._parts.node_id,
@@ -233,81 +224,81 @@ class DaemonService:
 
     async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
         """``DaemonApi.create_pair_link``."""
-        await self._ask(caller, Action.PEER_PAIR, "*")
+        await self._parts.gate.ask(caller, Action.PEER_PAIR, "*")
         return await self._parts.pairing.create_link(ttl_seconds)
 
     async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
         """``DaemonApi.add_peer``."""
-        await self._ask(caller, Action.PEER_PAIR, request.name)
+        await self._parts.gate.ask(caller, Action.PEER_PAIR, request.name)
         return await self._parts.pairing.add(request.link, request.name)
 
     async def list_peers(self, caller: Subject) -> list[PeerView]:
         """``DaemonApi.list_peers``."""
-        await self._ask(caller, Action.PEER_MANAGE, "*")
+        await self._parts.gate.ask(caller, Action.PEER_MANAGE, "*")
         return [peer.view() for peer in self._parts.peers.list()]
 
     async def remove_peer(self, name: str, caller: Subject) -> PeerView:
         """``DaemonApi.remove_peer``."""
-        await self._ask(caller, Action.PEER_MANAGE, name)
+        await self._parts.gate.ask(caller, Action.PEER_MANAGE, name)
         peer = await self._parts.peers.remove(name)
-        why = f"the peer was removed by {_who(caller)}"
+        why = f"the peer was removed by {who(caller)}"
         await self._parts.delegator.end_peer(peer.name, why)
         await self._parts.executor.end_peer(peer.fingerprint, why)
         return peer.view()
 
     async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
         """``DaemonApi.create_token``."""
-        await self._ask(caller, Action.TOKEN_MANAGE, name)
+        await self._parts.gate.ask(caller, Action.TOKEN_MANAGE, name)
         return await self._parts.tokens.create(name, ttl_seconds)
 
     async def list_tokens(self, caller: Subject) -> list[TokenView]:
         """``DaemonApi.list_tokens``."""
-        await self._ask(caller, Action.TOKEN_MANAGE, "*")
+        await self._parts.gate.ask(caller, Action.TOKEN_MANAGE, "*")
         return self._parts.tokens.list()
 
     async def revoke_token(self, name: str, caller: Subject) -> TokenView:
         """``DaemonApi.revoke_token``."""
-        await self._ask(caller, Action.TOKEN_MANAGE, name)
+        await self._parts.gate.ask(caller, Action.TOKEN_MANAGE, name)
         return await self._parts.tokens.revoke(name)
 
     async def list_lend_roots(self, caller: Subject) -> list[str]:
         """``DaemonApi.list_lend_roots``."""
-        await self._ask(caller, Action.LEND_ROOT_MANAGE, "*")
+        await self._parts.gate.ask(caller, Action.LEND_ROOT_MANAGE, "*")
         return self._parts.lend_roots.paths()
 
     async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
         """``DaemonApi.add_lend_root``."""
-        await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
-        real = await _looked_up(_real_directory, path)
-        await self._ask(caller, Action.LEND_ROOT_MANAGE, real, path=real)
-        await self._ask(caller, Action.WORKSPACE_LEND, real, path=real)
+        await self._parts.gate.ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
+        real = await looked_up(_real_directory, path)
+        await self._parts.gate.ask(caller, Action.LEND_ROOT_MANAGE, real, path=real)
+        await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, real, path=real)
         return await self._parts.lend_roots.add(real)
 
     async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
         """``DaemonApi.remove_lend_root``."""
-        await self._ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
-        return await self._parts.lend_roots.remove(await _looked_up(os.path.realpath, path))
+        await self._parts.gate.ask(caller, Action.LEND_ROOT_MANAGE, path, path=path)
+        return await self._parts.lend_roots.remove(await looked_up(os.path.realpath, path))
 
     # The daemon itself
 
     async def status(self, caller: Subject) -> StatusView:
         """``DaemonApi.status``."""
-        await self._ask(caller, Action.DAEMON_CONTROL, "status")
+        await self._parts.gate.ask(caller, Action.DAEMON_CONTROL, "status")
         return await self._parts.status()
 
     async def doctor(self, caller: Subject) -> list[Check]:
         """``DaemonApi.doctor``."""
-        await self._ask(caller, Action.DAEMON_CONTROL, "doctor")
+        await self._parts.gate.ask(caller, Action.DAEMON_CONTROL, "doctor")
         return await self._parts.doctor()
 
     async def reload(self, caller: Subject) -> ReloadReport:
         """``DaemonApi.reload``."""
-        await self._ask(caller, Action.DAEMON_CONTROL, "reload")
+        await self._parts.gate.ask(caller, Action.DAEMON_CONTROL, "reload")
         return await self._parts.reload()
 
     async def shutdown(self, caller: Subject) -> None:
         """``DaemonApi.shutdown``."""
-        await self._ask(caller, Action.DAEMON_CONTROL, "stop")
+        await self._parts.gate.ask(caller, Action.DAEMON_CONTROL, "stop")
         self._parts.stop()
 
     async def _may_lend(self, resource: ResourceRecord, request: CreateDelegation, caller: Subject) -> ResourceRecord:
@@ -316,41 +307,13 @@ class DaemonService:
         Raises:
             SubletError: ``POLICY_DENIED``, or as ``_real_directory``.
         """
-        path = await _looked_up(_real_directory, resource.path)
-        await self._ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
+        path = await looked_up(_real_directory, resource.path)
+        await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
         for pattern in revealed(request):
-            await self._ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
+            await self._parts.gate.ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
         for pattern in unlocked(request):
-            await self._ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
+            await self._parts.gate.ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
         return resource.model_copy(update={"path": path})
-
-    async def _ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
-        """Ask policy and journal a refusal.
-
-        Raises:
-            SubletError: ``POLICY_DENIED``.
-        """
-        if action is Action.WORKSPACE_LEND:
-            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._parts.lend_roots.paths()))
-            # The only decision that looks at the disk.
-            decision = await _looked_up(self._parts.policy.decide, caller, action, Resource(name, attributes))
-        else:
-            decision = self._parts.policy.decide(caller, action, Resource(name, attributes))
-        if decision.allowed:
-            return
-        await self._parts.journal.append_event(
-            EventKind.POLICY_REJECTED,
-            None,
-            {
-                "subject": _who(caller),
-                "action": str(action),
-                "resource": clean_line(name, MAX_JOURNALLED_CHARS),
-                "layer": decision.layer,
-                "rule": decision.rule,
-                "reason": decision.reason,
-            },
-        )
-        raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
 
     def _quota_asked(self, request: CreateDelegation) -> dict[str, int]:
         """Return what the executor could add by the request, for rules to bound; policy's limits where it is silent."""
@@ -365,32 +328,13 @@ class DaemonService:
             SubletError: ``POLICY_DENIED``, or ``NOT_FOUND``.
         """
         for workspace in await self._parts.results.workspaces(delegation_id):
-            await self._ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")
+            await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")
 
     def _usable(self, peer: PeerView, caller: Subject) -> PeerView:
         if not peer.usable:
             return peer
         decision = self._parts.policy.decide(caller, Action.DELEGATION_CREATE, Resource(peer.name))
         return peer if decision.allowed else peer.model_copy(update={"usable": False, "why_not": decision.reason})
-
-
-def _who(caller: Subject) -> str:
-    return f"{caller.kind} {caller.name}".strip()
-
-
-async def _looked_up(look: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-    """Return what ``look`` finds out from the disk, in a thread and with a bound: a dead mount answers never.
-
-    Raises:
-        SubletError: ``UNAVAILABLE``, or what ``look`` raises.
-    """
-    try:
-        async with asyncio.timeout(LOOK_SECONDS):
-            return await in_background(look, *arguments)
-    except TimeoutError:
-        raise SubletError(
-            LocalCode.UNAVAILABLE, "the disk does not answer for this directory", "Is it on a mount that is gone?"
-        ) from None
 
 
 def _real_directory(path: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-Kind = Literal["human", "mcp", "peer", "a2a"]
+Kind = Literal["human", "mcp", "peer", "a2a", "agent"]
 
 
 class Action(StrEnum):
@@ -33,6 +33,24 @@ class Action(StrEnum):
     RESOURCES_PRUNE = "resources.prune"
     DAEMON_CONTROL = "daemon.control"
     AGENT_MESSAGE = "agent.message"
+    AGENT_ASK = "agent.ask"
+    AGENT_DISPATCH = "agent.dispatch"
+    MODULE_DISPATCH = "module.dispatch"
+    TOOL_CALL = "tool.call"
+    SESSION_READ = "session.read"
+    SESSION_MANAGE = "session.manage"
+    CAPABILITY_READ = "capability.read"
+    CAPABILITY_RUN = "capability.run"
+    GATEWAY_READ = "gateway.read"
+    GATEWAY_MANAGE = "gateway.manage"
+    POLICY_READ = "policy.read"
+    AUDIT_READ = "audit.read"
+    APPROVAL_READ = "approval.read"
+    APPROVAL_DECIDE = "approval.decide"
+    GRANT_READ = "grant.read"
+    GRANT_ISSUE = "grant.issue"
+    GRANT_REVOKE = "grant.revoke"
+    WEB_LOGIN = "web.login"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +58,16 @@ class Subject:
     """Who asks.
 
     ``kind``: ``human`` is the owner at a terminal (control socket, CLI), ``mcp`` an agent in an MCP host,
-    ``peer`` a paired daemon (``name`` is its peer name), ``a2a`` a plain A2A client (``name`` is its token's name).
-    ``roots`` are directories that the caller is confined to, as its MCP host announced them.
+    ``peer`` a paired daemon (``name`` is its peer name), ``a2a`` a plain A2A client (``name`` is its token's name),
+    ``agent`` an agent that this daemon runs (``name`` is its id), which asks for its tools and for other agents.
+    ``roots`` are directories that the caller is confined to, as its MCP host announced them. ``role`` is the role of
+    an agent, as ``agent.json`` names it.
     """
 
     kind: Kind
     name: str = ""
     roots: tuple[str, ...] = ()
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
 class EventKind(StrEnum):
-    """Kinds of events that exist so far; each capability adds its own here."""
+    """Kinds of events that exist so far; each capability adds its own here.
+
+    Those from ``SESSION_CREATED`` to ``POLICY_REJECTED`` are the mandatory ones of SuperAgent 9.1.
+    """
 
     DELEGATION_STATE = "delegation_state"
     DELEGATION_CONDITION = "delegation_condition"
@@ -22,7 +25,35 @@ class EventKind(StrEnum):
     PEER_PAIRED = "peer_paired"
     PEER_REMOVED = "peer_removed"
     PEER_KEY_CHANGED = "peer_key_changed"
+    SESSION_CREATED = "session_created"
+    SESSION_BOUND = "session_bound"
+    SESSION_RESUMED = "session_resumed"
+    ROUTE_DECIDED = "route_decided"
+    DISPATCH_SENT = "dispatch_sent"
+    DISPATCH_RESULT = "dispatch_result"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    TOOL_ERROR = "tool_error"
+    ASK_HUMAN = "ask_human"
+    APPROVAL_REQUIRED = "approval_required"
+    GUARDRAIL_FAILED = "guardrail_failed"
     POLICY_REJECTED = "policy_rejected"
+
+
+class EventKeys(BaseModel):
+    """The key fields that tell of which run an event is a part (SuperAgent 9.2), and which event it follows from.
+
+    ``causation_id`` is the ``seq`` of the event that led to this one.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    finger_session_id: str | None = Field(default=None, alias="fingerSessionId")
+    agent_id: str | None = Field(default=None, alias="agentId")
+    provider_session_id: str | None = Field(default=None, alias="providerSessionId")
+    request_id: str | None = Field(default=None, alias="requestId")
+    route_decision: str | None = Field(default=None, alias="routeDecision")
+    causation_id: int | None = Field(default=None, alias="causationId")
 
 
 class Event(BaseModel):

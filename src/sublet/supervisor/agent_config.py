@@ -12,10 +12,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -28,24 +25,22 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.supervisor.presets import PRESETS
+from sublet.supervisor.provider_config import (
+    Directory,
+    Id,
+    Line,
+    Part,
+    PresetConfig,
+    ProviderConfig,
+    Variable,
+    available,
+)
 
 MAX_AGENT_FILE_BYTES = 1 << 20
 MAX_AGENTS = 64
 SCHEMA_ID = "urn:sublet:schema:agent"
 DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
-
-_LATER = {
-    "acp": "agents that speak the Agent Client Protocol",
-    "model": "a chat model with governed tools",
-    "a2a": "another A2A agent",
-}
-
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Argument = Annotated[str, StringConstraints(max_length=32_768, pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^(/|~/)[^\x00]*$|^~$")]
 
 
 def _unenforceable(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,64 +54,14 @@ Nothing: TypeAlias = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class CommandConfig(_Part):
-    """A program of this machine. The prompt comes on its standard input, so ``["sh", "-s"]`` runs it as a script."""
-
-    type: Literal["command"]
-    argv: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=256)] = Field(
-        description="Program and arguments, never a shell line. {workspace}, {meta}, {prompt_file}, {scratch}, "
-        "{delegation_id} and {access_mode} are replaced, anything else in braces stays."
-    )
-
-    @field_validator("argv")
-    @classmethod
-    def _fixed_program(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
-        if not argv[0] or "{" in argv[0]:
-            raise ValueError("the program itself is fixed: it is not empty and holds no placeholder")
-        return argv
-
-
-class PresetConfig(_Part):
-    """A well-known agent program that is installed here."""
-
-    type: Literal["preset"]
-    name: Literal["claude", "codex", "gemini", "shell"]
-    model: Line | None = Field(default=None, description="Model to ask for, where the program has a choice")
-
-    @model_validator(mode="after")
-    def _model_only_where_chosen(self) -> PresetConfig:
-        if self.model is not None and not PRESETS[self.name].model_option:
-            raise ValueError(f"preset '{self.name}' has no model to choose")
-        return self
-
-
-def _available(value: object) -> object:
-    kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind in _LATER:
-        raise ValueError(f"provider type '{kind}' ({_LATER[kind]}) is not available in this version")
-    if kind == "iflow":
-        raise ValueError(
-            "provider type 'iflow' is not available in this version: it needs the Agent Client Protocol; "
-            "name iFlow's program by a provider of type 'command' instead"
-        )
-    return value
-
-
-Provider = Annotated[CommandConfig | PresetConfig, Discriminator("type")]
-
-
-class SessionConfig(_Part):
+class SessionConfig(Part):
     """How sessions are bound (SuperAgent 7.3). Every delegation begins a session of its own in this version."""
 
     binding_scope: Literal["finger+agent"] = Field(default="finger+agent", alias="bindingScope")
     resume: Literal[False] = Field(default=False, description="No provider of this version can resume a session")
 
 
-class ToolsConfig(_Part):
+class ToolsConfig(Part):
     """Rules for single tools (SuperAgent 7.3). No provider of this version lets us enforce any, so all are empty."""
 
     whitelist: Nothing = ()
@@ -124,11 +69,11 @@ class ToolsConfig(_Part):
     authorization_required: Nothing = Field(default=(), alias="authorizationRequired")
 
 
-class GovernanceConfig(_Part):
+class GovernanceConfig(Part):
     """Rules for the provider's own tools (SuperAgent 7.3). None can be enforced in this version, so there are none."""
 
 
-class SandboxConfig(_Part):
+class SandboxConfig(Part):
     """What the agent may do here (AWCP 7.2)."""
 
     cwd_only: Literal[True] = Field(default=True, description="The agent sees its lease, and what 'readable' names")
@@ -145,7 +90,7 @@ class SandboxConfig(_Part):
 Bytes = Annotated[int, Field(ge=1 << 20, le=1 << 50)]
 
 
-class LimitsConfig(_Part):
+class LimitsConfig(Part):
     """How much of this machine one task may use; ``null`` takes a limit away. Who meets one is ended and told which."""
 
     memory_bytes: Bytes | None = Field(default=4 << 30, description="Of all its processes together")
@@ -163,7 +108,7 @@ class LimitsConfig(_Part):
     )
 
 
-class Skill(_Part):
+class Skill(Part):
     """One skill of the agent card."""
 
     id: Id
@@ -173,7 +118,7 @@ class Skill(_Part):
     examples: Annotated[tuple[Line, ...], Field(max_length=32)] = ()
 
 
-class AgentConfig(_Part):
+class AgentConfig(Part):
     """One agent of ``agent.json``."""
 
     id: Id = "agent"
@@ -181,7 +126,7 @@ class AgentConfig(_Part):
     name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
     description: Annotated[str, StringConstraints(max_length=2000)] = ""
     version: Line = "1.0.0"
-    provider: Annotated[Provider, BeforeValidator(_available)]
+    provider: Annotated[ProviderConfig, BeforeValidator(available)]
     session: SessionConfig = SessionConfig()
     tools: ToolsConfig = ToolsConfig()
     governance: GovernanceConfig = GovernanceConfig()
@@ -227,7 +172,7 @@ class AgentConfig(_Part):
         return self
 
 
-class AgentList(_Part):
+class AgentList(Part):
     """Several agents; the first is the one that is asked where none is named."""
 
     agents: Annotated[tuple[AgentConfig, ...], Field(min_length=1, max_length=MAX_AGENTS)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from sublet.protocol.text import clean
-from sublet.supervisor.agent_config import AgentConfig, CommandConfig
+from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter, told
@@ -23,6 +23,7 @@ from sublet.supervisor.model import Deadline, EndReason, Job, JobResource, Launc
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.program import program_paths
+from sublet.supervisor.provider_config import CommandConfig
 
 MAX_SUMMARY_CHARS = 8_000
 MAX_LOGIN_BYTES = 1 << 20

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sublet.supervisor.tools import ToolGate
+
 Stream = Literal["stdout", "stderr", "note"]
 EndReason = Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"]
 
@@ -70,6 +72,10 @@ class Job:
     remaining_seconds: float
     expires_at: str
     deadline: Deadline | None = None
+    gate: ToolGate | None = None
+    """Asked before every tool; a provider that governs tools does nothing without one."""
+    provider_session_id: str | None = None
+    """A session of the provider's to go on with; where it can't, it begins a new one and says so."""
 
     @property
     def workspace(self) -> Path:
@@ -99,6 +105,8 @@ class Outcome:
     detail: str = ""
     launched: bool = True
     """Whether what does the work was started at all, as far as that can be told."""
+    provider_session_id: str | None = None
+    """The session that a later job can go on with."""
 
     def why(self) -> str:
         """Return in one line how it ended, for work that was not done."""

@@ -1,0 +1,113 @@
+"""The one face of every agent, whatever does its work (SuperAgent 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain
+from sublet.protocol.events import EventKeys, EventKind
+from sublet.supervisor.model import Job, Outcome, Report
+
+Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInitContext:
+    """What an agent is told once, before its first call: the address ``agent@node`` under which it is known."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedAgentInput:
+    """What is asked of an agent.
+
+    ``schema`` is the JSON Schema that its answer has to satisfy, where it is to be structured; ``metadata`` is what
+    else came with the request, and grants nothing.
+    """
+
+    text: str
+    schema: Mapping[str, JsonValue] | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+class Emit(Protocol):
+    """Journals an event of a run and returns its number, which later events name as their cause."""
+
+    async def __call__(self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue]) -> int:
+        """Journal the event before its effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunContext:
+    """In which run it is asked: session, request, the chain that led here, and where to work.
+
+    ``job`` is made by whoever owns the directory: the assignment's mount, or a private scratch directory.
+    """
+
+    finger_session_id: str
+    request_id: str
+    chain: Chain
+    emit: Emit
+    job: Job
+    report: Report
+    causation_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedAgentOutput:
+    """What an agent answers.
+
+    ``decision`` is how it came about; a worker's own answer is a ``direct_reply``. ``agent_id`` is who did the work.
+    ``structured`` is the answer as JSON, where a schema was given and the guardrail let it pass.
+    """
+
+    text: str
+    decision: Decision
+    agent_id: str
+    outcome: Outcome | None = None
+    provider_session_id: str | None = None
+    structured: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether an agent could work now, and what is missing where not."""
+
+    ok: bool
+    detail: str = ""
+
+
+class UnifiedAgent(Protocol):
+    """An agent: a worker, the supervisor, or a container of others."""
+
+    @property
+    def id(self) -> str:
+        """Its id, as ``agent.json`` names it."""
+
+    @property
+    def role(self) -> str:
+        """Its role."""
+
+    @property
+    def provider(self) -> str:
+        """What kind of provider does its work."""
+
+    async def initialize(self, ctx: AgentInitContext) -> None:
+        """Get ready; called once, before anything else."""
+
+    async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
+        """Do what is asked. Cancelling the call ends everything that it started.
+
+        Raises:
+            SubletError: it could not be done, with the code of the reason.
+        """
+
+    async def health(self) -> Health:
+        """Tell whether it could work now, in at most a few seconds."""
+
+    async def shutdown(self) -> None:
+        """End whatever it holds."""

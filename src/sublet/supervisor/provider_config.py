@@ -1,0 +1,74 @@
+"""What ``agent.json`` says of a provider, by its type (SuperAgent 7.3, DESIGN 4.9)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, field_validator, model_validator
+
+from sublet.supervisor.presets import PRESETS
+
+_LATER = {
+    "acp": "agents that speak the Agent Client Protocol",
+    "model": "a chat model with governed tools",
+    "a2a": "another A2A agent",
+}
+
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Argument = Annotated[str, StringConstraints(max_length=32_768, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^(/|~/)[^\x00]*$|^~$")]
+
+
+class Part(BaseModel):
+    """A part of the file: what it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class CommandConfig(Part):
+    """A program of this machine. The prompt comes on its standard input, so ``["sh", "-s"]`` runs it as a script."""
+
+    type: Literal["command"]
+    argv: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=256)] = Field(
+        description="Program and arguments, never a shell line. {workspace}, {meta}, {prompt_file}, {scratch}, "
+        "{delegation_id} and {access_mode} are replaced, anything else in braces stays."
+    )
+
+    @field_validator("argv")
+    @classmethod
+    def _fixed_program(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if not argv[0] or "{" in argv[0]:
+            raise ValueError("the program itself is fixed: it is not empty and holds no placeholder")
+        return argv
+
+
+class PresetConfig(Part):
+    """A well-known agent program that is installed here."""
+
+    type: Literal["preset"]
+    name: Literal["claude", "codex", "gemini", "shell"]
+    model: Line | None = Field(default=None, description="Model to ask for, where the program has a choice")
+
+    @model_validator(mode="after")
+    def _model_only_where_chosen(self) -> PresetConfig:
+        if self.model is not None and not PRESETS[self.name].model_option:
+            raise ValueError(f"preset '{self.name}' has no model to choose")
+        return self
+
+
+def available(value: object) -> object:
+    """Say of a provider that is known but not there yet that it is not; anything else passes."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind in _LATER:
+        raise ValueError(f"provider type '{kind}' ({_LATER[kind]}) is not available in this version")
+    if kind == "iflow":
+        raise ValueError(
+            "provider type 'iflow' is not available in this version: it needs the Agent Client Protocol; "
+            "name iFlow's program by a provider of type 'command' instead"
+        )
+    return value
+
+
+ProviderConfig = Annotated[CommandConfig | PresetConfig, Discriminator("type")]

@@ -1,0 +1,23 @@
+"""Makes what does the work of an agent, by the type of its provider (DESIGN 4.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.limits import Limiter
+from sublet.supervisor.model import Provider, Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTools:
+    """What providers are given by the daemon: what confines what they start, and what holds it to its limits."""
+
+    sandbox: Sandbox
+    limiter: Limiter | None = None
+
+
+def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
+    """Return the provider of ``config``; nothing is started yet."""
+    return CommandProvider(config, tools.sandbox, limiter=tools.limiter)

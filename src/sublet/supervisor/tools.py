@@ -1,0 +1,70 @@
+"""How a provider asks before a tool acts, and tells what became of it (SuperAgent 6.2).
+
+Providers see nothing but this: policy, authorization tokens, the journal and people stand behind the gate, which the
+daemon passes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from sublet.protocol.canonical import JsonValue
+
+FILE_READ: Final = "file.read"
+FILE_WRITE: Final = "file.write"
+FILE_EDIT: Final = "file.edit"
+FILE_LIST: Final = "file.list"
+FILE_SEARCH: Final = "file.search"
+FILE_MOVE: Final = "file.move"
+FILE_DELETE: Final = "file.delete"
+SHELL_EXEC: Final = "shell.exec"
+NETWORK_FETCH: Final = "network.fetch"
+"""Names that mean the same whichever provider asks. Others are ``mcp.SERVER.TOOL``, ``capability.ID`` and, where a
+provider's own tool fits none of these, ``PROVIDER.NAME``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that an agent wants to make.
+
+    Args:
+        tool: its name, as above.
+        arguments: exactly those it is called with; a grant is bound to their digest.
+        call_id: names the call within its run.
+        paths: files and directories it touches, inside the mount, relative to the lease's view with ``/`` between
+            parts and the resource's name first; a path outside of it is given as absolute.
+    """
+
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    call_id: str
+    paths: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a call may be made, by which layer and rule, and what the agent is told where it may not."""
+
+    allowed: bool
+    layer: str
+    rule: str
+    reason: str
+    hint: str = ""
+
+
+class ToolGate(Protocol):
+    """Stands before every tool of one run."""
+
+    async def ask(self, call: ToolCall) -> Verdict:
+        """Decide on ``call``, and wait for a person where policy wants one; a refusal is an answer, no exception.
+
+        Journals ``tool_call`` before it allows, ``policy_rejected`` where it refuses, ``approval_required`` where a
+        person is waited for. Cancelling the call takes the question back.
+        """
+
+    async def ended(
+        self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """Journal ``tool_result``, or ``tool_error`` where ``error`` says why it failed; of a call that was allowed."""
