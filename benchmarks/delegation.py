@@ -42,13 +42,13 @@ import asyncssh
 
 from _report import Row, add_options, show
 from sftp import openssh_server, ssh_mount
-from sublet.daemon.control_client import ControlClient
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import resolve_home
-from sublet.workspace.connection import connect
 from sublet.workspace.model import Export, LentDirectory, MountTarget
-from sublet.workspace.rules import default_rules
-from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.connection import connect
+from sublet.workspace.view.rules import default_rules
 
 SUBLET = Path(sys.executable).with_name("sublet")
 RELAY_BENCHMARK = Path(__file__).with_name("relay.py")

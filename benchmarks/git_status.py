@@ -29,10 +29,10 @@ import asyncssh
 
 import sftp
 from _report import Row, add_options, show
+from sublet.workspace.git.repository import look_at
 from sublet.workspace.model import Export, ExportLimits, LentDirectory
-from sublet.workspace.repository import look_at
-from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
-from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 STATUS_SECONDS = 600.0
 CHUNK = 65_536

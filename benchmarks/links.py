@@ -29,17 +29,17 @@ import asyncssh
 import sftp
 from _report import RELIABILITY, Row, add_options, markdown_table, show, write_part
 from sublet.a2a_server.peer_http import STREAM_SILENCE_SECONDS
-from sublet.daemon.connection_watch import CONNECTION_GRACE_SECONDS
-from sublet.daemon.data_link import (
+from sublet.daemon.lending.connection_watch import CONNECTION_GRACE_SECONDS
+from sublet.daemon.working.data_link import (
     FIRST_RETRY_SECONDS,
     LAST_WORD_SECONDS,
     MAX_OUTAGE_SECONDS,
     MAX_RETRY_SECONDS,
     REDIAL_SECONDS,
 )
-from sublet.workspace.connection import LINK_LOSS_SECONDS
-from sublet.workspace.mounts import FLUSH_SECONDS
-from sublet.workspace.sftp_listener import EXECUTOR_LOSS_SECONDS
+from sublet.workspace.mount.mounts import FLUSH_SECONDS
+from sublet.workspace.serving.listener import EXECUTOR_LOSS_SECONDS
+from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 

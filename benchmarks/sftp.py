@@ -33,11 +33,11 @@ from typing import IO
 import asyncssh
 
 from _report import Row, add_options, show
-from sublet.workspace.connection import connect
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
-from sublet.workspace.mounts import OPTIONS, Mounts
-from sublet.workspace.rules import default_rules
-from sublet.workspace.sftp_listener import DataPlane
+from sublet.workspace.mount.mounts import OPTIONS, Mounts
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.connection import connect
+from sublet.workspace.view.rules import default_rules
 
 LEASE = "dlg_00000000000000000000000000000000"
 CIPHER = "aes128-gcm@openssh.com"

@@ -25,7 +25,7 @@ from _report import RELIABILITY, Row, add_options, show
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import ask, control, processes_with
 from support.leftovers import held

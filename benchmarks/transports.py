@@ -28,15 +28,15 @@ import asyncssh
 import sftp
 from _report import Row, add_options, show
 from sublet.protocol.bounds import TransportName
-from sublet.workspace.archive_carrier import ArchiveCarrier
+from sublet.workspace.archive.carrier import ArchiveCarrier
+from sublet.workspace.archive.tar_format import TarLimits
+from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.carrier import Carrier
-from sublet.workspace.connection import connect
-from sublet.workspace.git_carrier import GitCarrier
 from sublet.workspace.model import Export, LentDirectory, MountTarget
-from sublet.workspace.mounts import Mounts
-from sublet.workspace.rules import default_rules
-from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.tar_format import TarLimits
+from sublet.workspace.mount.mounts import Mounts
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.connection import connect
+from sublet.workspace.view.rules import default_rules
 
 WAYS: tuple[TransportName, ...] = ("archive", "git", "sshfs")
 PEER = "scp -r"

@@ -9,7 +9,7 @@ import pytest
 from sublet.a2a_server import ends, invites
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.limits import too_deep
-from sublet.daemon.network import is_loopback, is_wildcard
+from sublet.daemon.net.network import is_loopback, is_wildcard
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ import pytest
 
 from sublet.a2a_server import door
 from sublet.a2a_server.door import Door
-from sublet.daemon.http_connection import MAX_WAITING
-from sublet.daemon.identity import load_tls
+from sublet.daemon.net.http_connection import MAX_WAITING
+from sublet.daemon.peering.identity import load_tls
 from support.a2a_world import World
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,8 @@ from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 from sublet.a2a_server import handler, pairing
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.face import STOP_SECONDS, A2AFace
-from sublet.daemon.api import PairRequest
-from sublet.daemon.identity import load_tls
+from sublet.daemon.api.daemon_api import PairRequest
+from sublet.daemon.peering.identity import load_tls
 from sublet.daemon.ports import PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Accept, Done, Error

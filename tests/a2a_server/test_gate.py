@@ -19,7 +19,7 @@ from nacl.signing import SigningKey
 from sublet.a2a_server import auth, limits
 from sublet.a2a_server.assertion import ASSERTION_TYPE, private_key
 from sublet.a2a_server.auth import MAX_REQUESTS_PER_CALLER
-from sublet.daemon import http_connection
+from sublet.daemon.net import http_connection
 from sublet.protocol.ids import fingerprint
 from support.a2a_world import TOKEN, Node, World, text, until, world
 

@@ -10,7 +10,7 @@ import pytest
 
 from sublet.cli import notify as notify_module
 from sublet.cli.app import run
-from sublet.daemon.models import AssignmentView, DelegationView, EventPage
+from sublet.daemon.api.models import AssignmentView, DelegationView, EventPage
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import AssignmentState, DelegationState

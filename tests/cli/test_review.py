@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.models import ChangeSet, CreateDelegation, ErrorView, ResultView
-from sublet.daemon.review_models import ApplyRequest
+from sublet.daemon.api.models import ChangeSet, CreateDelegation, ErrorView, ResultView
+from sublet.daemon.api.review_models import ApplyRequest
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     CHANGES,

@@ -12,7 +12,7 @@ from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
 from sublet.cli.render import diff_text, size, span, summary
 from sublet.cli.screen import Screen
-from sublet.daemon.models import (
+from sublet.daemon.api.models import (
     AgentView,
     AuditReport,
     ChangeSet,

@@ -11,14 +11,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.daemon.api.models import AddPeer, CreateDelegation, StatusView
 from sublet.daemon.app import run_daemon
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.control_client import ControlClient
-from sublet.daemon.models import AddPeer, CreateDelegation, StatusView
+from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import Home, resolve_home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
-from sublet.workspace.mount_table import mounted_below
+from sublet.workspace.mount.table import mounted_below
 
 pytestmark = pytest.mark.anyio
 START_SECONDS = 20

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sublet.daemon.journal import Journal
-from sublet.daemon.models import AuditReport, ConditionView, CreateDelegation, ErrorView, ResultView
-from sublet.daemon.records import AssignmentRecord, DelegationRecord
+from sublet.daemon.api.models import AuditReport, ConditionView, CreateDelegation, ErrorView, ResultView
 from sublet.daemon.recovery import end_interrupted, recover
-from sublet.daemon.store import Store
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
+from sublet.daemon.storage.store import Store
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
@@ -22,10 +22,10 @@ from sublet.protocol.lifecycle import (
     DelegationState,
     is_terminal,
 )
-from sublet.workspace.audit import Auditor
+from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.model import LeaseUsage
-from sublet.workspace.mounts import Mounts
-from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from sublet.workspace.mount.mounts import Mounts
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.lender import trees
 from support.scripted_link import accept
 from support.worker import invite

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.workspace.mount_table import mounted_below
+from sublet.workspace.mount.table import mounted_below
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ("write", "read", "create", "stat", "list 10,000")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.models import CreateDelegation
+from sublet.daemon.api.models import CreateDelegation
 from sublet.protocol.errors import ErrorCode, SubletError
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons
 from support.leases import (

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.models import CreateDelegation
+from sublet.daemon.api.models import CreateDelegation
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, Progress
-from sublet.workspace.connection import LINK_LOSS_SECONDS
+from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
 from support.daemons import Daemon, two_daemons, wait_for
 from support.hostile_lender import HostileLender
 from support.leases import (

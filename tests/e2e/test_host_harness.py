@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sublet.workspace.sandbox import BubblewrapSandbox, PlainLaunch
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, PlainLaunch
 from support import claude_code, note_server
 from support.model_stub import Call, ModelStub, Results, Say, Script
 

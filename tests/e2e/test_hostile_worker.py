@@ -12,7 +12,7 @@ import anyio.to_thread
 import asyncssh
 import pytest
 
-from sublet.daemon.identity import load_identity
+from sublet.daemon.peering.identity import load_identity
 from sublet.protocol.messages import Done, Start
 from support.daemons import Daemon, two_daemons
 from support.hostile_worker import HostileWorker, in_place_of

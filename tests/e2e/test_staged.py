@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.control_client import ControlClient
-from sublet.daemon.review_models import Applied, ApplyRequest, Undone
+from sublet.daemon.api.review_models import Applied, ApplyRequest, Undone
+from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import ask, begin, delegate, events, finish, restart, tree, view, wait_state

@@ -17,7 +17,7 @@ import pytest
 
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.messages import Done, Error, Progress
-from sublet.workspace.mounts import OPTIONS
+from sublet.workspace.mount.mounts import OPTIONS
 from support.daemons import Daemon, two_daemons
 from support.hostile_lender import HostileLender
 from support.leases import delegate, processes_with, tree

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
 from support.daemons import SHELL_AGENT, Daemon, pair, two_daemons, wait_for
 from support.fuseless import fuseless
 from support.leases import ask, begin, delegate, finish

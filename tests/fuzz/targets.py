@@ -26,36 +26,37 @@ from a2a.utils.errors import A2AError
 from sublet.a2a_server import assertion, hosts, limits, parts, task_store
 from sublet.a2a_server.json_rpc import complaint
 from sublet.cli import options
-from sublet.daemon import config, control_http, identity, last_ports, lock, network, pair_link
+from sublet.daemon import config, lock
+from sublet.daemon.control import http as control_http
+from sublet.daemon.net import last_ports, network
+from sublet.daemon.peering import identity, pair_link
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
 from sublet.protocol import canonical, codec, encoding, ids, signing, text
 from sublet.protocol.errors import RemoteProtocolError, SubletError
 from sublet.supervisor import agent_config
-from sublet.workspace import (
-    archive_wire,
-    change_record,
-    git_config,
-    git_refs,
-    lease_memory,
-    manifest,
-    reverse,
-    rules,
-    sftp_relay,
-    ssh_keys,
-    tar_format,
-    transaction_plan,
-    viewpath,
-)
-from sublet.workspace.confined_fs import ConfinedFs
-from sublet.workspace.confined_write import WritableFs
-from sublet.workspace.export_view import ExportView, WritableView
+from sublet.workspace import viewpath
+from sublet.workspace.archive import tar_format
+from sublet.workspace.archive import wire as archive_wire
+from sublet.workspace.audit import manifest
+from sublet.workspace.changes import record as change_record
+from sublet.workspace.changes import transaction_plan
+from sublet.workspace.confined.fs import ConfinedFs
+from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.git import config as git_config
+from sublet.workspace.git import refs as git_refs
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.mount import relay as sftp_relay
 from sublet.workspace.quota import Quota
-from sublet.workspace.sftp_core import ProtocolAbort, SftpCore
-from sublet.workspace.sftp_handles import HandleBudget, Handles
-from sublet.workspace.sftp_reply import SlowReply
+from sublet.workspace.serving import lease_memory
+from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
+from sublet.workspace.sftp.handles import HandleBudget, Handles
+from sublet.workspace.sftp.reply import SlowReply
+from sublet.workspace.ssh import keys as ssh_keys
+from sublet.workspace.ssh import reverse
+from sublet.workspace.view import rules
+from sublet.workspace.view.export_view import ExportView, WritableView
 from support.sftp_client import INIT
 
 KEY = b"\1" * 32
@@ -74,23 +75,23 @@ class Target:
 TARGETS: dict[str, Target] = {}
 
 EXEMPT: dict[str, str] = {
-    "daemon.event_log:load_object": "reads only rows that this process has written into its own database",
-    "daemon.delegator:_load": "takes an id, as a parameter of a statement",
-    "workspace.manifest:_parsed": "reads what its caller has found whole by its own digest",
-    "daemon.staged_results:_load": "takes an id, as a parameter of a statement",
+    "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
+    "daemon.lending.delegator:_load": "takes an id, as a parameter of a statement",
+    "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
+    "daemon.results.staged_results:_load": "takes an id, as a parameter of a statement",
     "daemon.faces:_load": "takes names of modules that are constants",
-    "daemon.control_client:_read": "reads answers of the user's own daemon into models; control_http is the decoder",
-    "daemon.journal:load_delegation": "takes an id, as a parameter of a statement",
-    "daemon.journal:load_assignment": "takes an id, as a parameter of a statement",
-    "daemon.journal:_load": "takes statements that are constants",
-    "daemon.files:read_private": "returns a file as it is; identity decodes it",
+    "daemon.control.client:_read": "reads answers of the user's own daemon into models; control_http is the decoder",
+    "daemon.storage.journal:load_delegation": "takes an id, as a parameter of a statement",
+    "daemon.storage.journal:load_assignment": "takes an id, as a parameter of a statement",
+    "daemon.storage.journal:_load": "takes statements that are constants",
+    "daemon.storage.files:read_private": "returns a file as it is; identity decodes it",
     "mcp_server.install:_read": "returns a file as it is; toml_entry decodes it",
     "mcp_server.resources:read_resource": "compares a URI with those that exist",
     "cli.render:parse_time": "takes times of the user's own daemon",
     "cli.follow:read_output": "takes an id",
-    "workspace.tree:read": "takes a path and returns a file as it is",
-    "workspace.snapshot:read_record": "takes a name and reads a file's status",
-    "workspace.snapshot:read": "takes a directory",
+    "workspace.changes.tree:read": "takes a path and returns a file as it is",
+    "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
+    "workspace.audit.snapshot:read": "takes a directory",
 }
 """Functions that look like decoders by their name and are none, each with the reason."""
 
@@ -224,8 +225,8 @@ def _sftp_rw(data: bytes) -> None:
 
 @target(
     "sftp_relay",
-    "workspace.sftp_relay:from_client",
-    "workspace.sftp_relay:from_server",
+    "workspace.mount.relay:from_client",
+    "workspace.mount.relay:from_server",
     raises=[sftp_relay.ClientViolation, sftp_relay.LinkViolation],
 )
 def _relay(data: bytes) -> None:
@@ -248,9 +249,9 @@ def _relay(data: bytes) -> None:
 
 @target(
     "archive_frames",
-    "workspace.archive_wire:read_plan",
-    "workspace.archive_wire:read_report",
-    "workspace.archive_wire:read_failure",
+    "workspace.archive.wire:read_plan",
+    "workspace.archive.wire:read_report",
+    "workspace.archive.wire:read_failure",
     raises=[archive_wire.MalformedFrame],
 )
 def _frames(data: bytes) -> None:
@@ -284,13 +285,13 @@ def _tar(data: bytes) -> None:
     reader.finish()
 
 
-@target("reverse_preamble", "workspace.reverse:parse_preamble")
+@target("reverse_preamble", "workspace.ssh.reverse:parse_preamble")
 def _preamble(data: bytes) -> None:
     name = reverse.parse_preamble(data)
     assert name is None or reverse.pack_preamble(name) == data
 
 
-@target("public_key_line", "workspace.ssh_keys:read_public_key", raises=[ValueError])
+@target("public_key_line", "workspace.ssh.keys:read_public_key", raises=[ValueError])
 def _public_key(data: bytes) -> None:
     ssh_keys.read_public_key(_text(data))
 
@@ -309,7 +310,7 @@ def _patterns(data: bytes) -> None:
     found.guards_below([b"a"])
 
 
-@target("change_record", "workspace.change_record:load", raises=[SubletError])
+@target("change_record", "workspace.changes.record:load", raises=[SubletError])
 def _change_record(data: bytes) -> None:
     directory = _scratch() / "staged"
     directory.mkdir(exist_ok=True)
@@ -317,17 +318,17 @@ def _change_record(data: bytes) -> None:
     change_record.load(directory, "dlg_1")
 
 
-@target("transaction_plan", "workspace.transaction_plan:load", raises=[SubletError])
+@target("transaction_plan", "workspace.changes.transaction_plan:load", raises=[SubletError])
 def _transaction_plan(data: bytes) -> None:
     transaction_plan.load(_file("plan", data))
 
 
-@target("manifest", "workspace.manifest:load")
+@target("manifest", "workspace.audit.manifest:load")
 def _manifest(data: bytes) -> None:
     assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
 
 
-@target("git_config", "workspace.git_config:read_config")
+@target("git_config", "workspace.git.config:read_config")
 def _git_config(data: bytes) -> None:
     copy = git_config.read_config(data).copy
     again = git_config.read_config(copy)
@@ -335,7 +336,7 @@ def _git_config(data: bytes) -> None:
     assert not any(word in copy.lower() for word in (b"include", b"helper", b"sshcommand", b"textconv"))
 
 
-@target("git_refs", "workspace.git_refs:read_refs", "workspace.git_refs:_read", raises=[OSError])
+@target("git_refs", "workspace.git.refs:read_refs", "workspace.git.refs:_read", raises=[OSError])
 def _git_refs(data: bytes) -> None:
     repository = _scratch() / "repository" / ".git"
     (repository / "refs" / "heads").mkdir(parents=True, exist_ok=True)
@@ -352,7 +353,7 @@ def _lease_memory(data: bytes) -> None:
 # policy, supervisor, daemon
 
 
-@target("last_ports", "daemon.last_ports:read_ports")
+@target("last_ports", "daemon.net.last_ports:read_ports")
 def _last_ports(data: bytes) -> None:
     found = last_ports.read_ports(_file("ports.json", data))
     assert all(port is None or 0 < port < 65536 for port in (found.a2a, found.sftp))
@@ -373,7 +374,7 @@ def _config(data: bytes) -> None:
     config.read_config(_file("config.json", data))
 
 
-@target("key_files", "daemon.identity:load_identity", "daemon.identity:load_tls", raises=[SubletError])
+@target("key_files", "daemon.peering.identity:load_identity", "daemon.peering.identity:load_tls", raises=[SubletError])
 def _keys(data: bytes) -> None:
     """Take the bytes for each of the key files in turn."""
     keys = _scratch() / "keys"
@@ -392,13 +393,13 @@ def _owner(data: bytes) -> None:
     lock._parse(data)
 
 
-@target("pair_link", "daemon.pair_link:parse_link", raises=[SubletError])
+@target("pair_link", "daemon.peering.pair_link:parse_link", raises=[SubletError])
 def _link(data: bytes) -> None:
     found = pair_link.parse_link(_text(data))
     assert pair_link.parse_link(str(found)) == found
 
 
-@target("addresses", "daemon.network:parse_host_port", raises=[ValueError, SubletError])
+@target("addresses", "daemon.net.network:parse_host_port", raises=[ValueError, SubletError])
 def _addresses(data: bytes) -> None:
     known = hosts.AllowedHosts("127.0.0.1", "https://bob.example/")
     assert not known.allows_host(_text(data) + "@evil.example", "127.0.0.1")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sublet.daemon.models import ChangeSet
+from sublet.daemon.api.models import ChangeSet
+from sublet.daemon.api.review_models import ApplyRequest, Conflict, Review, ReviewedFile
 from sublet.daemon.paths import Home
-from sublet.daemon.review_models import ApplyRequest, Conflict, Review, ReviewedFile
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
 

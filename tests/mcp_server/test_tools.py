@@ -14,7 +14,7 @@ from mcp.client import ClientRequestContext
 from mcp.types import CallToolResult, ListRootsResult, Root, TextContent
 from pydantic import FileUrl
 
-from sublet.daemon.models import (
+from sublet.daemon.api.models import (
     MAX_WAIT_SECONDS,
     AuditReport,
     ConditionView,

@@ -13,7 +13,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig, agent_json_schema, load_agents
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.provider_config import PresetConfig
-from sublet.workspace.sandbox import BubblewrapSandbox
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support.jobs import Log, job
 
 ROOT = Path(__file__).resolve().parents[2]

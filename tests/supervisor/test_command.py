@@ -17,9 +17,9 @@ import pytest
 
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Job, JobResource, Output, Sandbox
-from sublet.workspace.connection import connect
-from sublet.workspace.mounts import Mount, Mounts
-from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.mount.mounts import Mount, Mounts
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.ssh.connection import connect
 from support.jobs import Log, command, job
 from support.sftp_lender import files_of, lender, lender_process
 
@@ -192,7 +192,7 @@ async def test_the_tree_ends_when_the_daemon_is_killed(sandbox: Sandbox, tmp_pat
         "from pathlib import Path\n"
         "from support.jobs import Log, command, job\n"
         "from sublet.supervisor.command import CommandProvider\n"
-        "from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed\n"
+        "from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed\n"
         f"script = 'setsid sleep {marker} & echo >started; wait'\n"
         f"provider = CommandProvider(command(), {type(sandbox).__name__}())\n"
         f"asyncio.run(provider.run(job(Path({str(tmp_path)!r}), script), Log()))\n"

@@ -13,9 +13,9 @@ import pytest
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Outcome, Sandbox
-from sublet.workspace.cage import Cages
-from sublet.workspace.cgroups import Cgroups
-from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.sandbox.cage import Cages
+from sublet.workspace.sandbox.cgroups import Cgroups
 from support.jobs import Log, command, job
 
 pytestmark = pytest.mark.anyio

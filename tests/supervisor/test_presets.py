@@ -10,7 +10,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.presets import PRESETS
-from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from support.jobs import Log, job
 
 STAND_IN = """#!/bin/sh

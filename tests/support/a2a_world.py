@@ -23,7 +23,7 @@ from sublet.a2a_server.face import STORE_NAME, A2AFace
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
-from sublet.daemon.api import KnownPeer, PairReply, PairRequest
+from sublet.daemon.api.daemon_api import KnownPeer, PairReply, PairRequest
 from sublet.daemon.ports import FaceContext, PeerAddress
 from sublet.policy.model import Subject
 from sublet.protocol import ids

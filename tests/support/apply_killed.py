@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sublet.workspace import stage, transaction
+from sublet.workspace.changes import stage, transaction
 from support.staged import KEY, StagedBench
 
 POINTS = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
 from sublet.protocol.errors import SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from sublet.daemon.api import DaemonApi
-from sublet.daemon.models import DelegationView, StatusView
+from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.models import DelegationView, StatusView
 from sublet.protocol.lifecycle import DelegationState
 
 STATUS = StatusView(

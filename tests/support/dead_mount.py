@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sublet.workspace.mount_table import is_mounted
+from sublet.workspace.mount.table import is_mounted
 
 _SECONDS = 10.0
 

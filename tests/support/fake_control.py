@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sublet.cli.connection import Session
-from sublet.daemon.models import (
+from sublet.daemon.api.models import (
     AddPeer,
     AssignmentView,
     AuditReport,
@@ -32,7 +32,7 @@ from sublet.daemon.models import (
     TokenView,
     Usage,
 )
-from sublet.daemon.review_models import (
+from sublet.daemon.api.review_models import (
     Applied,
     ApplyRequest,
     Conflict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sublet.daemon.models import (
+from sublet.daemon.api.models import (
     AddPeer,
     AgentView,
     AssignmentView,
@@ -26,7 +26,7 @@ from sublet.daemon.models import (
     StatusView,
     TokenView,
 )
-from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind

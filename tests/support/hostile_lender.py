@@ -21,7 +21,7 @@ from sublet.a2a_server.assertion import make_assertion
 from sublet.a2a_server.client import A2APeerLink
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
-from sublet.daemon.identity import load_identity
+from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
 from sublet.protocol.ids import fingerprint, new_delegation_id
 from sublet.protocol.messages import (

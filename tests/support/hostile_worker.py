@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import asyncssh
 
-from sublet.daemon.api import KnownPeer
-from sublet.daemon.identity import load_identity
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.peering.identity import load_identity
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConstraints, RemoteMount, Start
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from sublet.daemon.control_client import ControlClient
-from sublet.daemon.models import DelegationView
+from sublet.daemon.api.models import DelegationView
+from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal

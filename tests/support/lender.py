@@ -10,22 +10,22 @@ from pathlib import Path
 import anyio
 import asyncssh
 
-from sublet.daemon.delegator import Delegator
-from sublet.daemon.journal import Journal
-from sublet.daemon.lent_access import DelegatorTools
-from sublet.daemon.lent_resources import asked_for
-from sublet.daemon.models import CreateDelegation, DelegationView
+from sublet.daemon.api.models import CreateDelegation, DelegationView
+from sublet.daemon.lending.delegator import Delegator
+from sublet.daemon.lending.lent_access import DelegatorTools
+from sublet.daemon.lending.lent_resources import asked_for
+from sublet.daemon.lending.staged_tree import Trees
 from sublet.daemon.ports import PeerAddress
-from sublet.daemon.records import DelegationRecord
-from sublet.daemon.staged_tree import Trees
-from sublet.daemon.store import Store
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.storage.store import Store
 from sublet.policy.limits import AdmissionLimits
 from sublet.policy.model import Subject
-from sublet.workspace.audit import Auditor
-from sublet.workspace.change_set import ChangeSets
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
-from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.staging import Staging
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.staging.private_views import Staging
 from support.scripted_link import BOB, ScriptedLink
 
 ME = Subject("human")

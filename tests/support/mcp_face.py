@@ -15,7 +15,7 @@ import anyio
 from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
-from sublet.daemon.api import DaemonApi
+from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api import PairReply, PairRequest
-from sublet.daemon.identity import Identity, load_identity
-from sublet.daemon.journal import Journal
-from sublet.daemon.models import AgentView
-from sublet.daemon.pairing import OwnAddress, PairingService
-from sublet.daemon.peers import PeerStore
+from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.api.models import AgentView
+from sublet.daemon.peering.identity import Identity, load_identity
+from sublet.daemon.peering.pairing import OwnAddress, PairingService
+from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
-from sublet.daemon.store import Store
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.store import Store
 from sublet.protocol.messages import Accept, Error, Invite, Start
 
 

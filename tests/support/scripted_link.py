@@ -11,8 +11,8 @@ from typing import TypeAlias
 import anyio
 import asyncssh
 
-from sublet.daemon.api import PairReply, PairRequest
-from sublet.daemon.models import AgentView
+from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.api.models import AgentView
 from sublet.daemon.ports import PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (

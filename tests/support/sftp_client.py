@@ -13,10 +13,10 @@ from typing import Any, Protocol, cast
 import asyncssh
 
 from sublet.workspace.model import WORKSPACE, Export, LentDirectory
-from sublet.workspace.rules import default_rules
-from sublet.workspace.sftp_core import SftpCore
-from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.sftp_reply import SlowReply
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.sftp.core import SftpCore
+from sublet.workspace.sftp.reply import SlowReply
+from sublet.workspace.view.rules import default_rules
 
 INIT = b"\x00\x00\x00\x05\x01\x00\x00\x00\x03"
 NO_ATTRIBUTES = b"\0\0\0\0"

@@ -9,13 +9,13 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sublet.workspace.apply import Applier
-from sublet.workspace.audit import Auditor, AuditResult
-from sublet.workspace.change_set import ChangeSets
+from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.changes.apply import Applier
+from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import ViewRules
-from sublet.workspace.rules import default_rules
-from sublet.workspace.staging import Staging
-from sublet.workspace.staging_model import ChangeSet
+from sublet.workspace.staging.model import ChangeSet
+from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.view.rules import default_rules
 
 KEY = "dlg_0123456789abcdef"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import anyio
 import asyncssh
 
-from sublet.daemon.api import KnownPeer
-from sublet.daemon.assignment_run import ExecutorTools
-from sublet.daemon.executor import Executor
-from sublet.daemon.journal import Journal
-from sublet.daemon.records import AssignmentRecord
-from sublet.daemon.store import Store
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
+from sublet.daemon.working.assignment_run import ExecutorTools
+from sublet.daemon.working.executor import Executor
 from sublet.policy.config import PolicyConfig
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
@@ -25,16 +25,16 @@ from sublet.protocol.bounds import TransportName
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
-from sublet.workspace.archive_carrier import ArchiveCarrier
+from sublet.workspace.archive.carrier import ArchiveCarrier
+from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.carrier import Carrier
 from sublet.workspace.model import Export, ExportLimits, LentDirectory
-from sublet.workspace.mount_table import mounted_below
-from sublet.workspace.mounts import Mounts
+from sublet.workspace.mount.mounts import Mounts
+from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import require_transport
-from sublet.workspace.reverse import ReverseAcceptor
-from sublet.workspace.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
-from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.tar_format import TarLimits
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.reverse import ReverseAcceptor
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.jobs import command
 
 ALICE = KnownPeer("alice", b"\1" * 32, "SHA256:" + "A" * 43)

@@ -8,9 +8,9 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from sublet.workspace import ssh_tuning
-from sublet.workspace.mount_table import mounted_below
-from sublet.workspace.mounts import Mounts
+from sublet.workspace.mount.mounts import Mounts
+from sublet.workspace.mount.table import mounted_below
+from sublet.workspace.ssh import tuning as ssh_tuning
 
 
 @pytest.fixture

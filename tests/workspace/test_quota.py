@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.workspace.confined_fs import ConfinedFs
-from sublet.workspace.confined_write import WritableFs
-from sublet.workspace.export_view import WritableView
+from sublet.workspace.confined.fs import ConfinedFs
+from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import Quota, QuotaMet, TreeSize, check_tree_delta, tree_size
-from sublet.workspace.sftp_core import SftpCore
-from sublet.workspace.sftp_handles import HandleBudget, Handles
+from sublet.workspace.sftp.core import SftpCore
+from sublet.workspace.sftp.handles import HandleBudget, Handles
+from sublet.workspace.view.export_view import WritableView
 from support.sftp_client import NO_ATTRIBUTES, CoreClient, PathRules, attributes, string
 
 MAX_BYTES, MAX_FILES, MAX_FILE_BYTES = 3000, 6, 1200

@@ -16,7 +16,7 @@ from sublet.a2a_server.assertion import AssertionRejected, Claim, read_claim, ve
 from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.refusal import http_error
-from sublet.daemon.api import KnownPeer
+from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
 from sublet.protocol.signing import Nonces

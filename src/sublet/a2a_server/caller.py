@@ -12,7 +12,7 @@ from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.utils.constants import VERSION_HEADER
 from starlette.requests import Request
 
-from sublet.daemon.api import KnownPeer
+from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.policy.model import Subject
 from sublet.protocol.ids import node_id
 

@@ -27,7 +27,7 @@ from sublet.a2a_server.work import (
     put_work,
     task_id_for,
 )
-from sublet.daemon.api import ExecutorApi, KnownPeer
+from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import AnyMessage, decode
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError

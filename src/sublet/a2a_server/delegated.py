@@ -18,7 +18,7 @@ from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.refusal import wire_error
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.work import AwcpWork, RenewRequested
-from sublet.daemon.api import ExecutorApi, KnownPeer
+from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, Start
 

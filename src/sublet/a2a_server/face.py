@@ -28,9 +28,9 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
-from sublet.daemon.http_connection import DeadlineProtocol
-from sublet.daemon.http_server import QuietServer, server_config
-from sublet.daemon.network import is_loopback, is_wildcard, outward_address
+from sublet.daemon.net.http_connection import DeadlineProtocol
+from sublet.daemon.net.http_server import QuietServer, server_config
+from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error

@@ -12,7 +12,7 @@ import httpx
 from nacl.signing import SigningKey
 
 from sublet.a2a_server.assertion import make_assertion
-from sublet.daemon.network import is_loopback
+from sublet.daemon.net.network import is_loopback
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
 

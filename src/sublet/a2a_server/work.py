@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 from a2a.server.context import ServerCallContext
 from a2a.types import Task
 
-from sublet.daemon.api import KnownPeer
+from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.policy.model import Subject
 from sublet.protocol.messages import Error, Invite, Start
 

@@ -17,7 +17,7 @@ from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
     from sublet.cli.live import PlainView
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
     from sublet.protocol.events import Event
 
 DEFAULT_LINES = 20

@@ -17,7 +17,7 @@ from sublet.protocol.ids import DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import (
+    from sublet.daemon.api.models import (
         AddPeer,
         AssignmentView,
         AuditReport,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         StatusView,
         TokenView,
     )
-    from sublet.daemon.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+    from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 
 ResultT = TypeVar("ResultT")
 LIST_LIMIT = 500
@@ -153,7 +153,7 @@ async def control_socket() -> AsyncIterator[Control]:
     Raises:
         SubletError: ``DAEMON_UNAVAILABLE`` where none answers.
     """
-    from sublet.daemon.control_client import ControlClient
+    from sublet.daemon.control.client import ControlClient
     from sublet.daemon.paths import resolve_home
 
     async with ControlClient(resolve_home()) as client:

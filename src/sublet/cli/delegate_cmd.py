@@ -39,7 +39,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.cli.follow import Choice, Follower
-    from sublet.daemon.models import CreateDelegation, DelegationView
+    from sublet.daemon.api.models import CreateDelegation, DelegationView
 
 CANCEL_WAIT_SECONDS = 10.0
 
@@ -226,7 +226,7 @@ def _request(
     """
     from pydantic import ValidationError
 
-    from sublet.daemon.models import DEFAULT_TTL_SECONDS, CreateDelegation
+    from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, CreateDelegation
 
     try:
         return CreateDelegation.model_validate(

@@ -10,7 +10,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
 
 
 class Exit(IntEnum):

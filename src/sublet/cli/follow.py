@@ -16,7 +16,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
     from sublet.protocol.events import Event
 
 POLL_SECONDS = 2.0

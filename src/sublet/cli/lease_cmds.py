@@ -14,7 +14,7 @@ from sublet.cli.options import JsonFlag, complete_delegation
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
 
 MAX_LISTED = 50
 MAX_LISTED_ALL = 500

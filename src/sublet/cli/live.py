@@ -22,7 +22,7 @@ from sublet.protocol.text import clean, clean_line, clean_name
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Screen, Symbols
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
     from sublet.protocol.events import Event
 
 TAIL_LINES = 8

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import DelegationView
+    from sublet.daemon.api.models import DelegationView
 
 NOTICE_SECONDS = 5.0
 _BELL = "\a"
@@ -19,7 +19,7 @@ def notify(view: DelegationView) -> None:
 
     That nothing can be shown is no failure of the work.
     """
-    from sublet.daemon.end_hook import notice
+    from sublet.daemon.lending.end_hook import notice
 
     title, text = notice(view)
     program = shutil.which("notify-send")

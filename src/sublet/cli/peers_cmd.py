@@ -14,7 +14,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import PeerView, TokenView
+    from sublet.daemon.api.models import PeerView, TokenView
 
 PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
@@ -68,7 +68,7 @@ def peers_add(
     async def body(control: Control) -> None:
         from pydantic import ValidationError
 
-        from sublet.daemon.models import AddPeer
+        from sublet.daemon.api.models import AddPeer
 
         try:
             request = AddPeer(link=link, name=name)
@@ -243,7 +243,7 @@ async def _find(control: Control, name: str) -> PeerView:
     for peer in known:
         if peer.name == name:
             return peer
-    from sublet.daemon.peers import unknown_peer
+    from sublet.daemon.peering.peers import unknown_peer
 
     raise unknown_peer(name, [peer.name for peer in known])
 

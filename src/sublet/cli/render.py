@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.models import AssignmentView, AuditReport, DelegationView, FileChange
+    from sublet.daemon.api.models import AssignmentView, AuditReport, DelegationView, FileChange
 
 MAX_FILES_SHOWN = 40
 QUOTA_SHARE = 20

@@ -10,7 +10,7 @@ from rich.text import Text
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.models import AuditReport, DelegationView
+    from sublet.daemon.api.models import AuditReport, DelegationView
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20

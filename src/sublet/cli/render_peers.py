@@ -15,7 +15,7 @@ from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Symbols
-    from sublet.daemon.models import Check, PeerView, StatusView, TokenView
+    from sublet.daemon.api.models import Check, PeerView, StatusView, TokenView
 
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.models import ChangeSet, DelegationView
-    from sublet.daemon.review_models import Applied, Conflict, Review, ReviewedFile, Undone
+    from sublet.daemon.api.models import ChangeSet, DelegationView
+    from sublet.daemon.api.review_models import Applied, Conflict, Review, ReviewedFile, Undone
 
 _STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
 _OUTCOME = {"merged": "merges with your changes", "conflict": "conflict", "present": "is like that already"}

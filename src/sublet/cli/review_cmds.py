@@ -20,7 +20,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.review_models import Review
+    from sublet.daemon.api.review_models import Review
 
 
 def review(
@@ -99,7 +99,7 @@ def apply(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:
-        from sublet.daemon.review_models import ApplyRequest
+        from sublet.daemon.api.review_models import ApplyRequest
 
         found = await resolve(control, delegation_id)
         request = ApplyRequest(partial=partial, allow_mass_deletion=allow_mass_deletion, branch=branch)

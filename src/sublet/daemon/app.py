@@ -18,24 +18,24 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from sublet.daemon.api.models import StatusView
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.control_server import ControlServer
+from sublet.daemon.control.server import ControlServer
+from sublet.daemon.control.service import DaemonService, ServiceParts
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
-from sublet.daemon.identity import Identity, TlsFiles, load_identity, load_tls
-from sublet.daemon.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.lock import InstanceLock
-from sublet.daemon.models import StatusView
-from sublet.daemon.network import is_loopback, is_wildcard, outward_address
-from sublet.daemon.pairing import OwnAddress
+from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
+from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.parts import Parts, make_parts
-from sublet.daemon.peer_directory import PeerDirectory
-from sublet.daemon.peers import PeerStore
+from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
+from sublet.daemon.peering.pairing import OwnAddress
+from sublet.daemon.peering.peer_directory import PeerDirectory
+from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import Face, FaceContext
 from sublet.daemon.recovery import recover
-from sublet.daemon.service import DaemonService, ServiceParts
-from sublet.daemon.store import Store
+from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
 

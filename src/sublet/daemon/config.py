@@ -13,10 +13,10 @@ from typing import Annotated, Literal, get_args
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sublet.daemon.network import is_loopback, parse_host_port
-from sublet.daemon.pair_link import check_url
+from sublet.daemon.net.network import is_loopback, parse_host_port
 from sublet.daemon.paths import Home, resolve_home
-from sublet.daemon.pruning import Retention
+from sublet.daemon.peering.pair_link import check_url
+from sublet.daemon.storage.pruning import Retention
 from sublet.protocol.errors import LocalCode, SubletError
 
 CONFIG_FILE = "config.json"

@@ -7,11 +7,11 @@ import os
 import shutil
 from pathlib import Path
 
-from sublet.daemon.models import Check
+from sublet.daemon.api.models import Check
 from sublet.daemon.paths import Home
-from sublet.workspace.mount_table import mounted_below
+from sublet.workspace.mount.table import mounted_below
 from sublet.workspace.requirements import check_requirements
-from sublet.workspace.staging import describe_kinds
+from sublet.workspace.staging.private_views import describe_kinds
 
 MIN_FREE_BYTES = 256 << 20
 

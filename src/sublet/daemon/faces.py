@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.identity import Identity
+from sublet.daemon.peering.identity import Identity
 from sublet.daemon.ports import Face, FaceContext, PeerLink
 
 FACES = ("sublet.a2a_server.face:A2AFace", "sublet.mcp_server.host:McpFace")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
 from sublet.daemon.background import in_background
-from sublet.daemon.journal import Journal
+from sublet.daemon.storage.journal import Journal
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError

@@ -8,32 +8,32 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.assignment_run import ExecutorTools
+from sublet.daemon.api.models import ReloadReport
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.delegator import Delegator
-from sublet.daemon.end_hook import EndHook
-from sublet.daemon.executor import Executor
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.gatekeeper import Gatekeeper
-from sublet.daemon.identity import Identity
-from sublet.daemon.journal import Journal
-from sublet.daemon.lend_roots import LendRoots
-from sublet.daemon.lent_access import DelegatorTools
-from sublet.daemon.messages import Messages
-from sublet.daemon.models import ReloadReport
-from sublet.daemon.network import is_loopback
-from sublet.daemon.nonces import NonceMemory
-from sublet.daemon.offer import Offer
-from sublet.daemon.pairing import OwnAddress, PairingService
-from sublet.daemon.peers import PeerStore
+from sublet.daemon.lending.delegator import Delegator
+from sublet.daemon.lending.end_hook import EndHook
+from sublet.daemon.lending.lend_roots import LendRoots
+from sublet.daemon.lending.lent_access import DelegatorTools
+from sublet.daemon.lending.staged_tree import Trees
+from sublet.daemon.net.network import is_loopback
+from sublet.daemon.peering.identity import Identity
+from sublet.daemon.peering.nonces import NonceMemory
+from sublet.daemon.peering.pairing import OwnAddress, PairingService
+from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.peering.tokens import TokenStore
 from sublet.daemon.ports import PeerLink
-from sublet.daemon.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
-from sublet.daemon.pruning import Pruning
-from sublet.daemon.result_store import ResultStore
-from sublet.daemon.staged_results import StagedResults
-from sublet.daemon.staged_tree import Trees
-from sublet.daemon.store import Store
-from sublet.daemon.tokens import TokenStore
+from sublet.daemon.results.result_store import ResultStore
+from sublet.daemon.results.staged_results import StagedResults
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
+from sublet.daemon.storage.pruning import Pruning
+from sublet.daemon.storage.store import Store
+from sublet.daemon.working.assignment_run import ExecutorTools
+from sublet.daemon.working.executor import Executor
+from sublet.daemon.working.messages import Messages
+from sublet.daemon.working.offer import Offer
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
@@ -41,22 +41,22 @@ from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
-from sublet.workspace.apply import Applier
-from sublet.workspace.archive_carrier import ArchiveCarrier
-from sublet.workspace.audit import Auditor
-from sublet.workspace.cage import Cages
+from sublet.workspace.archive.carrier import ArchiveCarrier
+from sublet.workspace.archive.tar_format import TarLimits
+from sublet.workspace.audit.auditor import Auditor
+from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.carrier import Carrier
-from sublet.workspace.cgroups import Cgroups
-from sublet.workspace.change_set import ChangeSets
-from sublet.workspace.git_carrier import GitCarrier
+from sublet.workspace.changes.apply import Applier
+from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
-from sublet.workspace.mounts import Mounts
+from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.requirements import require_sandbox, require_transport
-from sublet.workspace.reverse import ReverseAcceptor
-from sublet.workspace.sandbox import BubblewrapSandbox, Unsandboxed
-from sublet.workspace.sftp_listener import DataPlane
-from sublet.workspace.staging import Staging
-from sublet.workspace.tar_format import TarLimits
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
+from sublet.workspace.sandbox.cage import Cages
+from sublet.workspace.sandbox.cgroups import Cgroups
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.reverse import ReverseAcceptor
+from sublet.workspace.staging.private_views import Staging
 
 
 @dataclass(frozen=True, slots=True)

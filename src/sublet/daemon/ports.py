@@ -9,8 +9,16 @@ from typing import Protocol
 
 from nacl.signing import SigningKey
 
-from sublet.daemon.api import DaemonApi, ExecutorApi, KnownPeer, MessageApi, PairingApi, PairReply, PairRequest
-from sublet.daemon.models import AgentView
+from sublet.daemon.api.daemon_api import (
+    DaemonApi,
+    ExecutorApi,
+    KnownPeer,
+    MessageApi,
+    PairingApi,
+    PairReply,
+    PairRequest,
+)
+from sublet.daemon.api.models import AgentView
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import structlog
 
+from sublet.daemon.api.models import ErrorView
 from sublet.daemon.background import in_background
-from sublet.daemon.journal import Journal
-from sublet.daemon.keeper import DelegationKeeper
-from sublet.daemon.models import ErrorView
-from sublet.daemon.records import AssignmentRecord, DelegationRecord, error_view, interrupted
-from sublet.daemon.staged_tree import Trees
+from sublet.daemon.lending.keeper import DelegationKeeper
+from sublet.daemon.lending.staged_tree import Trees
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.events import EventKind

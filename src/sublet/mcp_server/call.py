@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import anyio
 
-from sublet.daemon.api import DaemonApi
-from sublet.daemon.models import MAX_WAIT_SECONDS, DelegationView
+from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.models import MAX_WAIT_SECONDS, DelegationView
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal

@@ -14,8 +14,8 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import MCP_SOCKET
-from sublet.daemon.unix_socket import bind_private, remove
 from sublet.mcp_server import unix
 from sublet.policy.model import Subject
 

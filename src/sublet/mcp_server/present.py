@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.models import AuditReport, ChangeSet, DelegationView, FileChange, FollowUpView
+from sublet.daemon.api.models import AuditReport, ChangeSet, DelegationView, FileChange, FollowUpView
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,

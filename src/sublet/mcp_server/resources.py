@@ -12,7 +12,7 @@ from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api import DaemonApi
+    from sublet.daemon.api.daemon_api import DaemonApi
     from sublet.policy.model import Subject
 
 URI_PREFIX = "sublet://delegations/"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from mcp.server import InitializationOptions
 
-    from sublet.daemon.api import DaemonApi
+    from sublet.daemon.api.daemon_api import DaemonApi
 
 log = structlog.get_logger(__name__)
 

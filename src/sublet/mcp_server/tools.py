@@ -9,8 +9,8 @@ from typing import Generic, TypeAlias
 
 import anyio.to_thread
 
-from sublet.daemon.models import CreateDelegation, DelegationView, ResourceSpec
-from sublet.daemon.review_models import ApplyRequest
+from sublet.daemon.api.models import CreateDelegation, DelegationView, ResourceSpec
+from sublet.daemon.api.review_models import ApplyRequest
 from sublet.mcp_server.answers import Answer, Delegation, Reviewed
 from sublet.mcp_server.arguments import (
     ArgumentsT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from sublet.daemon.unix_socket import peer_uid
+from sublet.daemon.net.unix_socket import peer_uid
 
 
 class UnixStream:

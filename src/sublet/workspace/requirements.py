@@ -20,7 +20,7 @@ from typing import Literal
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.openat2 import open_beneath
-from sublet.workspace.sandbox import BubblewrapSandbox, PlainLaunch
+from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, PlainLaunch
 
 Purpose = Literal["mount", "sandbox", "audit", "serve"]
 

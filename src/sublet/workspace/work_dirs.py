@@ -9,7 +9,7 @@ from typing import Final
 
 from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.workspace.durable import remove_tree
-from sublet.workspace.mount_point import denied
+from sublet.workspace.mount.point import denied
 
 REMOVE_SECONDS: Final = 60.0
 

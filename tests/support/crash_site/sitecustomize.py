@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MODULE = "sublet.daemon.store"
+MODULE = "sublet.daemon.storage.store"
 WAIT_SECONDS = 60.0
 _WRITE = re.compile(r"^\s*(INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM)\s+(\w+)", re.IGNORECASE)
 _VALUES = re.compile(r"'(created|invited|accepted|started|running|completed|error|cancelled|expired|pending|active)'")

@@ -1,0 +1,242 @@
+"""What the daemon offers its faces. They translate to and from it and decide nothing themselves.
+
+Every method takes the caller as a ``Subject`` and asks ``policy.decide()`` before it does anything. Failures are
+``SubletError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Protocol
+
+from sublet.daemon.api.models import (
+    DEFAULT_LINK_SECONDS,
+    AddPeer,
+    AssignmentView,
+    AuditReport,
+    Check,
+    CreateDelegation,
+    DelegationView,
+    Directory,
+    EventPage,
+    PairLink,
+    PeerView,
+    PruneReport,
+    PruneRequest,
+    ReloadReport,
+    StatusView,
+    TokenView,
+)
+from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.policy.model import Subject
+from sublet.protocol.errors import SubletError
+from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
+
+
+class DaemonApi(Protocol):
+    """The operations of AWCP 6.6 and what else a person or an MCP host may do."""
+
+    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
+        """Record a delegation and return its handle at once; it goes on in the background."""
+
+    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """Return the delegation as it is now; expiry is computed on every read."""
+
+    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
+        """Wait at most ``timeout`` seconds (capped at ``MAX_WAIT_SECONDS``) for the end, then return the view."""
+
+    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        """Return the newest delegations first."""
+
+    async def events_since(
+        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        """Return events after ``cursor``, waiting at most ``timeout`` seconds for the first one."""
+
+    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
+        """Return what the delegation changed, with the patch where asked for."""
+
+    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
+        """Lengthen the lease by at most ``seconds``, as far as both sides' limits go; both deadlines move."""
+
+    async def say(
+        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
+    ) -> DelegationView:
+        """Give the agent a further prompt, in the same lease and mount, once it has done what it does.
+
+        The same ``follow_up_id`` twice is one follow-up. One that the peer has not taken in ten seconds is sent as soon
+        as it is heard again.
+        """
+
+    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """Stop the delegation: revoke at once, tell the peer, return the view. Cancelling twice is no error."""
+
+    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
+        """Return what a staged result would change, with its conflicts as of now and the patch where asked for."""
+
+    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
+        """Return the whole of a staged result as a patch."""
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+        """Merge a staged result into the directory; with conflicts nothing is applied, unless a part is asked for."""
+
+    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+        """Drop a staged result."""
+
+    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+        """Take back what was applied of a staged result."""
+
+    async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
+        """Remove what ended delegations left behind, as far as ``request`` says."""
+
+    async def list_assignments(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """Return what is or was done here for peers, the newest first."""
+
+    async def directory(self, caller: Subject) -> Directory:
+        """Return the peers and agents that the caller may use, and why not the others."""
+
+    async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
+        """Make a one-time pairing link."""
+
+    async def add_peer(self, request: AddPeer, caller: Subject) -> PeerView:
+        """Use the other side's pairing link."""
+
+    async def list_peers(self, caller: Subject) -> list[PeerView]:
+        """Return all paired daemons."""
+
+    async def remove_peer(self, name: str, caller: Subject) -> PeerView:
+        """Forget a peer: its key, and with it all its access."""
+
+    async def create_token(self, name: str, ttl_seconds: int | None, caller: Subject) -> TokenView:
+        """Make a bearer token for a plain A2A client."""
+
+    async def list_tokens(self, caller: Subject) -> list[TokenView]:
+        """Return the tokens, without their secrets."""
+
+    async def revoke_token(self, name: str, caller: Subject) -> TokenView:
+        """Make a token useless."""
+
+    async def list_lend_roots(self, caller: Subject) -> list[str]:
+        """Return the directories below which MCP callers may lend."""
+
+    async def add_lend_root(self, path: str, caller: Subject) -> list[str]:
+        """Allow MCP callers to lend below ``path``."""
+
+    async def remove_lend_root(self, path: str, caller: Subject) -> list[str]:
+        """Take ``path`` off the list."""
+
+    async def status(self, caller: Subject) -> StatusView:
+        """Return the daemon at a glance."""
+
+    async def doctor(self, caller: Subject) -> list[Check]:
+        """Check what this machine has and lacks."""
+
+    async def reload(self, caller: Subject) -> ReloadReport:
+        """Read agents and policy anew; a file that is bad changes nothing."""
+
+    async def shutdown(self, caller: Subject) -> None:
+        """Ask the daemon to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPeer:
+    """A paired daemon as the A2A face authenticates it."""
+
+    name: str
+    public_key: bytes
+    fingerprint: str
+
+
+class ExecutorApi(Protocol):
+    """The executor role, as the A2A face calls it. A refusal is a ``SubletError`` with an ``ErrorCode``."""
+
+    async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Answer INVITE. Inviting twice with the same delegation id gives the same answer while it is pending.
+
+        Args:
+            message: the INVITE.
+            peer: who sent it, authenticated.
+            source_host: IP address from which it came; the only host besides the peer's own that may be dialled.
+        """
+
+    def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
+        """Mount, work, unmount: yield progress and at last one DONE; raise ``SubletError`` instead where it fails.
+
+        Closing or cancelling the generator ends the task and unmounts before it returns.
+        """
+
+    async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Go on with work that runs, as a START says that came again: its endpoint, its time, its follow-up.
+
+        Args:
+            message: the START; of an older generation than was heard before it is refused.
+            peer: who sent it, authenticated.
+            source_host: IP address from which it came, which is dialled from now on.
+
+        Returns:
+            ACCEPT, whose ``max_ttl_seconds`` is for how long from now the executor agrees to work.
+
+        Raises:
+            SubletError: ``DECLINED`` where nothing runs any more or it is not granted.
+        """
+
+    async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
+        """Stop a delegation in whatever state it is; idempotent."""
+
+    async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
+        """Have running work end within ``seconds``, as failed for ``error``, whatever it comes to; idempotent.
+
+        The agent goes on until then, so that it can see what went wrong and say so.
+        """
+
+    async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
+        """Raise ``DECLINED`` unless ``delegation_id`` is an assignment of ``peer``."""
+
+
+class MessageApi(Protocol):
+    """Plain A2A messages to the executor's agent, from clients that know nothing of AWCP."""
+
+    def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncGenerator[str, None]:
+        """Run the default agent on ``text`` in an empty private directory and yield what it says, piece by piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRequest:
+    """What the caller of the pairing route sends.
+
+    ``proof`` is an HMAC with the link's token and ``signature`` one by the caller's key, both over all the rest.
+    """
+
+    token_id: str
+    node_id: str
+    public_key: str
+    a2a_url: str | None
+    tls_certificate: str | None
+    name_hint: str
+    nonce: str
+    proof: str
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairReply:
+    """What the pairing route answers; ``proof`` shows that it knows the token, ``signature`` that it has the key."""
+
+    node_id: str
+    public_key: str
+    a2a_url: str
+    tls_certificate: str | None
+    proof: str
+    signature: str = ""
+
+
+class PairingApi(Protocol):
+    """The answering half of pairing, as the A2A face calls it."""
+
+    async def complete(self, request: PairRequest) -> PairReply:
+        """Use up the token and pin the caller's key.
+
+        Raises:
+            SubletError: ``TOKEN_INVALID`` for an unknown, used or expired token or a wrong proof.
+        """

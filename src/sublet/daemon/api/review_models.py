@@ -1,0 +1,99 @@
+"""What the faces exchange with the daemon about results that are kept apart until they are reviewed (DESIGN 4.7)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sublet.daemon.api.models import BranchName, ChangeSet, Request, View
+
+Outcome = Literal["clean", "merged", "conflict", "present"]
+
+
+class ApplyRequest(Request):
+    """How a staged result is to be applied. By default all of it is, or nothing."""
+
+    partial: bool = Field(default=False, description="With conflicts, apply what has none")
+    allow_mass_deletion: bool = Field(default=False, description="Also where most of the directory would go")
+    branch: BranchName | None = Field(
+        default=None, description="Make a new git branch of the result instead, and leave the files as they are"
+    )
+
+
+class Conflict(View):
+    """One path that two sides changed, or that can't be written; names are cleaned for display.
+
+    ``yours`` and ``theirs`` say where the two versions lie; None where that side has none.
+    """
+
+    path: str
+    reason: str
+    yours: str | None = None
+    theirs: str | None = None
+
+
+class ReviewedFile(View):
+    """One file of a staged result, and what applying it now would come to.
+
+    ``outcome``: ``clean`` nobody else changed it, ``merged`` both sides changed it apart from each other, ``conflict``
+    it needs a person, ``present`` the directory holds it already. None where the directory could not be compared.
+    """
+
+    path: str
+    change: Literal["added", "changed", "deleted", "renamed", "mode"]
+    renamed_from: str | None = None
+    lines_added: int | None = None
+    lines_deleted: int | None = None
+    outcome: Outcome | None = None
+
+
+class Review(View):
+    """A staged result as it is looked at before it is applied."""
+
+    delegation_id: str
+    workspace_dir: str
+    change_set: ChangeSet
+    files: list[ReviewedFile] = Field(default=[])
+    truncated: bool = False
+    conflicts: list[Conflict] = Field(default=[], description="What would not apply to the directory as it is now")
+    mass_deletion: bool = Field(default=False, description="Whether it is refused unless that is allowed")
+    unread: list[str] = Field(default=[], description="Could not be read in the result, so is not part of it")
+    patch: str | None = Field(default=None, description="Only where asked for")
+    patch_truncated: bool = False
+
+
+class ResultPatch(View):
+    """The whole patch, as ``git apply`` takes it."""
+
+    delegation_id: str
+    base64: str
+
+
+class Applied(View):
+    """What became of a staged result."""
+
+    delegation_id: str
+    applied: list[str] = Field(default=[], description="Names that were changed in the directory")
+    conflicts: list[Conflict] = Field(default=[])
+    change_set: ChangeSet
+    undo: str | None = Field(default=None, description="By which `undo` takes it back")
+    branch: str | None = None
+    commit: str | None = None
+
+
+class Discarded(View):
+    """A staged result that is gone."""
+
+    delegation_id: str
+    discarded: Literal[True] = True
+    change_set: ChangeSet
+
+
+class Undone(View):
+    """What was taken back of an applied result."""
+
+    delegation_id: str
+    undone: list[str] = Field(default=[], description="Names that are as they were before")
+    conflicts: list[Conflict] = Field(default=[], description="Changed since, so left as they are")
+    change_set: ChangeSet

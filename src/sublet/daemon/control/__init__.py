@@ -1,0 +1,1 @@
+"""The control API for the owner's own programs: its socket, its routes, its client, and the service behind it."""

@@ -1,0 +1,128 @@
+"""What the control API is asked: the shape of each request, and how it is read. Unknown names are errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+from starlette.requests import Request
+
+from sublet.daemon.api import models
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
+from sublet.daemon.control.http import HOST
+from sublet.protocol.errors import LocalCode, SubletError
+
+MAX_BODY_BYTES = 2 << 20
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Nothing(models.Request):
+    """No arguments."""
+
+
+class Wait(models.Request):
+    """How long to wait, in seconds."""
+
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+
+class ListDelegations(models.Request):
+    """Which delegations to list."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+    active: bool = False
+
+
+class Patch(models.Request):
+    """Whether the patch is wanted."""
+
+    patch: bool = False
+
+
+class Events(models.Request):
+    """Which events to stream."""
+
+    cursor: Annotated[int, Field(ge=0)] = 0
+    delegation_id: Annotated[str, Field(max_length=64)] | None = None
+
+
+class EventsPage(Events):
+    """Which page of events to return."""
+
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+
+
+class CreatePairLink(models.Request):
+    """How long the link is valid."""
+
+    ttl_seconds: int = DEFAULT_LINK_SECONDS
+
+
+class CreateToken(models.Request):
+    """Name of the token, and how long it is valid."""
+
+    name: Annotated[str, Field(max_length=200)]
+    ttl_seconds: int | None = None
+
+
+class LendRoot(models.Request):
+    """A directory."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+def check_headers(request: Request) -> None:
+    """Refuse whatever a browser would send: the socket is for programs.
+
+    Raises:
+        SubletError: ``POLICY_DENIED``.
+    """
+    headers = request.headers
+    if headers.getlist("host") != [HOST] or "origin" in headers or "sec-fetch-site" in headers:
+        raise SubletError(LocalCode.POLICY_DENIED, "the control socket answers the command line only", "Use `sublet`.")
+
+
+async def read_body(request: Request, model: type[ModelT]) -> ModelT:
+    """Return the validated body; an empty one counts as an empty object.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``, also for more than ``MAX_BODY_BYTES``.
+    """
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MAX_BODY_BYTES:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, f"the body is larger than {MAX_BODY_BYTES} bytes", "Send less."
+            )
+    if raw and request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "the body is not JSON", "Send application/json.")
+    read_query(request, Nothing)
+    try:
+        return model.model_validate_json(bytes(raw) or b"{}")
+    except ValidationError as error:
+        raise _malformed(error) from None
+
+
+def read_query(request: Request, model: type[ModelT]) -> ModelT:
+    """Return the validated query; names that are unknown or come twice are errors.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    items = request.query_params.multi_items()
+    values = dict(items)
+    if len(values) != len(items):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "a query parameter comes twice", "Give each one once.")
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise _malformed(error) from None
+
+
+def _malformed(error: ValidationError) -> SubletError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the request"
+    return SubletError(LocalCode.INVALID_ARGUMENT, f"{where}: {first['msg']}", "Correct the argument and try again.")

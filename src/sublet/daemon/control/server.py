@@ -1,0 +1,101 @@
+"""The control API's Unix socket: ours alone by its mode, by its directory, and by the uid of whoever connects."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import anyio
+import structlog
+
+from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.control.routes import ControlApi
+from sublet.daemon.net.http_connection import DeadlineProtocol
+from sublet.daemon.net.http_server import QuietServer, server_config
+from sublet.daemon.net.unix_socket import bind_private, peer_uid, remove
+from sublet.daemon.paths import Home
+
+MAX_CONNECTIONS = 256
+MAX_HEAD_BYTES = 32 << 10
+STOP_SECONDS = 1
+"""How long requests under way may take to end when the daemon stops; those that wait end at once."""
+
+log = structlog.get_logger(__name__)
+
+
+class OwnerOnlyProtocol(DeadlineProtocol):
+    """HTTP/1.1 for connections of our own uid; others are cut before a byte of theirs is read."""
+
+    cuts_stuck_readers = False  # who pages through the output of a command reads on when they turn the page
+    _refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
+        """Check the peer's uid first of all."""
+        uid = peer_uid(transport.get_extra_info("socket"))
+        if uid == os.getuid():
+            super().connection_made(transport)
+            return
+        self._refused = True
+        log.warning("control socket: a connection of another user was refused", uid=uid)
+        transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Ignore what a refused peer has sent."""
+        if not self._refused:
+            super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, unless it never was one."""
+        if not self._refused:
+            super().connection_lost(exc)
+
+
+class ControlServer:
+    """Serves the control API on ``home.control_socket``; the caller holds the instance lock."""
+
+    def __init__(self, api: DaemonApi, home: Home) -> None:
+        self._control = ControlApi(api)
+        self._path = home.control_socket
+        self._socket: socket.socket | None = None
+
+    @property
+    def address(self) -> str:
+        """Path of the socket."""
+        return self._path
+
+    async def start(self) -> None:
+        """Bind and listen; connections made from now on are answered once ``serve`` runs.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the socket can't be made.
+        """
+        self._socket = bind_private(self._path)
+
+    async def serve(self) -> None:
+        """Serve until cancelled, then end what waits, let the rest finish and remove the socket."""
+        assert self._socket is not None, "start() comes first"
+        config = server_config(
+            self._control.app(),
+            OwnerOnlyProtocol,
+            connections=MAX_CONNECTIONS,
+            head_bytes=MAX_HEAD_BYTES,
+            drain_seconds=STOP_SECONDS,
+            date=False,
+        )
+        server = QuietServer(config)
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(server.serve(sockets=[self._socket]))
+                try:
+                    await asyncio.shield(running)
+                except asyncio.CancelledError:
+                    self._control.stop()
+                    server.leave()
+                    # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
+                    with anyio.CancelScope(shield=True):
+                        await running
+                    raise
+        finally:
+            self._socket.close()
+            remove(self._path)

@@ -1,0 +1,1 @@
+"""The delegator's side: delegations from their creation to their audit."""

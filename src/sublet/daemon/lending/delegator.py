@@ -1,0 +1,405 @@
+"""The delegator's service: takes requests, keeps the running delegations, answers about all of them (AWCP 6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVarTuple
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from sublet.daemon.api.models import (
+    MAX_PAGE,
+    MAX_WAIT_SECONDS,
+    AuditReport,
+    CreateDelegation,
+    DelegationView,
+    LeaseQuota,
+)
+from sublet.daemon.background import in_background
+from sublet.daemon.lending.audits import patch_of
+from sublet.daemon.lending.delegation_run import DelegationRun
+from sublet.daemon.lending.lent_access import DelegatorTools
+from sublet.daemon.lending.lent_resources import lent_directories, widest
+from sublet.daemon.lending.steering import Approve
+from sublet.daemon.ports import PeerAddress, RemoteTask
+from sublet.daemon.recovery import end_interrupted
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
+from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.policy.model import Subject
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, FollowUp
+from sublet.protocol.text import clean_line
+from sublet.workspace.serving.lease_memory import recall
+
+MAX_RUNNING = 256
+"""Delegations that may be under way at once on this daemon."""
+END_SECONDS = 10.0
+"""How long a caller waits until a cancel is journalled and access is cut."""
+STOP_SECONDS = 3.5
+"""How long a stop of the daemon waits for running delegations to be settled."""
+
+FIRST_TELL_SECONDS = 1.0
+MAX_TELL_SECONDS = 15.0
+"""How long an attempt to tell a silent peer that its task is over may take, and the wait for the next."""
+TELL_SLACK_SECONDS = 90.0
+"""For how long after the end of a lease a peer may still hold something of it."""
+
+log = structlog.get_logger(__name__)
+
+Arguments = TypeVarTuple("Arguments")
+
+
+class Delegator:
+    """Runs delegations; ``serve`` must run for anything to happen.
+
+    Args:
+        tools: what every delegation works with.
+        find_peer: returns how to call the peer of that name now, or None.
+        settled: told of each that is over and settled.
+    """
+
+    def __init__(
+        self,
+        tools: DelegatorTools,
+        find_peer: Callable[[str], PeerAddress | None],
+        settled: Callable[[DelegationView], None] = lambda _: None,
+    ) -> None:
+        self._tools = tools
+        self._find_peer = find_peer
+        self._settled = settled
+        self._journal: Journal = tools.journal
+        self._runs: dict[str, DelegationRun] = {}
+        self._group: TaskGroup | None = None
+        self._taken_over = anyio.Event()
+
+    async def serve(self) -> None:
+        """Drive delegations until cancelled; then end those under way, truthfully, and cut their access."""
+        async with anyio.create_task_group() as group:
+            try:
+                self._group = group
+                await self._take_over(group)
+                self._taken_over.set()
+                await anyio.sleep_forever()
+            finally:
+                self._group = None
+                with anyio.CancelScope(shield=True):
+                    await self._stop_all()
+
+    async def create(
+        self,
+        request: CreateDelegation,
+        caller: Subject,
+        resources: Sequence[ResourceRecord],
+        peer: PeerAddress,
+        agent: str | None,
+        ttl_seconds: int,
+    ) -> DelegationView:
+        """Record a delegation and let it run.
+
+        Args:
+            request: what is asked for; policy has allowed it.
+            caller: who asks.
+            resources: the directories, by real paths for which policy has allowed it; the request's own are not looked
+                at. The first is the one to work in.
+            peer: whom it goes to.
+            agent: which of the peer's agents, None for its default.
+            ttl_seconds: what policy allows of the time asked for.
+
+        Raises:
+            SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``POLICY_DENIED`` for a
+                quota above that of policy, ``UNAVAILABLE`` when too much is under way or the daemon is stopping.
+        """
+        who = f"{caller.kind}:{caller.name}"
+        known = await self._known(request, who)
+        if known is not None:
+            return known
+        if self._group is None or len(self._runs) >= MAX_RUNNING:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
+            )
+        await self._taken_over.wait()
+        record = _new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
+        run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
+        # From here on it goes on in its own task, whether or not the caller waits for the answer.
+        self._group.start_soon(self._drive, run)
+        await run.recorded.wait()
+        if run.refused is None:
+            return self._look(run)
+        # The same request twice at once: the other one was first.
+        known = await self._known(request, who)
+        if known is None:
+            raise run.refused
+        return known
+
+    async def view(self, delegation_id: str) -> DelegationView:
+        """Return the delegation as it is now.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        cursor = await self._journal.newest_event(delegation_id)
+        if (run := self._runs.get(delegation_id)) is not None:
+            return self._look(run).model_copy(update={"cursor": cursor})
+        return (await self._load(delegation_id)).view(time.time(), cursor=cursor)
+
+    async def wait(self, delegation_id: str, timeout: float) -> DelegationView:
+        """Wait at most ``timeout`` seconds until the delegation is over and settled, then return the view."""
+        with anyio.move_on_after(min(timeout, MAX_WAIT_SECONDS)):
+            await self._taken_over.wait()
+            if (run := self._runs.get(delegation_id)) is not None:
+                await run.finished.wait()
+        return await self.view(delegation_id)
+
+    async def list(self, *, limit: int, active: bool) -> list[DelegationView]:
+        """Return the newest delegations first; with ``active`` only those that are not over, by the clock too."""
+        records = await self._journal.list_delegations(limit=max(1, min(limit, MAX_PAGE)), active=active)
+        now = time.time()
+        views = [self._look(run) if (run := self._runs.get(r.id)) is not None else r.view(now) for r in records]
+        return [view for view in views if not active or not is_terminal(DELEGATION_TABLE, view.state)]
+
+    async def audit(self, delegation_id: str, *, patch: bool) -> AuditReport:
+        """Return what the delegation changed.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, also while there is no report yet.
+        """
+        run = self._runs.get(delegation_id)
+        record = run.record if run is not None else await self._load(delegation_id)
+        if record.audit is None:
+            raise _no_audit(record)
+        if not patch:
+            return record.audit
+        made = await in_background(patch_of, self._tools.trees.auditor, record)
+        return record.audit.model_copy(update={"patch": made.text, "patch_truncated": made.truncated})
+
+    async def cancel(self, delegation_id: str, why: str) -> DelegationView:
+        """End the delegation now. Cancelling what is over changes nothing and says so by its state.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        if (run := self._runs.get(delegation_id)) is not None:
+            await self._cancel([run], why)
+        return await self.view(delegation_id)
+
+    async def extend(self, delegation_id: str, seconds: int, max_ttl_seconds: int, approve: Approve) -> DelegationView:
+        """Lengthen the lease by agreement of both sides: ``Steering.extend``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or as ``Steering.extend``.
+        """
+        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds, approve)
+        return await self.view(delegation_id)
+
+    async def say(self, delegation_id: str, follow_up: FollowUp) -> DelegationView:
+        """Give the agent a further prompt: ``Steering.say``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or as ``Steering.say``.
+        """
+        await (await self._running(delegation_id)).steering.say(follow_up)
+        return await self.view(delegation_id)
+
+    async def _running(self, delegation_id: str) -> DelegationRun:
+        """Return the run of a delegation that is under way.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, or ``CONFLICT`` where it is over.
+        """
+        if (run := self._runs.get(delegation_id)) is not None:
+            return run
+        record = await self._load(delegation_id)
+        raise SubletError(LocalCode.CONFLICT, f"{record.id} is over: {record.state}", "Delegate again.")
+
+    async def end_peer(self, peer: str, why: str) -> None:
+        """Cancel everything that is under way with the peer of that name."""
+        await self._cancel([run for run in self._runs.values() if run.record.peer == peer], why)
+
+    async def _cancel(self, runs: Iterable[DelegationRun], why: str) -> None:
+        error = SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed.")
+        waiting = list(runs)
+        for run in waiting:
+            self._stop(run, DelegationEvent.CANCEL, error)
+        with anyio.move_on_after(END_SECONDS):
+            for run in waiting:
+                await run.over.wait()
+
+    def _stop(self, run: DelegationRun, event: DelegationEvent, error: SubletError) -> None:
+        """End ``run`` in a task of ours, so that a caller who gives up does not stop it half way."""
+        if self._group is not None:
+            self._group.start_soon(self._shielded, run.stop, event, error)
+
+    def _look(self, run: DelegationRun) -> DelegationView:
+        """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
+        now = time.time()
+        if run.record.overdue(now):
+            self._stop(run, DelegationEvent.EXPIRE, lease_over(run.record.ttl_seconds))
+        return run.view(now)
+
+    def _quota(self, request: CreateDelegation) -> LeaseQuota:
+        """Return what the executor may add: as much again as may be lent at all, or what the request says."""
+        limits = self._tools.limits().quota(request.max_total_bytes, request.max_files, request.max_file_bytes)
+        return LeaseQuota(
+            max_total_bytes=limits.max_total_bytes, max_files=limits.max_files, max_file_bytes=limits.max_file_bytes
+        )
+
+    async def _known(self, request: CreateDelegation, caller: str) -> DelegationView | None:
+        """Return what the first try of ``request`` made.
+
+        Raises:
+            SubletError: ``CONFLICT`` where the key was used for another request.
+        """
+        if request.idempotency_key is None:
+            return None
+        known = await self._journal.find_delegation(caller, request.idempotency_key)
+        if known is None:
+            return None
+        if known.request != request:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"the idempotency key was used for another request, {known.id}",
+                "Use a new key for a new request.",
+            )
+        return await self.view(known.id)
+
+    async def _take_over(self, group: TaskGroup) -> None:
+        """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
+        records = await self._journal.list_settled(settled=False)
+        await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        going_on: list[DelegationRun] = []
+        for record in records:
+            peer = self._find_peer(record.peer)
+            if peer is None:
+                group.start_soon(self._settle, record)
+                continue
+            going_on.append(DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True))
+        # Executors may be back sooner than their leases: each is decided when it is served, or its run is over.
+        self._tools.data_plane.take_up.expect(run.record.id for run in going_on)
+        for run in going_on:
+            self._runs[run.record.id] = run
+            group.start_soon(self._drive, run)
+        for held in await self._journal.open_resources():
+            if held.kind == "remote_task" and held.owner not in self._runs:
+                group.start_soon(self._tell_later, held.owner)
+
+    async def _settle(self, record: DelegationRecord) -> None:
+        memory = self._tools.memories / record.id
+        try:
+            await end_interrupted(record, self._journal, self._tools.trees, partial(recall, memory))
+            await in_background(memory.unlink, True)
+        except Exception:
+            log.exception("a delegation could not be settled", delegation_id=record.id)
+
+    async def _drive(self, run: DelegationRun) -> None:
+        try:
+            await self._shielded(run.drive)
+        finally:
+            self._runs.pop(run.record.id, None)
+            if run.record.terminal:
+                self._settled(run.record.view(time.time()))
+        if run.untold:
+            await self._tell_later(run.record.id)
+
+    async def _tell_later(self, delegation_id: str) -> None:
+        """Tell the peer that its task is over, as soon as it is heard again, so that its slot is free.
+
+        Until its lease would be over anyway; a task that was never started is given up there after a minute.
+        """
+        record = await self._journal.load_delegation(delegation_id)
+        wait = FIRST_TELL_SECONDS
+        until = 0.0 if record is None else unix_seconds(record.expires_at or record.updated_at) + TELL_SLACK_SECONDS
+        while record is not None and time.time() < until:
+            peer = self._find_peer(record.peer)
+            if peer is None:
+                break
+            try:
+                with anyio.fail_after(MAX_TELL_SECONDS):
+                    await self._tools.link.cancel(
+                        peer, RemoteTask(record.task_id or "", record.context_id or record.id)
+                    )
+                break
+            except (SubletError, TimeoutError) as error:
+                log.info("the peer is told of the end later", delegation_id=delegation_id, reason=str(error))
+            except Exception:
+                log.exception("the peer is told of the end later", delegation_id=delegation_id)
+            await anyio.sleep(wait)
+            wait = min(2 * wait, MAX_TELL_SECONDS)
+        await self._journal.release_owned(delegation_id, "remote_task")
+
+    async def _shielded(self, call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
+        # The stop of the daemon ends runs in order, by ``_stop_all``, and not by cancelling what they are doing.
+        with anyio.CancelScope(shield=True):
+            await call(*arguments)
+
+    async def _load(self, delegation_id: str) -> DelegationRecord:
+        record = await self._journal.load_delegation(delegation_id)
+        if record is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"there is no delegation {clean_line(delegation_id, 80)}", "See: sublet ls --all"
+            )
+        return record
+
+    async def _stop_all(self) -> None:
+        error = SubletError(
+            ErrorCode.CANCELLED, "the daemon was stopped while the delegation ran", "Start it and delegate again."
+        )
+        runs = list(self._runs.values())
+        with anyio.move_on_after(STOP_SECONDS):
+            async with anyio.create_task_group() as group:
+                for run in runs:
+                    group.start_soon(run.stop, DelegationEvent.CANCEL, error)
+            for run in runs:
+                await run.finished.wait()
+        for run in runs:
+            run.abandon()
+
+
+def _sweep(memories: Path, kept: set[str]) -> None:
+    """Remove what is remembered of leases other than ``kept``."""
+    for file in memories.glob("*"):
+        if file.name not in kept:
+            file.unlink(missing_ok=True)
+
+
+def _no_audit(record: DelegationRecord) -> SubletError:
+    if record.audit_error is not None:
+        return SubletError(
+            LocalCode.NOT_FOUND, f"{record.id} has no audit: {record.audit_error.message}", record.audit_error.hint
+        )
+    why = "It ended before any access was given." if record.settled else "It is made when access is cut."
+    return SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
+
+
+def _new_record(
+    request: CreateDelegation,
+    caller: str,
+    resources: Sequence[ResourceRecord],
+    peer: str,
+    agent: str | None,
+    ttl_seconds: int,
+    quota: LeaseQuota,
+) -> DelegationRecord:
+    now = rfc3339()
+    first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
+    return DelegationRecord(
+        id=new_delegation_id(),
+        caller=caller,
+        request=request,
+        peer=peer,
+        agent=agent,
+        resources=tuple(resources),
+        description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
+        access_mode=widest(resources),
+        ttl_seconds=ttl_seconds,
+        quota=quota,
+        created_at=now,
+        updated_at=now,
+    )

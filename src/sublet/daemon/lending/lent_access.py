@@ -1,0 +1,431 @@
+"""The access that one delegation gives: its credential, its view, the way to it, and the audit once it is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import asyncssh
+
+from sublet.daemon.api.models import Usage
+from sublet.daemon.background import in_background
+from sublet.daemon.lending.change_notes import ChangeNotes
+from sublet.daemon.lending.connection_watch import ConnectionWatch
+from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.lent_resources import prepared
+from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
+from sublet.daemon.net.network import is_loopback
+from sublet.daemon.ports import PeerAddress, PeerLink
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import DelegationRecord, lease_over
+from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.lifecycle import DelegationEvent
+from sublet.protocol.messages import (
+    MAX_TTL_SECONDS,
+    Accept,
+    AccessMode,
+    ActiveLease,
+    DataPath,
+    Endpoint,
+    FollowUp,
+    Mount,
+    Start,
+    StartExtension,
+)
+from sublet.workspace.locks import DirectoryLocks
+from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
+from sublet.workspace.quota import QuotaMet
+from sublet.workspace.serving.lease_memory import LeaseMemory, recall
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.keys import read_public_key
+from sublet.workspace.view.admission import AdmissionLimits
+from sublet.workspace.view.change_watch import ChangeWatch
+
+KEY_ALGORITHM: Final = "ssh-ed25519"
+REMEMBER_SECONDS: Final = 1.0
+"""How often the counters of a lease are kept for the next process."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatorTools:
+    """What every delegation works with; the composition root makes it once.
+
+    ``memories`` is where what leases did is kept for the next process.
+    """
+
+    journal: Journal
+    data_plane: DataPlane
+    link: PeerLink
+    trees: Trees
+    locks: DirectoryLocks
+    memories: Path
+    limits: Callable[[], AdmissionLimits]
+
+
+class LentAccess:
+    """What the peer of one delegation may reach, from START until it is settled."""
+
+    def __init__(self, keeper: DelegationKeeper, peer: PeerAddress, tools: DelegatorTools) -> None:
+        self._keeper = keeper
+        self._peer = peer
+        self._tools = tools
+        self._tree = tools.trees.of(keeper.record)
+        self._usage = LeaseUsage()
+        self._data_path: DataPath = "direct"
+        self._memory: LeaseMemory | None = None
+        self._ends = 0.0
+        self._credential = ""
+        self.quota_met = asyncio.Event()
+        """Set when a change was first refused for the lease's quota."""
+        self.connections = ConnectionWatch()
+        """Whether the executor is connected to the files."""
+
+    async def baseline(self) -> dict[str, str]:
+        """Record what the executor will see, and return the snapshots' ids by the names of the directories.
+
+        Raises:
+            SubletError: as ``LentTree.baseline``.
+        """
+        return await self._tree.baseline()
+
+    async def start_over(self) -> None:
+        """Remove what an earlier process has prepared and nobody has used."""
+        await self._tree.drop()
+        self._tree = self._tools.trees.of(self._keeper.record)
+
+    async def take_up(self) -> None:
+        """Find again what an earlier process has prepared.
+
+        Raises:
+            SubletError: as ``LentTree.take_up``.
+        """
+        await self._tree.take_up()
+
+    async def open(self, accept: Accept, ends: float) -> Start:
+        """Authorise the executor's key, or one made for it, only now that it has accepted (AWCP 3.2).
+
+        Args:
+            accept: the executor's ACCEPT.
+            ends: when the lease ends, on the loop's clock; nothing that is given here outlives it.
+
+        Returns:
+            The START that tells the executor how to get in.
+
+        Raises:
+            SubletError: ``AUTH_FAILED`` for a key that is none, ``EXPIRED`` where the time is over already,
+                ``WORKSPACE_INVALID`` where the directory is not the one any more that was asked for.
+            DelegationOver: it has ended meanwhile.
+        """
+        public, self._credential = _credential(accept.remote_constraints.public_key)
+        await self._agree()
+        resources = await self._prepared()
+        expires_at = rfc3339(time.time() + ends - anyio.current_time())
+        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
+        await self._keeper.advance(DelegationEvent.START, expires_at=expires_at)
+        record = self._keeper.record
+        if ends <= anyio.current_time():
+            raise lease_over(record.ttl_seconds)
+        # Nothing is awaited between the transition and this, so a cancel that comes now finds a lease to revoke.
+        self._serve(accept, resources, public, ends)
+        await self._tree.check()
+        return self.start()
+
+    async def resume(self, accept: Accept, ends: float) -> None:
+        """Serve again what an earlier process served, to the same key, as what it did is remembered.
+
+        Args:
+            accept: the executor's ACCEPT, with a key of its own.
+            ends: when the lease ends, on the loop's clock.
+
+        Raises:
+            SubletError: as ``open``; ``WORKSPACE_INVALID`` also for a directory that was replaced meanwhile.
+            DelegationOver: it has ended meanwhile.
+        """
+        public, self._credential = _credential(accept.remote_constraints.public_key)
+        resources = await self._prepared()
+        before = await self.recall()
+        if isinstance(self._tree, StagedTree):
+            # A private view may be mounted anew; nobody but us can have put another in its place.
+            before.roots.clear()
+        await self._tools.journal.acquire(self._keeper.record.id, "lease", {"user": self._keeper.record.id})
+        if self._keeper.over:
+            raise DelegationOver
+        self.connections = ConnectionWatch(missing=True)
+        self._serve(accept, resources, public, ends, before)
+        if before.quota.met is not None:
+            # Perhaps the last process did not get as far as to tell the peer.
+            self._quota_met(before.quota.met)
+        await self._tree.check()
+
+    async def recall(self) -> LeaseUsage:
+        """Return what the lease did under an earlier process, and let that count until it is served again."""
+        self._usage = await in_background(recall, self._memory_file)
+        return self._usage
+
+    async def remember(self) -> None:
+        """Keep the counters of the lease for the next process, until cancelled."""
+        while True:
+            await anyio.sleep(REMEMBER_SECONDS)
+            usage = self._tools.data_plane.usage(self._keeper.record.id)
+            if usage is not None and self._memory is not None:
+                self._memory.count(usage)
+
+    def extend(self, seconds: int) -> None:
+        """Serve the lease for ``seconds`` more, and tell so in the view."""
+        self._ends += seconds
+        with suppress(SubletError):
+            self._tools.data_plane.extend(self._keeper.record.id, seconds)
+            self._tools.data_plane.set_meta(self._keeper.record.id, "lease.json", _lease_json(self._keeper.record))
+
+    def start(self, follow_up: FollowUp | None = None, *, more: int = 0) -> Start:
+        """Return the START of this moment, for a lease that is served; with ``more`` seconds than it has."""
+        record = self._keeper.record
+        assert record.expires_at is not None
+        expires_at = rfc3339(unix_seconds(record.expires_at) + more) if more else record.expires_at
+        host, port = self._tools.data_plane.address
+        return Start(
+            delegation_id=record.id,
+            lease=ActiveLease(expires_at=expires_at, access_mode=record.access_mode),
+            mount=Mount(
+                transport=record.transport or "sshfs",
+                endpoint=Endpoint(host=host, port=port, user=record.id),
+                export_locator="/",
+                credential=self._credential,
+            ),
+            sublet=StartExtension(
+                host_key=self._tools.data_plane.host_key_line,
+                # Rounded down: an executor that ends first can still write out what is pending.
+                remaining_seconds=min(MAX_TTL_SECONDS, max(1, int(self._ends - anyio.current_time())) + more),
+                data_path=self._data_path,
+                generation=record.generation,
+                follow_up=follow_up,
+            ),
+        )
+
+    @property
+    def _memory_file(self) -> Path:
+        return self._tools.memories / self._keeper.record.id
+
+    async def _prepared(self) -> tuple[LentDirectory, ...]:
+        """Return what is served, and note what of a repository is not."""
+        resources, git_hidden = await in_background(prepared, self._tree.resources, self._keeper.record.request)
+        await self._keeper.note(git_hidden=git_hidden)
+        return resources
+
+    def _serve(
+        self,
+        accept: Accept,
+        resources: Sequence[LentDirectory],
+        public: str,
+        ends: float,
+        before: LeaseUsage | None = None,
+    ) -> None:
+        record = self._keeper.record
+        self._ends = ends
+        self._memory = LeaseMemory(self._memory_file)
+        self._tools.data_plane.open(
+            Export(
+                lease_id=record.id,
+                resources=tuple(_narrowed(lent, record.access_mode) for lent in resources),
+                public_key=public,
+                seconds=max(0.0, ends - anyio.current_time()),
+                meta=_meta(record),
+                limits=ExportLimits(**record.quota.model_dump()),
+                on_quota_met=self._quota_met,
+                on_connected=self.connections.changed,
+                transport=record.transport or "sshfs",
+                memory=self._memory,
+                before=before,
+            )
+        )
+        self._data_path = self._first_path(self._tools.data_plane.address[0], accept)
+
+    async def _agree(self) -> None:
+        """Make the private views that the transport needs which the executor has chosen, where there are none yet."""
+        tree = self._tools.trees.of(self._keeper.record)
+        if isinstance(tree, ReturnedTree) and not isinstance(self._tree, ReturnedTree):
+            self._tree = tree
+            await self._keeper.note(snapshots=await tree.baseline())
+
+    async def dial(self, port: int) -> None:
+        """Reach the executor from here and serve the view over that connection (DESIGN 4.6, behind NAT).
+
+        Raises:
+            SubletError: ``MOUNT_FAILED``.
+        """
+        host = urlsplit(self._peer.a2a_url).hostname or ""
+        await self._tools.data_plane.dial(host, port, self._keeper.record.id)
+        self._data_path = "reverse"
+
+    def changes(self) -> ChangeNotes | None:
+        """Return what tells of others' changes, where that was asked for."""
+        if not self._keeper.record.request.watch:
+            return None
+        plane, lease_id = self._tools.data_plane, self._keeper.record.id
+
+        def touched() -> dict[str, set[bytes]]:
+            return (plane.usage(lease_id) or self._usage).touched
+
+        def show(name: str, data: bytes) -> None:
+            with suppress(SubletError):
+                plane.set_meta(lease_id, name, data)
+
+        return ChangeNotes(self._tools.journal, lease_id, ChangeWatch(self._tree.resources, touched), show)
+
+    def show_log(self, tail: bytes) -> None:
+        """Put the end of the executor's output where the executor sees it too, while there is a view to put it in."""
+        with suppress(SubletError):
+            self._tools.data_plane.set_meta(self._keeper.record.id, "log.txt", tail)
+
+    def check_quota(self) -> None:
+        """Refuse to take work for done whose writes were refused.
+
+        Raises:
+            SubletError: ``TASK_FAILED`` naming the bound of the lease that was met (DESIGN 4.6).
+        """
+        usage = self._tools.data_plane.usage(self._keeper.record.id) or self._usage
+        if usage.quota.met is not None:
+            raise usage.quota.met.error()
+
+    @property
+    def returned(self) -> bool:
+        """Whether all changes of a transport that brings them at the end have arrived."""
+        return (self._tools.data_plane.usage(self._keeper.record.id) or self._usage).returned
+
+    def check_returned(self) -> None:
+        """Refuse to take work for done whose changes did not come back.
+
+        Raises:
+            SubletError: ``TASK_FAILED``.
+        """
+        record = self._keeper.record
+        if record.access_mode == "rw" and comes_back(record) and not self.returned:
+            raise SubletError(
+                ErrorCode.TASK_FAILED,
+                "the executor says that it is done, but its changes did not come back",
+                "Delegate again; the log of the executor's daemon says why.",
+            )
+
+    def usage(self) -> Usage:
+        """Return what went over the data plane so far."""
+        live = self._tools.data_plane.usage(self._keeper.record.id)
+        return _usage_view(live or self._usage, self._data_path)
+
+    def revoke(self, reason: str) -> None:
+        """Cut access at once: when this returns, the credential is dead and every open handle with it."""
+        self._usage = self._tools.data_plane.revoke(self._keeper.record.id, reason) or self._usage
+        if self._memory is not None:
+            self._memory.count(self._usage)
+            self._memory.close()
+
+    async def settle(self) -> None:
+        """Journal that access is cut, and make the audit where there is none yet."""
+        record = self._keeper.record
+        await self._tools.journal.release_owned(record.id, "lease")
+        news: dict[str, object] = {"usage": self.usage()}
+        if record.snapshots and record.expires_at is not None:
+            news |= await self._tree.report(record, self._usage)
+        else:
+            await self._tree.drop()
+        await self._keeper.note(**news)
+
+    async def forget(self) -> None:
+        """Remove what was kept for a next process; for a delegation that is settled."""
+        await in_background(self._memory_file.unlink, True)
+
+    def _quota_met(self, met: QuotaMet) -> None:
+        """Note that a change was refused, and tell so in the view, where the agent can look why."""
+        if self.quota_met.is_set():
+            return
+        self.quota_met.set()
+        with suppress(SubletError):
+            self._tools.data_plane.set_meta(
+                self._keeper.record.id, "lease.json", _lease_json(self._keeper.record, met.error())
+            )
+
+    def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
+        """Tell which way to try first: a listener on loopback can't be reached from another machine."""
+        peer_host = urlsplit(self._peer.a2a_url).hostname or ""
+        out_of_reach = is_loopback(sftp_host) and not is_loopback(peer_host)
+        return "reverse" if out_of_reach and accept.sublet.reverse is not None else "direct"
+
+
+def _credential(public_key: str | None) -> tuple[str, str]:
+    """Return the key line to authorise and what START says about it; a private key leaves only for plain AWCP peers.
+
+    Raises:
+        SubletError: ``AUTH_FAILED`` for anything but an Ed25519 key.
+    """
+    if public_key is None:
+        private = asyncssh.generate_private_key(KEY_ALGORITHM)
+        return _line(private), private.export_private_key().decode()
+    try:
+        key = read_public_key(public_key)
+    except ValueError:
+        key = None
+    if key is None or key.get_algorithm() != KEY_ALGORITHM:
+        raise SubletError(
+            ErrorCode.AUTH_FAILED,
+            f"the public key in ACCEPT is no {KEY_ALGORITHM} key, so nobody could be let in by it",
+            "The executor has to send the line of a public key, or leave it out.",
+        )
+    return _line(key), f"publickey:{key.get_fingerprint()}"
+
+
+def _line(key: asyncssh.SSHKey) -> str:
+    """Return the public half of ``key`` as an OpenSSH line in our own words: nothing of the peer's text stays."""
+    return " ".join(key.export_public_key().decode().split()[:2])
+
+
+def _narrowed(lent: LentDirectory, access_mode: AccessMode) -> LentDirectory:
+    """Return ``lent`` with no more access than the whole lease has."""
+    return replace(lent, access_mode="ro") if access_mode == "ro" else lent
+
+
+def _meta(record: DelegationRecord) -> dict[str, bytes]:
+    task = {
+        "delegation_id": record.id,
+        "description": record.description,
+        "prompt": record.request.prompt,
+        "resources": [lent.model_dump(exclude={"path"}) for lent in record.resources],
+    }
+    return {
+        "task.json": json.dumps(task, ensure_ascii=False, indent=2).encode() + b"\n",
+        "lease.json": _lease_json(record),
+        "log.txt": b"",
+    }
+
+
+def _lease_json(record: DelegationRecord, exceeded: SubletError | None = None) -> bytes:
+    """Return what the agent is told of its lease: how long, what it may add, and whether that was not enough."""
+    lease: dict[str, object] = {
+        "access_mode": record.access_mode,
+        "expires_at": record.expires_at,
+        "ttl_seconds": record.ttl_seconds,
+    }
+    if record.access_mode == "rw":
+        lease |= record.quota.model_dump()
+    if exceeded is not None:
+        lease["quota_exceeded"] = exceeded.message
+    return json.dumps(lease, indent=2).encode() + b"\n"
+
+
+def _usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
+    return Usage(
+        bytes_read=usage.bytes_read,
+        bytes_written=usage.bytes_written,
+        operations=usage.operations,
+        files_touched=usage.files_touched,
+        bytes_added=usage.quota.bytes,
+        files_added=usage.quota.files,
+        data_path=data_path if usage.operations else None,
+    )

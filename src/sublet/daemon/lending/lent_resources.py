@@ -1,0 +1,182 @@
+"""The directories of a delegation: which are asked for, and which of their names the executor sees (DESIGN 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.protocol.bounds import AccessMode, GitMode
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.messages import LentResource
+from sublet.workspace.git.repository import NO_REPOSITORY, look_at
+from sublet.workspace.model import META, WORKSPACE, LentDirectory
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+
+
+def asked_for(request: CreateDelegation) -> list[ResourceRecord]:
+    """Return every directory of ``request``, the one to work in first, with its path as it was given.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a name that is taken.
+    """
+    found = [ResourceRecord(name=WORKSPACE, path=request.workspace_dir, access_mode=request.access_mode)]
+    taken = {WORKSPACE, META}
+    for resource in request.resources:
+        if resource.name in taken:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"a directory can't be called {resource.name!r} here: the name is taken",
+                f"{WORKSPACE!r} is the directory to work in and {META!r} tells about the task; choose another name.",
+            )
+        taken.add(resource.name)
+        found.append(ResourceRecord(**resource.model_dump()))
+    return found
+
+
+def check_apart(resources: Sequence[ResourceRecord]) -> None:
+    """Refuse directories of which one is or holds another: it would have two names, two modes and two sets of rules.
+
+    Args:
+        resources: with real paths.
+
+    Raises:
+        SubletError: ``WORKSPACE_INVALID``.
+    """
+    for number, one in enumerate(resources):
+        for other in resources[:number]:
+            paths = Path(one.path), Path(other.path)
+            if paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0]):
+                raise SubletError(
+                    ErrorCode.WORKSPACE_INVALID,
+                    f"the directories {other.name!r} and {one.name!r} are the same, or one lies in the other",
+                    "Lend directories that lie apart, or the outer one alone.",
+                )
+
+
+def widest(resources: Sequence[ResourceRecord]) -> AccessMode:
+    """Return ``rw`` where any of ``resources`` is lent for writing."""
+    return "rw" if any(resource.access_mode == "rw" for resource in resources) else "ro"
+
+
+def limited(record: DelegationRecord, mode: AccessMode) -> tuple[ResourceRecord, ...]:
+    """Return the directories with no more access than the whole lease has."""
+    if mode == "rw":
+        return record.resources
+    return tuple(lent.model_copy(update={"access_mode": "ro"}) for lent in record.resources)
+
+
+def offered(record: DelegationRecord) -> list[LentResource]:
+    """Return what INVITE says of the directories: nothing where there is one, which every peer finds at its place."""
+    if len(record.resources) == 1:
+        return []
+    return [LentResource(name=lent.name, access_mode=lent.access_mode) for lent in record.resources]
+
+
+def revealed(request: CreateDelegation) -> list[str]:
+    """Return what ``request`` wants to show of what is hidden, for policy to decide; the repository is such a name."""
+    return [*request.reveal, *([".git"] if request.git != "hidden" else [])]
+
+
+def unlocked(request: CreateDelegation) -> list[str]:
+    """Return what ``request`` wants writable of what is locked, for policy to decide."""
+    return [*request.unlock, *([".git"] if request.git == "rw" else [])]
+
+
+def lent_directories(record: DelegationRecord) -> tuple[LentDirectory, ...]:
+    """Return the directories of ``record``, with the rules that its request asks for.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
+    """
+    request = record.request
+    return tuple(
+        LentDirectory(lent.name, Path(lent.path), lent.access_mode, _rules(request, lent.name, request.git))
+        for lent in record.resources
+    )
+
+
+def prepared(
+    resources: Sequence[LentDirectory], request: CreateDelegation
+) -> tuple[tuple[LentDirectory, ...], list[str]]:
+    """Return ``resources`` as they can be served: with the repository as far as it can be shown, and its hooks locked.
+
+    It blocks: call it in a thread.
+
+    Returns:
+        The directories, and where ``.git`` stays hidden although it was asked for, with the reason.
+
+    Raises:
+        SubletError: as ``look_at``.
+    """
+    served: list[LentDirectory] = []
+    hidden: list[str] = []
+    for lent in resources:
+        repository = look_at(lent.path)
+        git = repository.shown(request.git)
+        if git != request.git and (repository.why_hidden != NO_REPOSITORY or lent.name == WORKSPACE):
+            hidden.append(f"{lent.name}: {repository.why_hidden}")
+        rules = _rules(request, lent.name, git, locked=repository.hooks)
+        copies = repository.copies or {} if git != "hidden" else {}
+        served.append(replace(lent, rules=rules, copies=copies))
+    return tuple(served), hidden
+
+
+def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequence[str] = ()) -> Rules:
+    """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
+    return Rules(
+        DEFAULT_HIDDEN,
+        (*DEFAULT_LOCKED, *locked),
+        request.reveal,
+        unlocked=request.unlock,
+        include=request.include if name == WORKSPACE else (),
+        exclude=request.exclude,
+        git=git,
+    )
+
+
+def check_staged(request: CreateDelegation) -> None:
+    """Refuse a repository to be written to in a private copy: commits there can't be merged file by file.
+
+    The same holds for the copy from which an archive is made, and by git only the files travel.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    if request.result_mode == "staged" and request.git == "rw":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            "a staged lease can't have the repository for writing: what is committed in a copy could not be merged",
+            "Ask for git=ro and commit the result yourself once it is applied, or delegate without staging.",
+        )
+    if request.transport == "git" and request.git != "hidden":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"transport git gives the agent a repository of its own, so yours can't be had with it (git={request.git})",
+            "Leave git=… out, or delegate by sshfs, or by archive with git=ro: these show the repository itself.",
+        )
+    if request.transport == "archive" and request.git == "rw":
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"transport {request.transport} can't bring back a repository: commits could not be merged file by file",
+            "Ask for git=ro and commit the result yourself, or delegate with --transport sshfs.",
+        )
+
+
+def staged_keys(record: DelegationRecord) -> dict[str, str]:
+    """Return, by the name of the directory, under which keys its private view and its change set are kept.
+
+    Staged is what was asked for with writing, whatever ACCEPT has left of it; else the directory to work in.
+    """
+    request = record.request
+    names = [resource.name for resource in request.resources if resource.access_mode == "rw"]
+    if request.access_mode == "rw" or not names:
+        names.insert(0, WORKSPACE)
+    return {name: record.id if name == WORKSPACE else f"{record.id}.{name}" for name in names}
+
+
+def owner_of(key: str) -> str:
+    """Return the delegation to which a private view or a change set belongs."""
+    return key.partition(".")[0]

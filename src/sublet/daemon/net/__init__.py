@@ -1,0 +1,1 @@
+"""Listening and addresses: HTTP servers with deadlines, Unix sockets, ports that are found again."""

@@ -1,0 +1,76 @@
+"""Replay memory that outlives the process (DESIGN 9, replay across protocols).
+
+``first_seen`` does not wait for the disk, and need not: the nonce goes into the store's one queue before anything that
+the message will cause. So whatever outlasts a kill of what the message did, the nonce outlasts it too; and where the
+nonce was lost, nothing had come of the message, and the sender's copy may as well count as the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+
+from sublet.daemon.storage.store import Store
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
+
+MAX_NONCES = 200_000
+"""Within the clock skew window; only messages whose signature holds get this far, so only peers can fill it."""
+PRUNE_SECONDS = 60
+
+
+class NonceMemory:
+    """The nonces of all signed messages that could still be replayed."""
+
+    def __init__(self, store: Store, seen: Mapping[bytes, int], clock: Callable[[], float]) -> None:
+        self._store = store
+        self._seen = dict(seen)
+        self._clock = clock
+        self._pruned_at = clock()
+
+    @classmethod
+    async def load(cls, store: Store, clock: Callable[[], float] = time.time) -> NonceMemory:
+        """Return what the store remembers."""
+        oldest = int(clock()) - MAX_CLOCK_SKEW_SECONDS
+
+        def work(connection: sqlite3.Connection) -> dict[bytes, int]:
+            connection.execute("DELETE FROM nonces WHERE at < ?", (oldest,))
+            return {row["hash"]: row["at"] for row in connection.execute("SELECT hash, at FROM nonces")}
+
+        return cls(store, await store.write(work), clock)
+
+    def first_seen(self, nonce: str, at: int) -> bool:
+        """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it.
+
+        A nonce from outside the clock skew window is never new, since it may have been forgotten already.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where so many were seen that no more can be remembered.
+        """
+        now = self._clock()
+        if now - self._pruned_at >= PRUNE_SECONDS:
+            self._prune(int(now))
+        key = hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()
+        if abs(now - at) > MAX_CLOCK_SKEW_SECONDS or key in self._seen:
+            return False
+        if len(self._seen) >= MAX_NONCES:
+            raise SubletError(LocalCode.UNAVAILABLE, "too many messages in a short time", "Try again in some minutes.")
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR IGNORE INTO nonces (hash, at) VALUES (?, ?)", (key, at))
+
+        self._store.post(work)
+        self._seen[key] = at
+        return True
+
+    def _prune(self, now: int) -> None:
+        oldest = now - MAX_CLOCK_SKEW_SECONDS
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM nonces WHERE at < ?", (oldest,))
+
+        self._store.post(work)
+        self._pruned_at = now
+        self._seen = {key: at for key, at in self._seen.items() if at >= oldest}

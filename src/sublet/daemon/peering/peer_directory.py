@@ -1,0 +1,52 @@
+"""Who is paired, which agents each offers, and whether it can be reached now (DESIGN 5 ``directory``)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from sublet.daemon.api.models import PeerView
+from sublet.daemon.peering.peers import Peer, PeerStore
+from sublet.daemon.ports import PeerLink
+from sublet.protocol.errors import SubletError
+
+ASK_SECONDS = 3.0
+"""How long a peer is given to answer with its card."""
+MAX_ASKED = 16
+"""Peers that are asked at once."""
+
+log = structlog.get_logger(__name__)
+
+
+class PeerDirectory:
+    """Asks all paired daemons for their agents, side by side."""
+
+    def __init__(self, peers: PeerStore, link: PeerLink) -> None:
+        self._peers = peers
+        self._link = link
+
+    async def views(self) -> list[PeerView]:
+        """Return all peers; one that does not answer says so itself instead of being left out."""
+        gate = asyncio.Semaphore(MAX_ASKED)
+
+        async def ask(peer: Peer) -> PeerView:
+            async with gate:
+                return await self._view(peer)
+
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ask(peer)) for peer in self._peers.list()]
+        return [task.result() for task in asked]
+
+    async def _view(self, peer: Peer) -> PeerView:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                return peer.view(await self._link.agents(peer.address()))
+        except TimeoutError:
+            return peer.view(usable=False, why_not=f"{peer.name} did not answer within {ASK_SECONDS:.0f} s")
+        except SubletError as error:
+            return peer.view(usable=False, why_not=error.message)
+        except Exception:
+            # One odd answer must not hide all the other peers.
+            log.exception("a peer's card could not be read", peer=peer.name)
+            return peer.view(usable=False, why_not=f"what {peer.name} answered could not be read; see the log")

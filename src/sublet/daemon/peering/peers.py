@@ -1,0 +1,261 @@
+"""The paired daemons and their pinned keys, in the store and in memory."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.api.models import AgentView, PeerView
+from sublet.daemon.ports import PeerAddress
+from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.times import rfc3339
+from sublet.protocol import ids
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+
+MAX_PEERS = 1_000
+MAX_NAMED = 10
+"""Peers that the error about an unknown one names."""
+_MAX_HINT = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A paired daemon; ``a2a_url`` is None where it can't be called from here."""
+
+    name: str
+    public_key: bytes
+    a2a_url: str | None
+    tls_certificate: str | None
+    paired_at: str = ""
+
+    @property
+    def node_id(self) -> str:
+        """Node id, which follows from the key."""
+        return ids.node_id(self.public_key)
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the key."""
+        return ids.fingerprint(self.public_key)
+
+    def known(self) -> KnownPeer:
+        """Return the peer as the A2A face authenticates it."""
+        return KnownPeer(self.name, self.public_key, self.fingerprint)
+
+    def address(self) -> PeerAddress:
+        """Return how to call the peer.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE`` where it can't be called from here.
+        """
+        if self.a2a_url is None:
+            raise SubletError(
+                LocalCode.PEER_UNREACHABLE,
+                f"{self.name} told no address at which it can be called",
+                "Run `sublet pair` there and `sublet peers add` here, or let it delegate to this side.",
+            )
+        return PeerAddress(self.name, self.a2a_url, self.public_key, self.tls_certificate)
+
+    def view(self, agents: Sequence[AgentView] = (), *, usable: bool = True, why_not: str = "") -> PeerView:
+        """Return the peer as faces show it."""
+        return PeerView(
+            name=self.name,
+            node_id=self.node_id,
+            fingerprint=self.fingerprint,
+            a2a_url=self.a2a_url,
+            paired_at=self.paired_at,
+            agents=list(agents),
+            usable=usable,
+            why_not=why_not,
+        )
+
+
+class PeerStore:
+    """All paired daemons. Lookups are answered from memory, changes are on the disk before they count."""
+
+    def __init__(self, journal: Journal, peers: Sequence[Peer]) -> None:
+        self._journal = journal
+        self._by_name = {peer.name: peer for peer in peers}
+
+    @classmethod
+    async def load(cls, journal: Journal) -> PeerStore:
+        """Return the peers that the store knows."""
+
+        def work(connection: sqlite3.Connection) -> list[Peer]:
+            return [_peer(row) for row in connection.execute("SELECT * FROM peers")]
+
+        return cls(journal, await journal.read(work))
+
+    def get(self, name: str) -> Peer | None:
+        """Return the peer of that name, or None."""
+        return self._by_name.get(name)
+
+    def find_address(self, name: str) -> PeerAddress | None:
+        """Return how to call the peer of that name; None where it is not paired, or can't be called."""
+        peer = self._by_name.get(name)
+        return peer.address() if peer is not None and peer.a2a_url is not None else None
+
+    def require(self, name: str) -> Peer:
+        """Return the peer of that name.
+
+        Raises:
+            SubletError: ``PEER_UNKNOWN``.
+        """
+        peer = self._by_name.get(name)
+        if peer is None:
+            raise unknown_peer(name, self._by_name)
+        return peer
+
+    def by_node_id(self, node_id: str) -> Peer | None:
+        """Return the peer with that node id, or None."""
+        return next((peer for peer in self._by_name.values() if peer.node_id == node_id), None)
+
+    def find_known(self, node_id: str) -> KnownPeer | None:
+        """Return the peer with that node id as the A2A face wants it (``FaceContext.find_peer``)."""
+        peer = self.by_node_id(node_id)
+        return peer.known() if peer else None
+
+    def list(self) -> list[Peer]:
+        """Return all peers by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    async def add(self, peer: Peer) -> Peer:
+        """Pin the key of a peer under a name that the person chose.
+
+        The same key again updates name and address.
+
+        Raises:
+            SubletError: ``KEY_CHANGED`` where the name, or the node id, is pinned to another key; ``UNAVAILABLE``
+                where there are ``MAX_PEERS``.
+        """
+        try:
+            # Shielded, so that store and memory never part ways.
+            with anyio.CancelScope(shield=True):
+                pinned = await self._journal.transact(lambda connection, events: pin(connection, events, peer))
+                self.remember(pinned)
+        except SubletError as error:
+            if error.code is LocalCode.KEY_CHANGED:
+                await self.report_changed_key(peer.name, peer.fingerprint)
+            raise
+        return pinned
+
+    def remember(self, pinned: Peer) -> None:
+        """Take note of a peer that ``pin`` has pinned in a transaction that is through."""
+        before = self.by_node_id(pinned.node_id)
+        if before is not None:
+            del self._by_name[before.name]
+        self._by_name[pinned.name] = pinned
+
+    async def remove(self, name: str) -> Peer:
+        """Forget a peer, its key and with it all its access.
+
+        Raises:
+            SubletError: ``PEER_UNKNOWN``.
+        """
+        peer = self.require(name)
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> None:
+            connection.execute("DELETE FROM peers WHERE name = ?", (name,))
+            events.add(EventKind.PEER_REMOVED, None, _facts(peer))
+
+        # Out of memory first: while the disk is being written, the peer has no access any more.
+        del self._by_name[name]
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._journal.transact(work)
+            except BaseException:
+                self._by_name[name] = peer
+                raise
+        return peer
+
+    async def report_changed_key(self, name: str, fingerprint: str) -> None:
+        """Journal that somebody showed another key than the pinned one for ``name``."""
+        pinned = self._by_name.get(name)
+        await self._journal.append_event(
+            EventKind.PEER_KEY_CHANGED,
+            None,
+            {"name": name, "pinned": pinned.fingerprint if pinned else None, "shown": fingerprint},
+        )
+
+
+def unknown_peer(name: str, known: Iterable[str]) -> SubletError:
+    """Return the error for a ``name`` that is none of the ``known`` peers."""
+    paired = ", ".join(sorted(known)[:MAX_NAMED]) or "none yet"
+    return SubletError(
+        LocalCode.PEER_UNKNOWN,
+        f"no peer named {clean_line(name, 80)!r} is paired (paired: {paired})",
+        "Pair with `sublet pair` on its machine and `sublet peers add LINK --name NAME` here.",
+    )
+
+
+def pin(connection: sqlite3.Connection, events: Recorder, peer: Peer, *, chosen: bool = True) -> Peer:
+    """Add or update a peer inside a transaction and return it as stored.
+
+    Args:
+        connection: of the transaction.
+        events: of the transaction.
+        peer: name, key and address; its key is proven.
+        chosen: whether the person chose the name; otherwise it is a hint, and gives way to names that are there.
+
+    Raises:
+        SubletError: as ``PeerStore.add``.
+    """
+    same_node = connection.execute("SELECT * FROM peers WHERE node_id = ?", (peer.node_id,)).fetchone()
+    if same_node is not None and same_node["public_key"] != peer.public_key:
+        raise key_changed(same_node["name"], ids.fingerprint(same_node["public_key"]), peer.fingerprint)
+    if not chosen:
+        name = same_node["name"] if same_node is not None else _free_name(connection, peer.name)
+        peer = replace(peer, name=name)
+    same_name = connection.execute("SELECT * FROM peers WHERE name = ?", (peer.name,)).fetchone()
+    if same_name is not None and same_name["public_key"] != peer.public_key:
+        raise key_changed(peer.name, ids.fingerprint(same_name["public_key"]), peer.fingerprint)
+    if same_node is None and connection.execute("SELECT count(*) FROM peers").fetchone()[0] >= MAX_PEERS:
+        raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_PEERS} peers are paired already", "Remove some of them.")
+    peer = replace(peer, paired_at=rfc3339())
+    connection.execute("DELETE FROM peers WHERE node_id = ?", (peer.node_id,))
+    connection.execute(
+        "INSERT INTO peers (name, node_id, public_key, a2a_url, tls_certificate, paired_at) VALUES (?, ?, ?, ?, ?, ?)",
+        (peer.name, peer.node_id, peer.public_key, peer.a2a_url, peer.tls_certificate, peer.paired_at),
+    )
+    events.add(EventKind.PEER_PAIRED, None, _facts(peer))
+    return peer
+
+
+def key_changed(name: str, pinned: str, shown: str) -> SubletError:
+    """Return the error for a peer that shows another key than the pinned one."""
+    return SubletError(
+        LocalCode.KEY_CHANGED,
+        f"the key of {name} is {shown}, but {pinned} is pinned: somebody may be posing as {name}",
+        f"If its key was changed on purpose, run `sublet peers remove {name}` and pair again.",
+    )
+
+
+def name_from_hint(hint: str) -> str:
+    """Return a peer name made from what a peer calls itself."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", hint.lower())[:_MAX_HINT].strip("._-")
+    return name if ids.PEER_NAME.match(name) else "peer"
+
+
+def _free_name(connection: sqlite3.Connection, hint: str) -> str:
+    base = name_from_hint(hint)
+    for number in range(1, MAX_PEERS + 2):
+        name = base if number == 1 else f"{base}-{number}"
+        if connection.execute("SELECT 1 FROM peers WHERE name = ?", (name,)).fetchone() is None:
+            return name
+    raise AssertionError("there are at most MAX_PEERS names")
+
+
+def _facts(peer: Peer) -> dict[str, str | None]:
+    return {"name": peer.name, "node_id": peer.node_id, "fingerprint": peer.fingerprint, "a2a_url": peer.a2a_url}
+
+
+def _peer(row: sqlite3.Row) -> Peer:
+    return Peer(row["name"], row["public_key"], row["a2a_url"], row["tls_certificate"], row["paired_at"])

@@ -1,0 +1,1 @@
+"""Staged results: reviewed, applied, discarded, undone."""

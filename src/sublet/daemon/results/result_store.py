@@ -1,0 +1,298 @@
+"""The staged results of one delegation as one: every directory that was staged has its own in the workspace layer.
+
+Every method blocks: call it in a thread. Names of files are told as the lease told them: of several directories, each
+name begins with its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from sublet.daemon.api.models import ChangeSet
+from sublet.daemon.api.reports import change_set_view
+from sublet.daemon.api.review_models import Applied, ApplyRequest, Conflict, Outcome, Review, ReviewedFile, Undone
+from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
+from sublet.daemon.storage.records import DelegationRecord
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name
+from sublet.workspace.audit.auditor import MAX_PATCH_BYTES
+from sublet.workspace.changes.apply import Applier
+from sublet.workspace.changes.change_set import ChangeSets
+from sublet.workspace.changes.export import export_branch, export_patch
+from sublet.workspace.model import ViewRules
+from sublet.workspace.staging import model as workspace_changes
+
+log = structlog.get_logger(__name__)
+
+MAX_REVIEWED_FILES: Final = 2_000
+"""Files that a review lists one by one; its counts and its patch go on."""
+MAX_WHOLE_PATCH_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One staged directory of a delegation; ``shown`` leads the names of its files."""
+
+    name: str
+    key: str
+    root: Path
+    rules: ViewRules
+    shown: str
+
+    def name_of(self, path: bytes) -> str:
+        """Return the name of a file as it is shown."""
+        return self.shown + clean_name(path)
+
+
+class ResultStore:
+    """Reviews, applies and takes back the results of a delegation.
+
+    Args:
+        changes: keeps the change sets.
+        applier: applies them.
+    """
+
+    def __init__(self, changes: ChangeSets, applier: Applier) -> None:
+        self._changes = changes
+        self._applier = applier
+
+    def directories(self, record: DelegationRecord) -> list[Path]:
+        """Return the real paths of the directories that applying changes."""
+        return [part.root for part in _parts(record)]
+
+    def changes(self, record: DelegationRecord) -> ChangeSet:
+        """Return the counts and what became of the result.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is none.
+        """
+        assert record.change_set is not None
+        found = change_set_view(self._changes.get(part.key) for part in _parts(record))
+        return found.model_copy(
+            update={"branch": record.change_set.branch, "branch_error": record.change_set.branch_error}
+        )
+
+    def review(self, record: DelegationRecord, patch: bool) -> Review:
+        """Return what a result would change, and what applying it now would come to.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where it is gone, or what keeps the directory from being compared.
+        """
+        assert record.change_set is not None
+        review = Review(delegation_id=record.id, workspace_dir=record.workspace, change_set=record.change_set)
+        if record.change_set.status == "discarded":
+            return review.model_copy(update={"patch": "" if patch else None})
+        files: list[ReviewedFile] = []
+        conflicts: list[Conflict] = []
+        unread: list[str] = []
+        mass_deletion = False
+        for part in _parts(record):
+            changes = self._changes.get(part.key)
+            outcomes: dict[bytes, Outcome] = {}
+            if changes.status in ("pending", "undone"):
+                preview = self._applier.preview(part.key, part.rules)
+                outcomes = _outcomes(preview)
+                conflicts += _conflicts(part, preview.conflicts)
+                mass_deletion |= bool(preview.mass_deletion)
+            files += [_file(part, file, outcomes.get(file.path)) for file in changes.files]
+            unread += [part.name_of(path) for path, _ in changes.unread]
+        text, truncated = self._patch(record) if patch else (None, False)
+        return review.model_copy(
+            update={
+                "files": files[:MAX_REVIEWED_FILES],
+                "truncated": len(files) > MAX_REVIEWED_FILES,
+                "conflicts": conflicts[:MAX_REVIEWED_FILES],
+                "mass_deletion": mass_deletion,
+                "unread": unread[:MAX_REVIEWED_FILES],
+                "patch": text,
+                "patch_truncated": truncated,
+            }
+        )
+
+    def apply(self, record: DelegationRecord, request: ApplyRequest) -> Applied:
+        """Merge a result into the directories: all of them, or none.
+
+        Raises:
+            SubletError: ``CONFLICT`` for a mass deletion that is not allowed, or what keeps it from being applied;
+                then nothing is changed.
+        """
+        parts = list(_parts(record))
+        if not request.partial and len(parts) > 1:
+            standing = [
+                conflict
+                for part in parts
+                for conflict in _conflicts(part, self._applier.preview(part.key, part.rules).conflicts)
+            ]
+            if standing:
+                return Applied(delegation_id=record.id, conflicts=standing, change_set=self.changes(record))
+        applied: list[str] = []
+        conflicts: list[Conflict] = []
+        done: list[_Part] = []
+        try:
+            for part in parts:
+                report = self._applier.apply(
+                    part.key,
+                    part.rules,
+                    partial=request.partial,
+                    allow_mass_deletion=request.allow_mass_deletion,
+                )
+                done.append(part)
+                applied += [part.name_of(path) for path in report.paths]
+                conflicts += _conflicts(part, report.conflicts)
+        except SubletError:
+            for part in reversed(done):
+                self._applier.undo(part.key)
+            raise
+        changes = self.changes(record)
+        return Applied(
+            delegation_id=record.id,
+            applied=applied,
+            conflicts=conflicts,
+            change_set=changes,
+            undo=record.id if changes.status in ("applied", "partly_applied") else None,
+        )
+
+    def changed(self, record: DelegationRecord) -> dict[str, tuple[bytes, ...]]:
+        """Return, by the name of the directory, which paths applying has changed in it.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be read.
+        """
+        return {part.name: self._applier.changed(part.key) for part in _parts(record)}
+
+    def undo(self, record: DelegationRecord) -> Undone:
+        """Take back what was applied.
+
+        Raises:
+            SubletError: what keeps it from being taken back.
+        """
+        undone: list[str] = []
+        conflicts: list[Conflict] = []
+        for part in _parts(record):
+            if self._changes.get(part.key).status not in ("applied", "partly_applied"):
+                continue
+            report = self._applier.undo(part.key)
+            undone += [part.name_of(path) for path in report.paths]
+            conflicts += _conflicts(part, report.conflicts)
+        return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
+
+    def branch(self, record: DelegationRecord, name: str) -> str:
+        """Put a result on a new branch of each repository that it is of, and return the first commit.
+
+        Raises:
+            SubletError: as ``export_branch``.
+        """
+        return put_on_branch(self._changes, record, name)
+
+    def whole_patch(self, record: DelegationRecord) -> bytes:
+        """Return a result as a patch for ``git apply``.
+
+        Raises:
+            SubletError: as ``export_patch``; ``UNAVAILABLE`` where it is too large, or of several directories.
+        """
+        [part, *others] = _parts(record)
+        if others:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                "a result in several directories is no single patch",
+                f"See it with `sublet review {record.id}`, or apply it.",
+            )
+        patch = export_patch(self._changes, part.key)
+        if len(patch) > MAX_WHOLE_PATCH_BYTES:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the patch is larger than {MAX_WHOLE_PATCH_BYTES >> 20} MiB",
+                f"Put it on a branch: sublet apply {record.id} --branch NAME",
+            )
+        return patch
+
+    def discard(self, record: DelegationRecord) -> None:
+        """Remove a result. Removing twice is no error."""
+        for part in _parts(record):
+            self._changes.discard(part.key)
+
+    def recover(self) -> list[str]:
+        """Finish or take back what a crash has cut short, and return the delegations that it concerns."""
+        found = self._applier.recover_all()
+        for key, error in found.items():
+            if error is not None:
+                log.error("an apply that was cut short could not be recovered", key=key, reason=str(error))
+        return sorted({owner_of(key) for key in found})
+
+    def _patch(self, record: DelegationRecord) -> tuple[str, bool]:
+        text, truncated = "", False
+        for part in _parts(record):
+            left = max(0, MAX_PATCH_BYTES - len(text))
+            if part.shown:
+                found = self._changes.get(part.key)
+                made = self._changes.auditor.patch(part.root, found.baseline, found.result, below=part.name, limit=left)
+            else:
+                made = self._changes.patch(part.key, limit=left)
+            text += made.text
+            truncated |= made.truncated
+        return text, truncated
+
+
+def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> str:
+    """Put a result on a new branch of each repository that it is of, and return the first commit.
+
+    Raises:
+        SubletError: as ``export_branch``.
+    """
+    message = f"{record.description}\n\nWork of {record.peer} in the delegation {record.id}."
+    commits = [export_branch(changes, part.key, part.rules, name, message) for part in _parts(record)]
+    return commits[0]
+
+
+def _parts(record: DelegationRecord) -> Iterator[_Part]:
+    keys = staged_keys(record)
+    resources = lent_directories(record)
+    for lent in resources:
+        if (key := keys.get(lent.name)) is not None:
+            yield _Part(lent.name, key, lent.path, lent.rules, f"{lent.name}/" if len(resources) > 1 else "")
+
+
+def _outcomes(preview: workspace_changes.Preview) -> dict[bytes, Outcome]:
+    outcomes: dict[bytes, Outcome] = {}
+    outcomes |= dict.fromkeys(preview.clean, "clean")
+    outcomes |= dict.fromkeys(preview.present, "present")
+    outcomes |= dict.fromkeys(preview.merged, "merged")
+    outcomes |= {conflict.path: "conflict" for conflict in preview.conflicts}
+    return outcomes
+
+
+def _conflicts(part: _Part, conflicts: tuple[workspace_changes.Conflict, ...]) -> list[Conflict]:
+    """Return conflicts with where the two versions lie."""
+    return [
+        Conflict(
+            path=part.name_of(conflict.path),
+            reason=conflict.detail,
+            yours=None if conflict.kind == "deleted_here" else _place(part, conflict.path),
+            theirs=_place(part, conflict.kept_as)
+            if conflict.kept_as is not None
+            else clean_name(str(conflict.theirs))
+            if conflict.theirs is not None
+            else None,
+        )
+        for conflict in conflicts
+    ]
+
+
+def _place(part: _Part, path: bytes) -> str:
+    return clean_name(bytes(part.root) + b"/" + path)
+
+
+def _file(part: _Part, file: workspace_changes.ChangedPath, outcome: Outcome | None) -> ReviewedFile:
+    return ReviewedFile(
+        path=part.name_of(file.path),
+        change=file.change,
+        renamed_from=None if file.renamed_from is None else part.name_of(file.renamed_from),
+        lines_added=file.lines_added,
+        lines_deleted=file.lines_deleted,
+        outcome=outcome,
+    )

@@ -1,0 +1,1 @@
+"""What is kept on the disk: database, journal, records and events; and what of it is forgotten."""

@@ -1,0 +1,305 @@
+"""What has happened and what is held: the journal of transitions, events and acquired resources (DESIGN 4.1, 4.10).
+
+A state and the event that tells of it go into one transaction, and before the effect they announce. A resource is
+journalled before it is taken and released after it is given back, so that what a killed daemon held is found again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
+from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
+from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.lifecycle import (
+    ASSIGNMENT_TABLE,
+    DELEGATION_TABLE,
+    AssignmentState,
+    DelegationState,
+    EventT,
+    IllegalTransition,
+    StateT,
+)
+
+KEEP_RELEASED = 10_000
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+class _Table:
+    """A table of records: its name, its columns besides the common ones, and the states it goes through."""
+
+    def __init__(
+        self, name: str, extra: tuple[str, ...], first: StrEnum, states: Mapping[StateT, Mapping[EventT, StateT]]
+    ) -> None:
+        self.name = name
+        self.first = str(first)
+        self.next = {str(state): {str(after) for after in ways.values()} for state, ways in states.items()}
+        self.ends = tuple(state for state, after in self.next.items() if not after)
+        columns = ("id", "state", "record", "created_at", "updated_at", *extra)
+        self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({_marks(columns)})"  # noqa: S608 - constants
+
+
+_DELEGATIONS = _Table("delegations", ("caller", "idempotency_key"), DelegationState.CREATED, DELEGATION_TABLE)
+_ASSIGNMENTS = _Table("assignments", ("peer",), AssignmentState.PENDING, ASSIGNMENT_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResource:
+    """Something that was acquired and not released yet: lease, lock, view, apply, mount, slot, process, remote_task."""
+
+    id: int
+    owner: str
+    kind: str
+    detail: dict[str, JsonValue]
+    acquired_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgettable:
+    """A delegation or assignment that is over: when it ended (Unix seconds), and what it takes with its events."""
+
+    id: str
+    ended_at: float
+    bytes: int
+    events: int
+    workspace: str
+
+
+class Journal(EventLog):
+    """The event log, with the records of delegations and assignments and the resources they hold."""
+
+    # Delegations and assignments
+
+    async def save_delegation(
+        self, record: DelegationRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+    ) -> Event | None:
+        """Add or replace the record of a delegation and, where ``kind`` is given, tell of it in the same transaction.
+
+        Raises:
+            IllegalTransition: the table has no way from the recorded state to this one, or a new record does not
+                begin at the beginning.
+            SubletError: ``CONFLICT`` where the caller's idempotency key belongs to another delegation, or where the
+                record on the disk is of a newer generation: the words of a zombie change nothing.
+        """
+        return await self._save(_DELEGATIONS, record, (record.caller, record.request.idempotency_key), kind, data)
+
+    async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
+        """Return one delegation, or None."""
+        found = await self._load(_DELEGATIONS, "WHERE id = ?", (delegation_id,))
+        return DelegationRecord.model_validate_json(found[0]) if found else None
+
+    async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
+        """Return the delegation that ``caller`` made with this key, or None."""
+        found = await self._load(_DELEGATIONS, "WHERE caller = ? AND idempotency_key = ?", (caller, idempotency_key))
+        return DelegationRecord.model_validate_json(found[0]) if found else None
+
+    async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
+        """Return delegations, the newest first; with ``active`` only those that are not over."""
+        found = await self._list(_DELEGATIONS, limit, active)
+        return [DelegationRecord.model_validate_json(text) for text in found]
+
+    async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
+        """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
+        only = "WHERE json_extract(record, '$.settled') = ? ORDER BY created_at, id LIMIT ?"
+        found = await self._load(_DELEGATIONS, only, (int(settled), limit))
+        return [DelegationRecord.model_validate_json(text) for text in found]
+
+    async def count_delegations(self) -> dict[str, int]:
+        """Return how many delegations there are in each state."""
+
+        def work(connection: sqlite3.Connection) -> dict[str, int]:
+            rows = connection.execute("SELECT state, count(*) AS n FROM delegations GROUP BY state").fetchall()
+            return {row["state"]: row["n"] for row in rows}
+
+        return await self.read(work)
+
+    async def save_assignment(
+        self, record: AssignmentRecord, kind: EventKind | None = None, data: Mapping[str, JsonValue] | None = None
+    ) -> Event | None:
+        """Add or replace the record of an assignment; as ``save_delegation``."""
+        return await self._save(_ASSIGNMENTS, record, (record.peer,), kind, data)
+
+    async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
+        """Return one assignment, or None."""
+        found = await self._load(_ASSIGNMENTS, "WHERE id = ?", (delegation_id,))
+        return AssignmentRecord.model_validate_json(found[0]) if found else None
+
+    async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
+        """Return assignments, the newest first; with ``active`` only those that are not over."""
+        found = await self._list(_ASSIGNMENTS, limit, active)
+        return [AssignmentRecord.model_validate_json(text) for text in found]
+
+    async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
+        """Return what is over and settled, that which ended first first, with what forgetting it would free."""
+        only, values = "json_extract(record, '$.settled') = 1", tuple[str, ...]()
+        if table == "assignments":
+            only, values = f"state IN ({_marks(_ASSIGNMENTS.ends)})", _ASSIGNMENTS.ends
+
+        def work(connection: sqlite3.Connection) -> list[Forgettable]:
+            rows = connection.execute(
+                f"""SELECT id, updated_at, coalesce(json_extract(record, '$.resources[0].path'), '') AS workspace,
+                    length(record) + coalesce((SELECT sum(length(data)) FROM events WHERE delegation_id = t.id), 0)
+                        AS bytes,
+                    (SELECT count(*) FROM events WHERE delegation_id = t.id) AS events
+                FROM {table} AS t WHERE {only} ORDER BY updated_at, id LIMIT ?""",  # noqa: S608 - constants and marks
+                (*values, limit),
+            )
+            return [
+                Forgettable(row["id"], unix_seconds(row["updated_at"]), row["bytes"], row["events"], row["workspace"])
+                for row in rows
+            ]
+
+        return await self.read(work)
+
+    async def delegation_ids(self) -> frozenset[str]:
+        """Return the ids of all delegations that are kept."""
+
+        def work(connection: sqlite3.Connection) -> frozenset[str]:
+            return frozenset(row["id"] for row in connection.execute("SELECT id FROM delegations"))
+
+        return await self.read(work)
+
+    async def workspaces(self) -> dict[str, set[str]]:
+        """Return the directories that delegations were made of, each with the ids of those that are kept."""
+
+        def work(connection: sqlite3.Connection) -> dict[str, set[str]]:
+            found: dict[str, set[str]] = {}
+            rows = connection.execute(
+                """SELECT d.id, json_extract(lent.value, '$.path') AS workspace
+                FROM delegations AS d, json_each(d.record, '$.resources') AS lent"""
+            )
+            for row in rows:
+                found.setdefault(row["workspace"], set()).add(row["id"])
+            return found
+
+        return await self.read(work)
+
+    async def forget(self, *, delegations: Sequence[str] = (), assignments: Sequence[str] = ()) -> int:
+        """Remove ended delegations and assignments with their events and return how many events went with them."""
+
+        def work(connection: sqlite3.Connection, _: Recorder) -> int:
+            before = connection.total_changes
+            for one in (*delegations, *assignments):
+                connection.execute("DELETE FROM events WHERE delegation_id = ?", (one,))
+            events = connection.total_changes - before
+            connection.executemany("DELETE FROM delegations WHERE id = ?", [(one,) for one in delegations])
+            connection.executemany("DELETE FROM assignments WHERE id = ?", [(one,) for one in assignments])
+            return events
+
+        return await self.transact(work)
+
+    # Resources
+
+    async def acquire(self, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:
+        """Journal that ``owner`` is about to take something, and return the number to release it by."""
+
+        def work(connection: sqlite3.Connection, _: Recorder) -> int:
+            cursor = connection.execute(
+                "INSERT INTO resources (owner, kind, detail, acquired_at) VALUES (?, ?, ?, ?)",
+                (owner, kind, json.dumps(detail), rfc3339()),
+            )
+            number = cursor.lastrowid
+            assert number is not None
+            if number % PRUNE_EVERY == 0:
+                connection.execute(
+                    "DELETE FROM resources WHERE released_at IS NOT NULL AND id <= ?", (number - KEEP_RELEASED,)
+                )
+            return number
+
+        return await self.transact(work)
+
+    async def release(self, number: int) -> None:
+        """Journal that a resource was given back; twice is no error."""
+        await self.transact(
+            lambda connection, _: (
+                connection.execute(
+                    "UPDATE resources SET released_at = ? WHERE id = ? AND released_at IS NULL", (rfc3339(), number)
+                ).rowcount
+            )
+        )
+
+    async def release_owned(self, owner: str, *kinds: str) -> int:
+        """Journal that all resources of ``owner``, or those of some kinds, were given back; return how many."""
+
+        def work(connection: sqlite3.Connection, _: Recorder) -> int:
+            only = f" AND kind IN ({_marks(kinds)})" if kinds else ""
+            return connection.execute(
+                f"UPDATE resources SET released_at = ? WHERE owner = ? AND released_at IS NULL{only}",  # noqa: S608 - marks
+                (rfc3339(), owner, *kinds),
+            ).rowcount
+
+        return await self.transact(work)
+
+    async def open_resources(self, owner: str | None = None) -> list[HeldResource]:
+        """Return what is held, the oldest first; after a start, what the last process left behind."""
+
+        def work(connection: sqlite3.Connection) -> list[HeldResource]:
+            rows = connection.execute(
+                "SELECT * FROM resources WHERE released_at IS NULL AND (?1 IS NULL OR owner = ?1) ORDER BY id", (owner,)
+            )
+            return [
+                HeldResource(row["id"], row["owner"], row["kind"], load_object(row["detail"]), row["acquired_at"])
+                for row in rows
+            ]
+
+        return await self.read(work)
+
+    async def _save(
+        self,
+        table: _Table,
+        record: DelegationRecord | AssignmentRecord,
+        extra: tuple[str | None, ...],
+        kind: EventKind | None,
+        data: Mapping[str, JsonValue] | None,
+    ) -> Event | None:
+        new, text = str(record.state), record.model_dump_json()
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> Event | None:
+            known = "SELECT state, json_extract(record, '$.generation') AS generation"
+            found = connection.execute(f"{known} FROM {table.name} WHERE id = ?", (record.id,)).fetchone()
+            old = found["state"] if found is not None else None
+            if found is not None and found["generation"] > record.generation:
+                raise SubletError(
+                    LocalCode.CONFLICT, f"{record.id} was taken over by a newer process", "Let the newer one go on."
+                )
+            if new != old and new not in (table.next[old] if old is not None else {table.first}):
+                raise IllegalTransition(f"{record.id}: no transition from {old} to {new}")
+            if old is None:
+                connection.execute(table.insert, (record.id, new, text, record.created_at, record.updated_at, *extra))
+            else:
+                connection.execute(
+                    f"UPDATE {table.name} SET state = ?, record = ?, updated_at = ? WHERE id = ?",  # noqa: S608 - constant
+                    (new, text, record.updated_at, record.id),
+                )
+            return None if kind is None else events.add(kind, record.id, data or {})
+
+        try:
+            return await self.transact(work)
+        except sqlite3.IntegrityError:
+            raise SubletError(
+                LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
+            ) from None
+
+    async def _list(self, table: _Table, limit: int, active: bool) -> list[str]:
+        only = f"WHERE state NOT IN ({_marks(table.ends)})" if active else ""
+        values = table.ends if active else ()
+        return await self._load(table, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
+
+    async def _load(self, table: _Table, rest: str, values: Sequence[str | int]) -> list[str]:
+        def work(connection: sqlite3.Connection) -> list[str]:
+            rows = connection.execute(f"SELECT record FROM {table.name} {rest}", values)  # noqa: S608 - constants and marks
+            return [row["record"] for row in rows]
+
+        return await self.read(work)

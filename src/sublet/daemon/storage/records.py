@@ -1,0 +1,284 @@
+"""What the journal keeps of a delegation and of an assignment; views are made from it on every read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sublet.daemon.api.models import (
+    AssignmentView,
+    AuditReport,
+    ChangeSet,
+    ConditionView,
+    CreateDelegation,
+    DelegationView,
+    ErrorView,
+    FollowUpState,
+    FollowUpView,
+    LeaseQuota,
+    ResourceView,
+    ResultView,
+    Usage,
+)
+from sublet.daemon.times import unix_seconds
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, TransportName
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.lifecycle import (
+    ASSIGNMENT_TABLE,
+    DELEGATION_TABLE,
+    AssignmentState,
+    DelegationEvent,
+    DelegationState,
+    advance,
+    is_terminal,
+)
+from sublet.protocol.messages import Accept, AccessMode, Invite
+from sublet.protocol.text import clean_line
+
+MAX_SHOWN_PROMPT_CHARS = 200
+PROGRESS: Mapping[FollowUpState, int] = {
+    "pending": 0,
+    "delivered": 1,
+    "running": 2,
+    "done": 3,
+    "failed": 3,
+    "refused": 3,
+}
+"""How far a follow-up is in each state. News may arrive in any order; what is behind changes nothing."""
+
+
+class Record(BaseModel):
+    """Base of records: replaced, never changed in place."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class ResourceRecord(Record):
+    """One directory that is lent: its name in the view, its real path, and the access that is given."""
+
+    name: str
+    path: str
+    access_mode: AccessMode
+
+
+class FollowUpRecord(Record):
+    """A further prompt: ``pending`` until the executor has taken it, or ``refused`` it for ``why``.
+
+    The whole ``prompt`` is kept as long as it may have to be sent, and ``digest`` to tell another from it.
+    """
+
+    id: str
+    prompt: str
+    digest: str
+    state: FollowUpState = "pending"
+    why: str = ""
+
+    def settled(self, state: FollowUpState, why: str) -> FollowUpRecord:
+        """Return it in another state, and of its prompt what is shown."""
+        shown = clean_line(self.prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
+        return self.model_copy(update={"prompt": shown, "state": state, "why": why})
+
+    def view(self, *, over: bool) -> FollowUpView:
+        """Return it as it is shown; what was not taken before the end, or not done, never will be."""
+        if over and self.state == "pending":
+            return self.settled("refused", "the work was over before it was taken").view(over=over)
+        if over and self.state == "running":
+            return self.settled("failed", "the work was ended while it ran").view(over=over)
+        shown = self.settled(self.state, self.why)
+        return FollowUpView(id=shown.id, prompt=shown.prompt, state=shown.state, why=shown.why)
+
+
+class DelegationRecord(Record):
+    """The delegator's memory of one delegation.
+
+    ``resources`` are its directories, the first of which is the one to work in; ``access_mode`` is the widest of their
+    modes; ``transport`` is how they travel, once the executor has chosen. ``snapshots`` and ``result_snapshots`` are
+    what the audit compares, by the name of the directory.
+    ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
+    ``change_set`` is a staged result, from the end of access on, and what became of it later. ``returned`` tells if
+    all changes of a transport that brings them at the end have arrived, and ``left_behind`` what of them was not made.
+    ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
+    ``accept`` is what the executor agreed to; it holds no secret.
+    ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
+    """
+
+    id: str
+    state: DelegationState = DelegationState.CREATED
+    caller: str
+    request: CreateDelegation
+    peer: str
+    agent: str | None
+    resources: tuple[ResourceRecord, ...]
+    description: str
+    access_mode: AccessMode
+    ttl_seconds: int
+    created_at: str
+    updated_at: str
+    expires_at: str | None = None
+    condition: ConditionView | None = None
+    transport: TransportName | None = None
+    task_id: str | None = None
+    context_id: str | None = None
+    accept: Accept | None = None
+    snapshots: dict[str, str] = {}
+    result_snapshots: dict[str, str] = {}
+    result: ResultView | None = None
+    error: ErrorView | None = None
+    hidden: list[str] = []
+    unmountable: list[str] = []
+    sandbox_enforced: list[str] = []
+    left_out: int = 0
+    git_hidden: list[str] = []
+    change_set: ChangeSet | None = None
+    returned: bool = False
+    left_behind: list[str] = []
+    audit: AuditReport | None = None
+    audit_error: ErrorView | None = None
+    usage: Usage = Usage()
+    quota: LeaseQuota
+    follow_ups: tuple[FollowUpRecord, ...] = ()
+    settled: bool = False
+    generation: int = 1
+
+    @property
+    def workspace(self) -> str:
+        """Real path of the directory to work in."""
+        return self.resources[0].path
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the state has no way out."""
+        return is_terminal(DELEGATION_TABLE, self.state)
+
+    def overdue(self, now: float) -> bool:
+        """Tell whether the lease is over at ``now`` (Unix seconds) although nobody has said so yet.
+
+        Work that was done in time is not undone by an audit that takes longer than the lease.
+        """
+        if self.terminal or self.result is not None or self.expires_at is None:
+            return False
+        return unix_seconds(self.expires_at) <= now
+
+    def view(self, now: float, *, cursor: int = 0) -> DelegationView:
+        """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
+        state, error = self.state, self.error
+        if self.overdue(now):
+            state = advance(DELEGATION_TABLE, state, DelegationEvent.EXPIRE)
+            error = error_view(lease_over(self.ttl_seconds))
+        remaining = None
+        if self.expires_at is not None and self.result is None and not is_terminal(DELEGATION_TABLE, state):
+            remaining = max(0, int(unix_seconds(self.expires_at) - now))
+        return DelegationView(
+            delegation_id=self.id,
+            state=state,
+            condition=self.condition,
+            peer=self.peer,
+            agent=self.agent,
+            workspace_dir=self.workspace,
+            resources=[ResourceView(**resource.model_dump()) for resource in self.resources],
+            description=self.description,
+            access_mode=self.access_mode,
+            result_mode=self.request.result_mode,
+            ttl_seconds=self.ttl_seconds,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            expires_at=self.expires_at,
+            transport=self.transport,
+            left_behind=self.left_behind,
+            remaining_seconds=remaining,
+            result=self._shown_result(),
+            error=error,
+            hidden=self.hidden,
+            unmountable=self.unmountable,
+            requested_ttl_seconds=self.request.ttl_seconds,
+            sandbox_enforced=self.sandbox_enforced,
+            left_out=self.left_out,
+            revealed=self.request.reveal,
+            unlocked=self.request.unlock,
+            git=self.request.git,
+            git_hidden=self.git_hidden,
+            audit=self.audit,
+            audit_error=self.audit_error,
+            usage=self.usage,
+            quota=self.quota if self.access_mode == "rw" else None,
+            follow_ups=[
+                one.view(over=is_terminal(DELEGATION_TABLE, state) or self.result is not None)
+                for one in self.follow_ups
+            ],
+            cursor=cursor,
+        )
+
+    def _shown_result(self) -> ResultView | None:
+        """Return what the peer said, with what is kept apart of its work, also where it said nothing."""
+        if self.change_set is None:
+            return self.result
+        return (self.result or ResultView(final_summary="")).model_copy(update={"change_set": self.change_set})
+
+
+class AssignmentRecord(Record):
+    """The executor's memory of one delegation.
+
+    ``generation`` is the highest of the delegator's processes that has been heard: what an older one says is refused.
+    """
+
+    id: str
+    state: AssignmentState = AssignmentState.PENDING
+    peer: str
+    peer_fingerprint: str
+    agent: str
+    invite: Invite
+    accept: Accept
+    mount_point: str
+    created_at: str
+    updated_at: str
+    access_mode: AccessMode = "rw"
+    expires_at: str | None = None
+    generation: int = 1
+    error: ErrorView | None = None
+    outcome: Literal["done", "failed", "timeout", "limit", "cancelled", "crashed"] | None = None
+    exit_code: int | None = None
+
+    def view(self, now: float) -> AssignmentView:
+        """Return the assignment as a face shows it at ``now`` (Unix seconds)."""
+        over = is_terminal(ASSIGNMENT_TABLE, self.state)
+        left = None if over or self.expires_at is None else max(0, int(unix_seconds(self.expires_at) - now))
+        return AssignmentView(
+            delegation_id=self.id,
+            state=self.state,
+            peer=self.peer,
+            agent=self.agent,
+            description=clean_line(self.invite.task.description, MAX_DESCRIPTION_CHARS),
+            access_mode=self.invite.lease.access_mode,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            expires_at=self.expires_at,
+            remaining_seconds=left,
+            outcome=self.outcome,
+            exit_code=self.exit_code,
+            error=self.error,
+        )
+
+
+def error_view(error: SubletError) -> ErrorView:
+    """Return ``error`` as a record keeps it."""
+    return ErrorView.model_validate(error.as_json())
+
+
+def interrupted() -> SubletError:
+    """Return the error that says that our own daemon was killed, and that what it did can't go on."""
+    return SubletError(
+        ErrorCode.TASK_FAILED,
+        "the delegator's daemon stopped unexpectedly while the delegation was under way; its access died with it",
+        "Look at the audit for what was done, then delegate again.",
+    )
+
+
+def lease_over(ttl_seconds: int) -> SubletError:
+    """Return the error that says that the lease has ended."""
+    return SubletError(
+        ErrorCode.EXPIRED,
+        f"the lease of {ttl_seconds} s ended before the work did, so access was cut",
+        "Delegate again with a longer --ttl; what was written until then is in the audit.",
+    )

@@ -1,0 +1,332 @@
+"""SQLite behind one writer: what a caller is told is written, is written (DESIGN 4.10).
+
+One thread owns the writing connection and commits in groups: all that waited while the last commit was on its way goes
+into the next one, each part behind a savepoint of its own. The database runs in WAL mode with ``synchronous=FULL``, so
+a commit has reached the disk before anybody hears of it; neither ``kill -9`` nor a power cut undoes it. Another thread
+reads, beside the writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from sublet.daemon.storage.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from sublet.protocol.errors import LocalCode, SubletError
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+MAX_PENDING = 1024
+"""Writes, and reads, that may wait at one time; further callers wait for a place."""
+MAX_POSTED = 4096
+"""Writes that nobody waits for and that are not done yet."""
+MAX_GROUP = 256
+"""Writes in one commit."""
+BUSY_MILLISECONDS = 5000
+CACHE_KIB = 4096
+
+log = structlog.get_logger(__name__)
+
+
+class _Job:
+    """One piece of work and where its outcome goes; ``done`` runs on the event loop, whether anybody waits or not."""
+
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Work[Any], done: Callable[[Any, Exception | None], None]) -> None:
+        self.work = work
+        self.done = done
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class Store:
+    """The daemon's database. Made by ``open`` inside a running event loop, ended by ``close``."""
+
+    def __init__(self, path: Path, lock: int, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+        self.path = path
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._places = asyncio.Semaphore(MAX_PENDING)
+        self._read_places = asyncio.Semaphore(MAX_PENDING)
+        self._posted = 0
+        self._closed = False
+        self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads = (
+            threading.Thread(target=self._write_loop, args=(writer,), name="store-writer", daemon=True),
+            threading.Thread(target=self._read_loop, args=(reader,), name="store-reader", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    async def open(cls, path: Path) -> Store:
+        """Open the database, making it on the first start, and recover what a killed daemon left in its log.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where it is damaged, from a newer version, not ours, or can't be opened;
+                ``ALREADY_RUNNING`` where another daemon has it open.
+        """
+        lock, writer, reader = await asyncio.to_thread(_open, path)
+        return cls(path, lock, writer, reader)
+
+    async def write(self, work: Work[T], after: Callable[[T], None] | None = None) -> T:
+        """Run ``work`` in the writer's next transaction and return what it returns, once that is on the disk.
+
+        A caller that is cancelled while it waits may find that its write has happened; writes keep the order in which
+        they were asked for.
+
+        Args:
+            work: uses the connection, must not commit, must have no other effect; an exception undoes it alone.
+            after: called on the event loop with the result once committed, even if the caller was cancelled.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk is full or fails, or the store is closed.
+        """
+        return await self._ask(self._writes, self._places, work, after)
+
+    async def read(self, work: Work[T]) -> T:
+        """Run ``work`` on the read-only connection and return what it returns; it sees every finished write."""
+        return await self._ask(self._reads, self._read_places, work, None)
+
+    def post(self, work: Work[None]) -> None:
+        """Ask for a write without waiting for it.
+
+        The order is kept: a later write is on the disk only if this one is too. A failure is logged.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where ``MAX_POSTED`` are pending already, or the store is closed.
+        """
+        self._check_open()
+        if self._posted >= MAX_POSTED:
+            raise SubletError(LocalCode.UNAVAILABLE, "the store can't keep up", "Try again in a moment.")
+        self._posted += 1
+
+        def done(_: None, error: Exception | None) -> None:
+            self._posted -= 1
+            if error is not None:
+                log.error("store: a write failed", reason=str(error))
+
+        self._writes.put(_Job(work, done))
+
+    async def close(self) -> None:
+        """Finish what was asked for, fold the log into the database and close it; twice is no error."""
+        if self._closed:
+            return
+        self._closed = True
+        writer, reader = self._threads
+        # The writer goes last, since only its connection may fold the log into the database and remove it.
+        for jobs, thread in ((self._reads, reader), (self._writes, writer)):
+            jobs.put(None)
+            await asyncio.to_thread(thread.join)
+        os.close(self._lock)
+
+    async def _ask(
+        self,
+        jobs: queue.SimpleQueue[_Job | None],
+        places: asyncio.Semaphore,
+        work: Work[T],
+        after: Callable[[T], None] | None,
+    ) -> T:
+        await places.acquire()
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T, error: Exception | None) -> None:
+            places.release()
+            if error is None and after is not None:
+                after(result)
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        try:
+            self._check_open()
+        except SubletError:
+            places.release()
+            raise
+        jobs.put(_Job(work, done))
+        return await future
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Start it again with `sublet up`.")
+
+    # The two threads
+
+    def _write_loop(self, connection: sqlite3.Connection) -> None:
+        going = True
+        while going:
+            job = self._writes.get()
+            group: list[_Job] = []
+            while job is not None:
+                group.append(job)
+                if len(group) == MAX_GROUP:
+                    break
+                try:
+                    job = self._writes.get_nowait()
+                except queue.Empty:
+                    break
+            else:
+                going = False
+            if group:
+                _commit(connection, group)
+                self._loop.call_soon_threadsafe(_finish, group)
+        connection.execute("PRAGMA optimize")
+        connection.close()
+
+    def _read_loop(self, connection: sqlite3.Connection) -> None:
+        while (job := self._reads.get()) is not None:
+            try:
+                job.result = job.work(connection)
+            except Exception as error:
+                job.error = _translated(error)
+            self._loop.call_soon_threadsafe(_finish, [job])
+        connection.close()
+
+
+def _commit(connection: sqlite3.Connection, group: list[_Job]) -> None:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for job in group:
+            connection.execute("SAVEPOINT job")
+            try:
+                job.result = job.work(connection)
+            except Exception as error:
+                # A full or failing disk makes SQLite roll back everything, and then nobody in the group has a result.
+                if not connection.in_transaction:
+                    raise
+                job.error = _translated(error)
+                connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
+        connection.execute("COMMIT")
+    except Exception as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        for job in group:
+            job.error = _translated(error)
+
+
+def _finish(group: list[_Job]) -> None:
+    for job in group:
+        job.done(job.result, job.error)
+
+
+def _translated(error: Exception) -> Exception:
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+        return SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the store failed: {error}",
+            "Check that its disk has space and is healthy; what was acknowledged before is safe.",
+        )
+    return error
+
+
+def _open(path: Path) -> tuple[int, sqlite3.Connection, sqlite3.Connection]:
+    lock = _lock(path)
+    opened: list[sqlite3.Connection] = []
+    try:
+        # A clean stop folds the log into the database and removes it, so a log means that the last stop was none.
+        unclean = _size(path.with_name(path.name + "-wal")) > 0
+        writer = _connect(path)
+        opened.append(writer)
+        _prepare(writer, path, check=unclean)
+        reader = _connect(path)
+        opened.append(reader)
+        reader.execute("PRAGMA query_only=ON")
+    except BaseException as error:
+        for connection in opened:
+            connection.close()
+        os.close(lock)
+        if isinstance(error, sqlite3.DatabaseError):
+            raise _damaged(path, str(error)) from None
+        raise
+    return lock, writer, reader
+
+
+def _lock(path: Path) -> int:
+    """Keep a second daemon out, also one whose runtime directory differs and who therefore saw no instance lock."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        # A file beside the database, since closing any descriptor of the database would drop SQLite's own locks.
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"{path} can't be opened: {error.strerror}", "Check the state directory."
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise SubletError(
+            LocalCode.ALREADY_RUNNING, f"another daemon has {path} open", "Stop it, or set SUBLET_HOME."
+        ) from None
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=BUSY_MILLISECONDS / 1000, cached_statements=256
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if version == 0 and application == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+        return
+    if application != APPLICATION_ID:
+        raise _damaged(path, "it is not a database of this program")
+    if version != SCHEMA_VERSION:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"{path} has schema version {version}, this program knows version {SCHEMA_VERSION}",
+            "Start the version of sublet that wrote it, or choose another SUBLET_HOME.",
+        )
+    if check:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _damaged(path, str(found))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _damaged(path: Path, why: str) -> SubletError:
+    # Never set aside by itself: a daemon that quietly forgot its peers' keys would trust anybody who came next.
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        f"the database {path} can't be used: {why}",
+        f"Try `sqlite3 {path} .recover | sqlite3 new.db`, or move it and its -wal file aside and start again: peers "
+        "and tokens must then be made anew, and `sublet doctor` finds mounts that were left behind.",
+    )

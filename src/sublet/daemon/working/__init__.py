@@ -1,0 +1,1 @@
+"""The executor's side: what is agreed to, and the work from START to its end."""

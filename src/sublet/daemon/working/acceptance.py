@@ -1,0 +1,246 @@
+"""What the executor agrees to: which INVITE it accepts and how far it narrows it, which START it takes (AWCP 4, 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.policy.engine import Policy
+from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.messages import (
+    MAX_TTL_SECONDS,
+    Accept,
+    AcceptExtension,
+    Invite,
+    RemoteConstraints,
+    RemoteMount,
+    ReverseEndpoint,
+    SandboxProfile,
+    Start,
+)
+from sublet.protocol.text import clean_line
+from sublet.supervisor.agent_config import AgentConfig
+
+
+class Acceptance:
+    """Decides on INVITE and words ACCEPT.
+
+    Args:
+        policy: is asked for every INVITE.
+        agents: those offered now; the first is the default.
+        max_ttl_seconds: the longest lease that is accepted now.
+        reverse_port: port at which a delegator at this address can dial us, or None.
+        enforced: items of ``sandbox_profile`` and limits that are enforced here for an agent, not only declared.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        agents: Callable[[], Sequence[AgentConfig]],
+        max_ttl_seconds: Callable[[], int],
+        reverse_port: Callable[[str], int | None],
+        enforced: Callable[[AgentConfig], frozenset[str]],
+    ) -> None:
+        self._policy = policy
+        self._agents = agents
+        self._max_ttl_seconds = max_ttl_seconds
+        self._reverse_port = reverse_port
+        self._enforced = enforced
+
+    def check(self, message: Invite, peer: KnownPeer) -> AgentConfig:
+        """Return the agent that will do the work.
+
+        Raises:
+            SubletError: ``DECLINED``.
+        """
+        agent = self._agent(message.sublet.agent)
+        if missing := sorted({*message.sublet.require_enforced} - self._enforced(agent)):
+            raise SubletError(
+                ErrorCode.DECLINED,
+                f"what the delegator requires is not enforced here: {', '.join(map(clean_line, missing))}",
+                f"Enforced for agent {agent.id}: {', '.join(sorted(self._enforced(agent))) or 'nothing'}.",
+            )
+        decision = self._policy.decide(
+            Subject("peer", peer.name),
+            Action.ASSIGNMENT_ACCEPT,
+            Resource(agent.id, {"access_mode": message.lease.access_mode, "ttl_seconds": message.lease.ttl_seconds}),
+        )
+        if not decision.allowed:
+            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
+        return agent
+
+    def accept(
+        self,
+        message: Invite,
+        agent: AgentConfig,
+        *,
+        transport: str,
+        mount_point: str,
+        public_key: str,
+        source_host: str,
+    ) -> Accept:
+        """Return the ACCEPT: the access asked for, and at most the time asked for."""
+        reverse = self._reverse_port(source_host)
+        return Accept(
+            delegation_id=message.delegation_id,
+            remote_mount=RemoteMount(mount_point=mount_point),
+            remote_constraints=RemoteConstraints(
+                accepted_access_mode=message.lease.access_mode,
+                max_ttl_seconds=min(message.lease.ttl_seconds, self._max_ttl_seconds()),
+                sandbox_profile=SandboxProfile(
+                    cwd_only=agent.sandbox.cwd_only,
+                    allow_network=agent.allow_network,
+                    allow_exec=agent.sandbox.allow_exec,
+                ),
+                public_key=public_key,
+            ),
+            sublet=AcceptExtension(
+                renewable=True,
+                reverse=ReverseEndpoint(port=reverse) if reverse else None,
+                sandbox_enforced=sorted(self._enforced(agent)),
+                transport=transport,
+            ),
+        )
+
+    def renewal(
+        self, record: AssignmentRecord, message: Start, peer: KnownPeer, *, worked: float, left: float
+    ) -> tuple[float, str]:
+        """Return for how many seconds from now a running assignment goes on, and until when by the delegator's clock.
+
+        Args:
+            record: the assignment.
+            message: the START that came again.
+            peer: who sent it.
+            worked: seconds since it has begun, since limits count from there.
+            left: seconds that it has left by what was agreed before.
+
+        Raises:
+            SubletError: ``DECLINED`` for an older generation, other access, or time that is not granted;
+                ``START_EXPIRED``; ``AUTH_FAILED``.
+        """
+        if message.sublet.generation < record.generation:
+            raise SubletError(
+                ErrorCode.DECLINED,
+                "another process of the delegator's has taken this delegation over since",
+                "Stop the older one.",
+            )
+        if message.lease.access_mode != record.access_mode:
+            raise SubletError(
+                ErrorCode.DECLINED, f"the work runs with {record.access_mode} access", "Delegate again for another."
+            )
+        asked = _asked_seconds(message)
+        ends = unix_seconds(message.lease.expires_at)
+        granted = min(asked, left)
+        if record.expires_at is None or ends > unix_seconds(record.expires_at):
+            granted = max(granted, min(asked, self._max_ttl_seconds() - worked))
+        attributes: dict[str, str | int | bool] = {
+            "access_mode": message.lease.access_mode,
+            "ttl_seconds": int(worked + granted),
+        }
+        decision = self._policy.decide(
+            Subject("peer", peer.name), Action.ASSIGNMENT_ACCEPT, Resource(record.agent, attributes)
+        )
+        if not decision.allowed:
+            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
+        return granted, rfc3339(ends - (asked - granted))
+
+    def _agent(self, wanted: str | None) -> AgentConfig:
+        agents = self._agents()
+        for agent in agents:
+            if wanted is None or agent.id == wanted:
+                return agent
+        offered = ", ".join(agent.id for agent in agents) or "none"
+        raise SubletError(ErrorCode.DECLINED, f"there is no agent {wanted!r} here", f"Offered: {offered}.")
+
+
+def choose_transport(message: Invite, served: Collection[str], require: Callable[[str], None]) -> str:
+    """Return the first transport that the delegator offers and this machine can take. Blocks: call it in a thread.
+
+    Args:
+        message: the INVITE; a plain AWCP peer names one transport only.
+        served: the transports that are known here.
+        require: raises ``DEP_MISSING`` where this machine lacks what a transport needs.
+
+    Raises:
+        SubletError: ``DEP_MISSING``, naming what the first choice lacks, and which other transport would do (AWCP 4.5).
+    """
+    wanted = message.requirements.transport
+    offered = message.sublet.transports if wanted in message.sublet.transports else [wanted]
+    failure: SubletError | None = None
+    for transport in offered:
+        try:
+            if transport in served:
+                require(transport)
+                return transport
+        except SubletError as error:
+            failure = failure or error
+    if failure is None:
+        names = ", ".join(clean_line(name, 40) for name in offered)
+        failure = SubletError(ErrorCode.DEP_MISSING, f"transport {names} is not served here")
+    others = [name for name in served if name not in offered and _works(name, require)]
+    if not others:
+        raise failure
+    fallback = f"Delegate with --transport {others[0]}, which this executor can take as it is."
+    raise SubletError(failure.code, failure.message, f"{failure.hint} Or: {fallback}" if failure.hint else fallback)
+
+
+def _works(transport: str, require: Callable[[str], None]) -> bool:
+    try:
+        require(transport)
+    except SubletError:
+        return False
+    return True
+
+
+def same_invite(first: Invite, second: Invite) -> bool:
+    """Tell whether two INVITEs ask for the same, whatever their signatures."""
+    return first.model_copy(update={"sublet": second.sublet}) == second and _asked(first) == _asked(second)
+
+
+def _asked(message: Invite) -> tuple[object, ...]:
+    asked = message.sublet
+    return asked.agent, asked.transports, asked.result_mode, asked.resources, asked.require_enforced
+
+
+def seconds_left(record: AssignmentRecord, message: Start) -> float:
+    """Return for how long START gives access, never more than was accepted.
+
+    Raises:
+        SubletError: ``START_EXPIRED``, ``AUTH_FAILED`` or ``DECLINED`` (AWCP 4.3, 4.5).
+    """
+    accepted = record.accept.remote_constraints
+    if accepted.accepted_access_mode == "ro" and message.lease.access_mode == "rw":
+        raise SubletError(ErrorCode.DECLINED, "START widens the access from ro to rw", "Send what was accepted.")
+    if message.mount.transport != record.accept.sublet.transport:
+        raise SubletError(
+            ErrorCode.DECLINED,
+            f"START says transport {clean_line(message.mount.transport, 40)!r}, and "
+            f"{record.accept.sublet.transport!r} was agreed on",
+            "Send what was accepted.",
+        )
+    return min(_asked_seconds(message), float(accepted.max_ttl_seconds or MAX_TTL_SECONDS))
+
+
+def _asked_seconds(message: Start) -> float:
+    """Return for how long START gives access by its own words.
+
+    Raises:
+        SubletError: ``START_EXPIRED`` or ``AUTH_FAILED``.
+    """
+    remaining = message.sublet.remaining_seconds
+    # Our clocks may differ by more than the lease is long, so what the peer counted wins where it says it.
+    seconds = unix_seconds(message.lease.expires_at) - time.time() if remaining is None else float(remaining)
+    if seconds <= 0:
+        raise SubletError(ErrorCode.START_EXPIRED, "the lease was over before START arrived", "Delegate again.")
+    if message.sublet.host_key is None:
+        raise SubletError(
+            ErrorCode.AUTH_FAILED,
+            "START names no host key, so the server could be anybody",
+            "Send sublet.host_key.",
+        )
+    return seconds

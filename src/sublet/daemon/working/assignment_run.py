@@ -1,0 +1,412 @@
+"""One assignment from START to its end, on the executor's side: mount, work, unmount (AWCP 3, DESIGN 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import asyncssh
+import structlog
+
+from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.working.data_link import DataLink, LinkState
+from sublet.daemon.working.follow_ups import FollowUps
+from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
+from sublet.protocol.messages import Done, DoneExtension, Progress, PromptState, Start
+from sublet.protocol.text import clean_line
+from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Output, Provider, Stream
+from sublet.workspace.carrier import Carried, Carrier
+from sublet.workspace.model import META, WORKSPACE
+from sublet.workspace.ssh.reverse import ReverseAcceptor
+
+MAX_PENDING_UPDATES = 256
+"""Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
+LAST_WORD_SECONDS = 1.0
+"""How long work whose changes were refused waits for the delegator to say why, once nothing is mounted."""
+LEASE_END_SLACK_SECONDS = 0.5
+"""What ends this close to the end of the lease, unfinished, was ended by the lease."""
+MAX_SHOWN_PROMPT_CHARS = 120
+MAX_LAUNCHES = 5
+"""How often an agent is started that could not begin because the link to its files broke just then."""
+
+log = structlog.get_logger(__name__)
+
+Phase = Literal["mounting", "need_reverse", "running", "unmounting"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorTools:
+    """What every assignment works with; the composition root makes it once. ``carriers`` are by transport."""
+
+    carriers: Mapping[str, Carrier]
+    reverse: ReverseAcceptor
+    provider: Callable[[str], Provider]
+    scratch_root: Path
+
+
+class AssignmentRun:
+    """Does the work of one START.
+
+    ``updates`` yields progress until the end. Then either ``done`` is there or ``error`` says why not, and ``outcome``
+    is what the provider said, where it came to that. From ``over`` on nothing can be renewed any more.
+
+    Args:
+        record: the assignment.
+        start: the START that has been checked.
+        key: our half of the lease's credential.
+        host: where START came from, the only host that is dialled.
+        deadline: when the lease ends, on the loop's clock; ``renew`` moves it.
+        tools: what every assignment works with.
+    """
+
+    def __init__(
+        self,
+        record: AssignmentRecord,
+        start: Start,
+        key: asyncssh.SSHKey,
+        host: str,
+        deadline: float,
+        tools: ExecutorTools,
+    ) -> None:
+        self.renewing = asyncio.Lock()
+        self.over = False
+        self.follow_ups = FollowUps()
+        self.began = anyio.current_time()
+        self.deadline = Deadline(deadline)
+        self.finished = asyncio.Event()
+        self.done: Done | None = None
+        self.error: SubletError | None = None
+        self.outcome: Outcome | None = None
+        self._record = record
+        self._start = start
+        self._tools = tools
+        self._link = DataLink(
+            record.id,
+            key,
+            may_reverse=record.accept.sublet.reverse is not None,
+            acceptor=tools.reverse,
+            listener=self,
+        )
+        self._link.redirect(host, start)
+        self._scope = anyio.CancelScope()
+        self._unmounting = anyio.CancelScope(shield=True)
+        self._stopped: SubletError | None = None
+        self._failed: SubletError | None = None
+        self._told = asyncio.Event()
+        self._lost: str | None = None
+        self._flushed = False
+        self._tried = False
+        self._link_state: LinkState | None = None
+        self._interrupted = 0
+        self._dropped = 0
+        self._send, self.updates = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
+
+    @property
+    def id(self) -> str:
+        """The delegation's id."""
+        return self._record.id
+
+    def stop(self, error: SubletError) -> None:
+        """End the work; the reason told is the first one given."""
+        if self._stopped is None:
+            self._stopped = error
+        self._scope.cancel()
+
+    def wind_down(self, error: SubletError, seconds: float) -> None:
+        """Let the agent go on for ``seconds``, and then end its work as failed for ``error``, whatever it came to.
+
+        What it wrote until then is brought to the delegator, unlike after ``stop``.
+        """
+        if self._failed is not None or self._stopped is not None:
+            return
+        self._failed = error
+        self._told.set()
+        self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
+        self._update("running", "note", f"\n{error.message}\n", 0)
+        self.follow_ups.close()
+
+    def renew(self, start: Start, host: str, deadline: float) -> None:
+        """Go on with what a START says that has been checked: its endpoint from ``host``, until ``deadline``.
+
+        The mount in force stays as it is; whoever dials next dials there.
+        """
+        self._start = start
+        self._link.redirect(host, start)
+        self.deadline.move(deadline)
+        if self._failed is None:
+            self._scope.deadline = deadline
+        if start.sublet.follow_up is not None:
+            self.follow_ups.add(start.sublet.follow_up)
+
+    def ask_to_dial(self) -> None:
+        """``LinkListener.ask_to_dial``."""
+        self._say("need_reverse")
+
+    def link_changed(self, state: LinkState, why: str) -> None:
+        """``LinkListener.link_changed``."""
+        self._link_state = state
+        text = "the link to the lender's files "
+        text += "is back" if state == "up" else f"was lost ({why}); work in them fails until it is back"
+        self._update("running", "note", text + "\n", 0)
+
+    def abandon(self) -> None:
+        """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
+        self._scope.cancel()
+        self._unmounting.cancel()
+
+    async def work(self) -> None:
+        """Mount, run the provider and unmount, all before ``deadline``. Nothing is raised."""
+        try:
+            self._scope.deadline = min(self._scope.deadline, self.deadline.at)
+            with self._scope:
+                await self._mounted()
+            self.error = self._failure()
+        except SubletError as error:
+            self.error = self._stopped or self._failed or error
+        except Exception:
+            log.exception("assignment broke", delegation_id=self.id)
+            self.error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
+        finally:
+            self.over = True
+            self.follow_ups.close()
+        if self.error is None and self.outcome is not None:
+            duration = int((anyio.current_time() - self.began) * 1000)
+            self.done = Done(
+                delegation_id=self.id,
+                final_summary=self.outcome.summary,
+                sublet=DoneExtension(
+                    exit_code=self.outcome.exit_code,
+                    duration_ms=duration,
+                    link_losses=self._link.losses,
+                    interrupted_operations=self._interrupted,
+                    prompts=list(self.follow_ups.prompts),
+                ),
+            )
+
+    def finish(self, failure: SubletError | None = None) -> None:
+        """Let the reader of ``updates`` see the end; ``failure`` replaces a DONE that could not be journalled."""
+        if failure is not None:
+            self.error, self.done = self.error or failure, None
+        self._send.close()
+        self.finished.set()
+
+    async def _mounted(self) -> None:
+        """Connect, mount, work and unmount."""
+        self._say("mounting")
+        try:
+            mount = await self._link.view(self._attach)
+            try:
+                self._say("running")
+                await self._while_mounted(mount)
+                self._say("unmounting")
+            finally:
+                ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
+                with self._unmounting:
+                    self._flushed = await self._detached(mount, flush=not ended)
+                self._interrupted = mount.interrupted
+            refused = mount.over_quota or (not self._flushed and self._start.lease.access_mode == "rw")
+            if refused and not ended:
+                # The delegator knows why changes were refused, and its word for it may still be on its way.
+                with anyio.move_on_after(LAST_WORD_SECONDS):
+                    await self._told.wait()
+        finally:
+            self._link.close()
+
+    async def _detached(self, mount: Carried, *, flush: bool) -> bool:
+        """Give the view up, and tell whether everything has arrived.
+
+        Of a lease that is over, nothing can be written out any more: that is not waited for.
+        """
+        with anyio.CancelScope(deadline=self.deadline.at if flush else math.inf):
+            return await mount.detach(flush=flush)
+        return await mount.detach(flush=False)
+
+    async def _attach(self, connection: asyncssh.SSHClientConnection) -> Carried:
+        """Bring the view over ``connection``, again where an earlier try has left nothing of its place."""
+        carrier = self._tools.carriers[self._record.accept.sublet.transport]
+        mount_point = Path(self._record.mount_point)
+        if self._tried:
+            await asyncio.to_thread(carrier.reserve, self.id)
+        self._tried = True
+        return await carrier.attach(mount_point, connection, self._start.mount.export_locator)
+
+    async def _while_mounted(self, mount: Carried) -> None:
+        """Run the provider for as long as its mount lives, or may come back."""
+        outcome: Outcome | SubletError | None = None
+        async with anyio.create_task_group() as group:
+
+            async def end_when_lost() -> None:
+                await mount.lost.wait()
+                self._lost = mount.why_lost
+                group.cancel_scope.cancel()
+
+            async def keep_link() -> None:
+                self._lost = (await self._link.keep(mount)).message
+                group.cancel_scope.cancel()
+
+            group.start_soon(end_when_lost)
+            group.start_soon(keep_link)
+            group.start_soon(mount.attend)
+            outcome = await self._provide(mount)
+            if isinstance(outcome, Outcome):
+                self.outcome = outcome
+            if self._start.lease.access_mode == "rw":
+                # The last writes may still be on their way to the lender.
+                await self._link.restored(mount)
+            group.cancel_scope.cancel()
+        if isinstance(outcome, SubletError):
+            raise outcome
+
+    async def _provide(self, mount: Carried) -> Outcome | SubletError:
+        """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.
+
+        The last outcome counts, since a follow-up may mend what failed; how each prompt ended is told beside it.
+        """
+        scratch = self._tools.scratch_root / self.id
+        await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
+        try:
+            prompt, told = self._record.invite.task.prompt, None
+            while True:
+                outcome = await self._launch(prompt, mount, scratch)
+                ended = self.follow_ups.ended(told, outcome)
+                if self.follow_ups.any:
+                    self._update("running", "note", "", 0, ended)
+                if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
+                    return outcome
+                prompt, told = follow_up.prompt, follow_up.id
+                after = "" if outcome.reason == "done" else f" after {outcome.why()}"
+                shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
+                text = f"Follow-up {self.follow_ups.worked_on} begins{after}: {shown}\n"
+                self._update("running", "note", text, 0, PromptState(follow_up_id=told, state="running"))
+        except SubletError as error:
+            return error
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def _launch(self, prompt: str, mount: Carried, scratch: Path) -> Outcome:
+        """Run the agent once its files are there; where it could not begin since the link broke, then once more."""
+        launches = 0
+        while True:
+            await self._link.restored(mount)
+            launches, interrupted = launches + 1, mount.interrupted
+            job = self._job(prompt, mount.path, scratch)
+            outcome = await self._tools.provider(self._record.agent).run(job, self._report)
+            broke = mount.cut.is_set() or mount.interrupted > interrupted
+            if outcome.launched or not broke or launches == MAX_LAUNCHES:
+                return outcome
+            log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)
+            self._update("running", "note", "the agent could not begin without the lender's files; once more\n", 0)
+
+    def _resources(self, mount_point: Path) -> list[JobResource]:
+        """Return where the lent directories are; a lease for reading makes all of them read-only."""
+        mode = self._start.lease.access_mode
+        offered = self._record.invite.sublet.resources
+        if not offered:
+            return [JobResource(WORKSPACE, mount_point / WORKSPACE, mode)]
+        return [
+            JobResource(lent.name, mount_point / lent.name, "ro" if mode == "ro" else lent.access_mode)
+            for lent in offered
+        ]
+
+    def _job(self, prompt: str, mount_point: Path, scratch: Path) -> Job:
+        return Job(
+            delegation_id=self.id,
+            description=self._record.invite.task.description,
+            prompt=prompt,
+            access_mode=self._start.lease.access_mode,
+            resources=self._resources(mount_point),
+            meta=mount_point / META,
+            scratch=scratch,
+            mount_point=mount_point,
+            remaining_seconds=max(0.0, self.deadline.at - anyio.current_time()),
+            expires_at=self._start.lease.expires_at,
+            deadline=self.deadline,
+        )
+
+    def _failure(self) -> SubletError | None:
+        """Return why the work is not done, with the end of what the agent said; None where it is.
+
+        Work whose last writes did not all arrive is not done (DESIGN 4.1).
+        """
+        outcome = self.outcome
+        late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS
+        missing = not self._flushed and self._start.lease.access_mode == "rw"
+        if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
+            # The delegator cancels a lease that ends, perhaps before our own clock says so.
+            return expired()
+        if self._stopped is not None:
+            return self._stopped
+        if self._failed is not None:
+            return self._failed if outcome is None else self._ended_with(self._failed, outcome)
+        writes = self._start.lease.access_mode == "rw"
+        if outcome is None or (self._lost is not None and outcome.reason != "done"):
+            return SubletError(
+                ErrorCode.MOUNT_FAILED,
+                "the link to the delegator's files was lost while the task ran, and the agent was stopped: "
+                + (self._lost or "the work was ended"),
+                "Look at the audit for what arrived, then delegate again.",
+            )
+        if outcome.reason != "done":
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                outcome.why(),
+                f"`sublet output {self.id}` has all it printed.",
+                agent_end=self._agent_end(outcome),
+            )
+        if not self._flushed and writes:
+            reason = f": {self._lost}" if self._lost is not None else ""
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                f"the work was done, but its last writes did not all reach the delegator{reason}",
+                "Look at the audit for what arrived, then delegate again.",
+            )
+        return None
+
+    def _agent_end(self, outcome: Outcome) -> AgentEnd:
+        return AgentEnd(outcome.reason, outcome.exit_code, outcome.summary, self.follow_ups.prompts)
+
+    def _ended_with(self, error: SubletError, outcome: Outcome) -> SubletError:
+        end = self._agent_end(outcome)
+        return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
+
+    def _say(self, phase: Phase) -> None:
+        self._update(phase, "note", "", 0)
+
+    def _report(self, output: Output) -> None:
+        self._update("running", output.stream, output.text, output.dropped_chars)
+
+    def _update(
+        self, phase: Phase, stream: Stream, text: str, dropped_chars: int, prompt: PromptState | None = None
+    ) -> None:
+        self._dropped += dropped_chars
+        update = Progress(
+            delegation_id=self.id,
+            phase=phase,
+            stream=stream,
+            # With everything, since whoever reads this may have missed any other update.
+            link=self._link_state,
+            prompt=prompt,
+            text=text,
+            dropped_chars=self._dropped,
+        )
+        try:
+            self._send.send_nowait(update)
+            self._dropped = 0
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            self._dropped += len(text)
+
+
+def expired() -> SubletError:
+    """Return the error of a lease that ended while the work ran (AWCP 4.5)."""
+    return SubletError(
+        ErrorCode.EXPIRED,
+        "the lease ended while the task was running; the agent was stopped and the directory unmounted",
+        "Delegate again with a longer lease.",
+    )

@@ -1,0 +1,405 @@
+"""The executor's service: answers INVITE, does the work of START, stops on cancel (AWCP 7, DESIGN 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import anyio
+import asyncssh
+import structlog
+from anyio.abc import TaskGroup
+
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import AssignmentRecord, error_view
+from sublet.daemon.times import rfc3339
+from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_invite, seconds_left
+from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
+from sublet.policy.engine import Policy
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, advance
+from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.model import Outcome
+from sublet.supervisor.slots import RESERVED_SECONDS, Slots
+
+PENDING_SECONDS = RESERVED_SECONDS
+"""How long an accepted INVITE waits for its START before its slot is given to others."""
+STOP_SECONDS = 4.0
+"""How long a stop of the daemon waits for running work to be ended and unmounted."""
+
+log = structlog.get_logger(__name__)
+
+
+class Pending:
+    """What an accepted INVITE holds in memory until its START: the key never touches the disk.
+
+    ``decided`` is set when START has taken it, or when it is given up for ``error``; ``gone`` once nothing is left.
+    """
+
+    def __init__(self, key: asyncssh.SSHKey) -> None:
+        self.key = key
+        self.decided = asyncio.Event()
+        self.gone = asyncio.Event()
+        self.error = SubletError(ErrorCode.DECLINED, f"no START came within {PENDING_SECONDS:.0f} s", "Invite again.")
+
+    def give_up(self, error: SubletError) -> None:
+        """Let it go for ``error``."""
+        if not self.decided.is_set():
+            self.error = error
+            self.decided.set()
+
+
+class Executor:
+    """Implements ``ExecutorApi``; ``serve`` must run for the work to be done."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        policy: Policy,
+        slots: Slots,
+        tools: ExecutorTools,
+        agents: Callable[[], Sequence[AgentConfig]],
+        max_ttl_seconds: Callable[[], int],
+        reverse_port: Callable[[str], int | None],
+        enforced: Callable[[AgentConfig], frozenset[str]],
+        require: Callable[[str], None],
+    ) -> None:
+        self._journal = journal
+        self._require = require
+        self._slots = slots
+        self._tools = tools
+        self._acceptance = Acceptance(
+            policy=policy, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
+        )
+        self._inviting = asyncio.Lock()
+        self._records: dict[str, AssignmentRecord] = {}
+        self._pending: dict[str, Pending] = {}
+        self._runs: dict[str, AssignmentRun] = {}
+        self._group: TaskGroup | None = None
+
+    @property
+    def active(self) -> int:
+        """How many assignments are being worked on."""
+        return len(self._runs)
+
+    async def serve(self) -> None:
+        """Do accepted work until cancelled; then end what is still running and unmount it."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._group = None
+                with anyio.CancelScope(shield=True):
+                    await self._stop_all()
+
+    async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Answer INVITE: ``ExecutorApi.invite``."""
+        async with self._inviting:
+            known = await self._find(message.delegation_id)
+            if known is not None:
+                return self._again(known, message, peer)
+            agent = self._acceptance.check(message, peer)
+            transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
+            # Shielded, so that a caller who gives up leaves no half of it behind.
+            with anyio.CancelScope(shield=True):
+                record = await self._accept(message, agent, peer, source_host, transport)
+            return record.accept
+
+    async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
+        """Do the work of START: ``ExecutorApi.run``."""
+        run = self._begin(await self._owned(message.delegation_id, peer), message, source_host)
+        try:
+            with run.updates:
+                async for update in run.updates:
+                    yield update
+        finally:
+            run.stop(_cancelled("the delegator no longer listens"))
+            with anyio.CancelScope(shield=True):
+                await run.finished.wait()
+        if run.done is None:
+            raise run.error or SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
+        yield run.done
+
+    async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
+        """Go on with work that runs: ``ExecutorApi.renew``."""
+        record = await self._owned(message.delegation_id, peer)
+        run = self._runs.get(record.id)
+        if run is None:
+            raise _not_running(record)
+        # Shielded, so that what is journalled takes effect though the caller gives up.
+        with anyio.CancelScope(shield=True):
+            return await self._renew(run, message, peer, source_host)
+        raise AssertionError  # a shield swallows nothing
+
+    async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
+        """Stop a delegation: ``ExecutorApi.cancel``."""
+        record = await self._owned(delegation_id, peer)
+        await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
+
+    async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
+        """Let running work end soon, as failed: ``ExecutorApi.wind_down``."""
+        record = await self._owned(delegation_id, peer)
+        if (run := self._runs.get(record.id)) is not None:
+            run.wind_down(error, seconds)
+        else:
+            await self._stop(record.id, error)
+
+    async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
+        """Refuse strangers: ``ExecutorApi.check_owner``."""
+        await self._owned(delegation_id, peer)
+
+    async def end_peer(self, fingerprint: str, why: str) -> None:
+        """Stop everything that is pending or running for the peer with that key."""
+        owned = [record.id for record in self._records.values() if record.peer_fingerprint == fingerprint]
+        await self._stop_each(owned, _cancelled(why))
+
+    # INVITE
+
+    def _again(self, known: AssignmentRecord, message: Invite, peer: KnownPeer) -> Accept:
+        owned = known.peer_fingerprint == peer.fingerprint
+        if owned and known.id in self._pending and same_invite(known.invite, message):
+            return known.accept
+        raise SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")
+
+    async def _accept(
+        self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
+    ) -> AssignmentRecord:
+        """Reserve a slot and a place for the view and journal the assignment: all of it, or nothing is left of it."""
+        owner = message.delegation_id
+        mount_point: Path | None = None
+        self._check_serving()
+        self._slots.reserve(owner)
+        try:
+            await self._journal.acquire(owner, "mount", {"delegation_id": owner})
+            mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
+            key = asyncssh.generate_private_key("ssh-ed25519")
+            accept = self._acceptance.accept(
+                message,
+                agent,
+                transport=transport,
+                mount_point=str(mount_point),
+                public_key=key.export_public_key().decode().strip(),
+                source_host=source_host,
+            )
+            now = rfc3339()
+            record = AssignmentRecord(
+                id=owner,
+                peer=peer.name,
+                peer_fingerprint=peer.fingerprint,
+                agent=agent.id,
+                invite=message,
+                accept=accept,
+                mount_point=str(mount_point),
+                created_at=now,
+                updated_at=now,
+            )
+            group = self._check_serving()
+            await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
+        except BaseException:
+            await self._release(owner, transport, mount_point)
+            raise
+        self._records[owner] = record
+        pending = self._pending[owner] = Pending(key)
+        group.start_soon(self._hold, owner, pending)
+        if self._group is None:
+            # The daemon began to stop during the last write, and has not seen this one.
+            pending.give_up(_stopping())
+        return record
+
+    async def _hold(self, delegation_id: str, pending: Pending) -> None:
+        """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(PENDING_SECONDS):
+                await pending.decided.wait()
+            if self._pending.get(delegation_id) is pending:
+                del self._pending[delegation_id]
+                await self._conclude(delegation_id, pending.error, None)
+            pending.gone.set()
+
+    # START
+
+    def _begin(self, record: AssignmentRecord, message: Start, source_host: str) -> AssignmentRun:
+        """Take what START finds waiting and start the work, all in one step, so that no second START finds it too.
+
+        Raises:
+            SubletError: ``DECLINED`` or ``START_EXPIRED``.
+        """
+        group = self._check_serving()
+        pending = self._pending.get(record.id)
+        if record.state is not AssignmentState.PENDING or pending is None or pending.decided.is_set():
+            raise SubletError(
+                ErrorCode.DECLINED,
+                f"this delegation is not waiting for START; it is {record.state}",
+                "Start with a new INVITE.",
+            )
+        with ExitStack() as slot:
+            try:
+                deadline = anyio.current_time() + seconds_left(record, message)
+                slot.enter_context(self._slots.run(record.id))
+            except SubletError as error:
+                # The peer's task ends with this refusal, so no other START can follow that would need what is held.
+                pending.give_up(error)
+                raise
+            del self._pending[record.id]
+            pending.decided.set()
+            # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
+            run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
+            self._runs[record.id] = run
+            group.start_soon(self._work, run, message, slot.pop_all())
+        return run
+
+    async def _work(self, run: AssignmentRun, start: Start, slot: ExitStack) -> None:
+        # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
+        with slot, anyio.CancelScope(shield=True):
+            failure: SubletError | None = None
+            try:
+                await self._started(run, start)
+                await run.work()
+                failure = await self._conclude(run.id, run.error, run.outcome)
+            finally:
+                run.finish(failure)
+
+    async def _started(self, run: AssignmentRun, start: Start) -> None:
+        expires_at = start.lease.expires_at
+        try:
+            await self._save(
+                self._records[run.id],
+                AssignmentEvent.START,
+                expires_at=expires_at,
+                generation=start.sublet.generation,
+                access_mode=start.lease.access_mode,
+            )
+        except SubletError as error:
+            run.stop(error)
+            return
+        record = self._records[run.id]
+        log.info("work begins", **_names(record), access_mode=record.access_mode, expires_at=expires_at)
+
+    async def _renew(self, run: AssignmentRun, message: Start, peer: KnownPeer, source_host: str) -> Accept:
+        async with run.renewing:
+            record = self._records.get(run.id)
+            if record is None or run.over:
+                raise _not_running(record)
+            if message.sublet.follow_up is not None:
+                run.follow_ups.check(message.sublet.follow_up)
+            now = anyio.current_time()
+            worked, left = now - run.began, run.deadline.at - now
+            seconds, expires_at = self._acceptance.renewal(record, message, peer, worked=worked, left=left)
+            await self._note(record, generation=message.sublet.generation, expires_at=expires_at)
+            run.renew(message, source_host, now + seconds)
+        log.info("work is renewed", **_names(record), generation=message.sublet.generation, expires_at=expires_at)
+        constraints = record.accept.remote_constraints.model_copy(update={"max_ttl_seconds": max(1, int(seconds))})
+        return record.accept.model_copy(update={"remote_constraints": constraints})
+
+    # The end
+
+    async def _conclude(
+        self, delegation_id: str, error: SubletError | None, outcome: Outcome | None
+    ) -> SubletError | None:
+        """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
+        record = self._records[delegation_id]
+        ended = str(error.code) if error is not None else "done"
+        log.info("work ends", **_names(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
+        failure = None
+        try:
+            await self._save(
+                record,
+                AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL,
+                error=error_view(error) if error else None,
+                outcome=outcome.reason if outcome else None,
+                exit_code=outcome.exit_code if outcome else None,
+            )
+        except SubletError as broken:
+            log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
+            failure = broken
+        self._runs.pop(delegation_id, None)
+        await self._release(delegation_id, record.accept.sublet.transport, Path(record.mount_point))
+        return failure
+
+    async def _release(self, delegation_id: str, transport: str, mount_point: Path | None) -> None:
+        """Free what a delegation holds. What can't be freed stays journalled for the next start."""
+        self._records.pop(delegation_id, None)
+        self._slots.release(delegation_id)
+        try:
+            carrier = self._tools.carriers[transport]
+            if mount_point is None or await asyncio.to_thread(carrier.release, mount_point):
+                await self._journal.release_owned(delegation_id)
+        except (OSError, SubletError) as error:
+            log.error("a mount point was not freed", delegation_id=delegation_id, reason=str(error))
+
+    async def _stop(self, delegation_id: str, error: SubletError) -> None:
+        if (run := self._runs.get(delegation_id)) is not None:
+            run.stop(error)
+            await run.finished.wait()
+        elif (pending := self._pending.get(delegation_id)) is not None:
+            pending.give_up(error)
+            await pending.gone.wait()
+
+    async def _stop_each(self, delegation_ids: Iterable[str], error: SubletError) -> None:
+        async with anyio.create_task_group() as group:
+            for delegation_id in delegation_ids:
+                group.start_soon(self._stop, delegation_id, error)
+
+    async def _stop_all(self) -> None:
+        with anyio.move_on_after(STOP_SECONDS):
+            await self._stop_each([*self._runs, *self._pending], _stopping())
+        for run in self._runs.values():
+            run.abandon()
+
+    # Records
+
+    async def _find(self, delegation_id: str) -> AssignmentRecord | None:
+        return self._records.get(delegation_id) or await self._journal.load_assignment(delegation_id)
+
+    async def _owned(self, delegation_id: str, peer: KnownPeer) -> AssignmentRecord:
+        record = await self._find(delegation_id)
+        if record is None or record.peer_fingerprint != peer.fingerprint:
+            raise SubletError(ErrorCode.DECLINED, "no such delegation of yours is known here", "Start with INVITE.")
+        return record
+
+    async def _save(self, record: AssignmentRecord, event: AssignmentEvent, **changes: object) -> None:
+        state = advance(ASSIGNMENT_TABLE, record.state, event)
+        changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
+        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
+        self._records[record.id] = changed
+
+    async def _note(self, record: AssignmentRecord, **changes: object) -> None:
+        """Journal facts that are no transition."""
+        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
+        await self._journal.save_assignment(changed)
+        if record.id in self._records:
+            self._records[record.id] = changed
+
+    def _check_serving(self) -> TaskGroup:
+        if self._group is None:
+            raise SubletError(
+                ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
+            )
+        return self._group
+
+
+def _cancelled(why: str) -> SubletError:
+    return SubletError(ErrorCode.CANCELLED, why, "What was written until then stays; see the audit.")
+
+
+def _not_running(record: AssignmentRecord | None) -> SubletError:
+    state = "over" if record is None or record.state is AssignmentState.ACTIVE else str(record.state)
+    return SubletError(
+        ErrorCode.DECLINED, f"there is nothing to go on with: the work is {state}", "Delegate again if needed."
+    )
+
+
+def _stopping() -> SubletError:
+    return _cancelled("the executor's daemon was stopped")
+
+
+def _names(record: AssignmentRecord) -> dict[str, str]:
+    """Return what the log calls a piece of work by, for the owner of this machine to see whose it was."""
+    return {"delegation_id": record.id, "peer": record.peer, "agent": record.agent}

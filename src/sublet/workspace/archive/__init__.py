@@ -1,0 +1,1 @@
+"""The transport ``archive``: a view as a tar stream out, and what was changed back in."""

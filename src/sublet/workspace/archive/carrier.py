@@ -1,0 +1,264 @@
+"""Brings a lender's view as a tar stream and takes the changes back, where nothing can be mounted (DESIGN 4.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import aclosing, closing
+from pathlib import Path
+from typing import Final, TypeVar, TypeVarTuple
+
+import anyio
+import asyncssh
+
+from sublet.protocol.errors import SubletError
+from sublet.protocol.text import clean_line
+from sublet.workspace.archive.client import ArchiveChannel, failed
+from sublet.workspace.archive.tar_format import MalformedTar, Parts, TarLimits, TarReader
+from sublet.workspace.archive.tree_manifest import Held, Interrupted, difference, survey
+from sublet.workspace.archive.tree_pack import AllVisible, TreeChanged, TreePacker
+from sublet.workspace.archive.tree_unpack import TreeWriter
+from sublet.workspace.archive.wire import Planned, Report
+from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.quota import Quota
+from sublet.workspace.view.export_view import META
+from sublet.workspace.view.walk import Budget, WalkOverrunError
+from sublet.workspace.work_dirs import WorkDirs
+
+MAX_THREADS: Final = 4
+"""Views that are unpacked, compared or packed at the same time, in threads of their own, since that takes long."""
+MAX_SECONDS: Final = 3_600.0
+"""Of one walk over what was unpacked."""
+MAX_WORK_ENTRIES: Final = 1_000_000
+"""Names that may lie there when the work is done."""
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+_log = logging.getLogger(__name__)
+
+
+class UnpackedView:
+    """One unpacked view. Made by ``ArchiveCarrier.attach``, ended by ``detach``."""
+
+    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int, threads: Executor) -> None:
+        self.path = place
+        self.cut = asyncio.Event()
+        """Set while there is no link. The work goes on in the copy; only in the end a link is needed again."""
+        self.lost = asyncio.Event()
+        """Never set: a copy does not get lost."""
+        self._dirs = dirs
+        self._root = descriptor
+        self._threads = threads
+        self._channel: ArchiveChannel | None = None
+        self._branches: list[bytes] = []
+        self._held: dict[Parts, Held] = {}
+        self._lock = asyncio.Lock()
+        self._halt = threading.Event()
+        self._ending = False
+        self._flushed: bool | None = None
+
+    @property
+    def why_cut(self) -> str:
+        """``Carried.why_cut``."""
+        return "the connection was lost"
+
+    @property
+    def why_lost(self) -> str:
+        """``Carried.why_lost``."""
+        return ""
+
+    @property
+    def interrupted(self) -> int:
+        """``Carried.interrupted``: work goes on in the copy whatever the link does."""
+        return 0
+
+    @property
+    def over_quota(self) -> bool:
+        """``Carried.over_quota``: then nothing was brought back, which ``detach`` has told."""
+        return False
+
+    async def attend(self) -> None:
+        """``Carried.attend``: a copy needs nothing."""
+
+    async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
+        """``Carried.rejoin``: the changes will go over ``connection``."""
+        self._channel = await ArchiveChannel.open(connection, self._ended)
+        self.cut.clear()
+
+    async def detach(self, *, flush: bool = True) -> bool:
+        """``Carried.detach``."""
+        async with self._lock:
+            if self._flushed is None:
+                try:
+                    self._flushed = flush and await self._bring_back()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self.discard()
+            return self._flushed
+
+    async def fetch(self, connection: asyncssh.SSHClientConnection, limits: TarLimits) -> None:
+        """Unpack the view. For ``ArchiveCarrier.attach`` only.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED``.
+        """
+        fs = WritableFs(os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True)
+        writer = TreeWriter(lambda parts: (fs, parts))
+        reader = TarReader(writer, limits)
+        channel = await ArchiveChannel.open(connection, lambda: None)
+        try:
+            async with aclosing(channel.download()) as pieces:
+                async for piece in pieces:
+                    await self._step(reader.feed, piece)
+            await self._step(reader.finish)
+            await self._step(writer.finish)
+            await self._step(self._arrange, limits)
+        except MalformedTar as error:
+            raise failed(f"what the lender sent was not unpacked: {error}") from None
+        except OSError as error:
+            raise failed(f"it could not be unpacked here: {error.strerror}") from None
+        finally:
+            channel.close()
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(writer.close)
+                fs.close()
+        # It stays open and idle while the work lasts, so that the end of the link is noticed at once.
+        self._channel = await ArchiveChannel.open(connection, self._ended)
+        try:
+            self._branches = [name for name in map(os.fsencode, os.listdir(self._root)) if name != META]
+            self._held = await self._step(self._survey, {}, writer.digests)
+        except (OSError, WalkOverrunError) as error:
+            raise failed(f"what was unpacked can't be read: {error}") from None
+
+    def _arrange(self, limits: TarLimits) -> None:
+        """Make of what was unpacked what is worked in; here they are the same."""
+
+    async def discard(self) -> None:
+        """Remove everything. Safe to call again."""
+        self._ending = True
+        if self._channel is not None:
+            self._channel.close()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+        if not await asyncio.to_thread(self._dirs.release, self.path):
+            _log.error("a private directory could not be removed: %s", self.path)
+
+    async def _bring_back(self) -> bool:
+        """Send what differs, and return whether it has all arrived."""
+        if self.cut.is_set() or self._channel is None:
+            return False
+        try:
+            after = await self._step(self._survey, self._held, {})
+            plan = difference(self._held, after)
+            await self._channel.plan(plan)
+            await self._send(self._channel, plan)
+            self._tell(await self._channel.finish())
+        except SubletError as error:
+            _log.warning("changes could not be brought back: %s", error.message)
+            return False
+        except (OSError, WalkOverrunError, TreeChanged, Interrupted) as error:
+            _log.warning("changes could not be read: %s", error)
+            return False
+        return True
+
+    async def _send(self, channel: ArchiveChannel, plan: list[Planned]) -> None:
+        wanted = {change.parts for change in plan if change.kind != "deleted"}
+        packer = TreePacker(Budget(MAX_WORK_ENTRIES, MAX_SECONDS), wanted.__contains__)
+        for name in self._branches:
+            branch = self._open_branch(name)
+            try:
+                with closing(packer.tree(name, branch, AllVisible())) as pieces:
+                    while (piece := await self._step(next, pieces, None)) is not None:
+                        await channel.upload(piece)
+            finally:
+                os.close(branch)
+        await channel.upload(packer.end())
+
+    def _survey(self, known: dict[Parts, Held], digests: dict[Parts, bytes]) -> dict[Parts, Held]:
+        found: dict[Parts, Held] = {}
+        budget = Budget(MAX_WORK_ENTRIES, MAX_SECONDS)
+        for name in self._branches:
+            branch = self._open_branch(name)
+            try:
+                found |= survey(name, branch, budget, known, digests, self._halt.is_set)
+            finally:
+                os.close(branch)
+        return found
+
+    def _open_branch(self, name: bytes) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, dir_fd=self._root)
+
+    def _tell(self, report: Report) -> None:
+        for one in report.refused:
+            _log.warning("the lender refused a change: %s: %s", clean_line(one.name), clean_line(one.reason))
+
+    async def _step(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+        """Do ``call`` in a thread, which is over when this returns, also where it is cancelled."""
+        work = asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._stop()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([work])
+            if not work.cancelled():
+                work.exception()  # of the interruption, and nobody asks for it
+            raise
+
+    def _stop(self) -> None:
+        """Have what a thread does come to an end soon."""
+        self._halt.set()
+
+    def _ended(self) -> None:
+        if not self._ending:
+            self.cut.set()
+
+
+class ArchiveCarrier:
+    """The transport ``archive`` on the executor's side; a ``Carrier``.
+
+    Args:
+        root: the one directory below which views are unpacked; private to this user.
+        limits: what may be unpacked for one delegation.
+    """
+
+    view: type[UnpackedView] = UnpackedView
+
+    def __init__(self, root: Path, limits: Callable[[], TarLimits]) -> None:
+        self._dirs = WorkDirs(root)
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(MAX_THREADS, "carrier")
+
+    def reserve(self, delegation_id: str) -> Path:
+        """``Carrier.reserve``."""
+        return self._dirs.reserve(delegation_id)
+
+    def release(self, place: Path) -> bool:
+        """``Carrier.release``."""
+        return self._dirs.release(place)
+
+    async def attach(
+        self, place: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
+    ) -> UnpackedView:
+        """``Carrier.attach``."""
+        if remote_path != "/":
+            raise failed("only the whole view can be archived")
+        view = self.view(place, self._dirs, await asyncio.to_thread(self._dirs.open, place), self._threads)
+        try:
+            await view.fetch(connection, self._limits())
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await view.discard()
+            raise
+        return view
+
+    def reap(self) -> list[str]:
+        """``Carrier.reap``."""
+        return self._dirs.reap()

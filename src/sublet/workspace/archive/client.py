@@ -1,0 +1,226 @@
+"""The executor's end of the archive transport: one channel per transfer, frames both ways, back pressure both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Final
+
+import asyncssh
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.text import clean_line
+from sublet.workspace.archive.wire import (
+    SUBSYSTEM,
+    Frame,
+    Frames,
+    MalformedFrame,
+    Planned,
+    Report,
+    data_frames,
+    frame,
+    plan_frames,
+    read_failure,
+    read_report,
+)
+from sublet.workspace.ssh.tuning import ChannelPort, port_of
+
+MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
+"""What may have arrived and wait to be written, before the lender has to wait."""
+IDLE_SECONDS: Final = 60.0
+"""How long a lender may take for its next frame; a dead link is noticed earlier."""
+_WINDOW_BYTES: Final = 4 << 20
+_PACKET_BYTES: Final = 128 << 10
+_BUFFER_BYTES: Final = 1 << 20
+
+
+class _Session(asyncssh.SSHClientSession[bytes]):
+    """Keeps what has arrived until it is asked for."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        self.channel: asyncssh.SSHClientChannel[bytes] | None = None
+        self.frames: deque[tuple[Frame, bytes]] = deque()
+        self.waiting = 0
+        self.broken = False
+        self.arrived = asyncio.Event()
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._cutter = Frames()
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        try:
+            for found in self._cutter.receive(data):
+                self.frames.append(found)
+                self.waiting += len(found[1])
+        except MalformedFrame:
+            self.broken = True
+        if self.waiting > MAX_WAITING_BYTES and self.channel is not None:
+            self.channel.pause_reading()
+        self.arrived.set()
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broken = True
+        self.arrived.set()
+        self.writable.set()
+        self._on_end()
+
+
+class ArchiveChannel:
+    """One transfer. Made by ``open``, ended by ``close`` or by the lender."""
+
+    def __init__(self, channel: asyncssh.SSHClientChannel[bytes], session: _Session) -> None:
+        self._channel = channel
+        self._session = session
+        self._port: ChannelPort = port_of(channel)
+
+    @classmethod
+    async def open(cls, connection: asyncssh.SSHClientConnection, on_end: Callable[[], None]) -> ArchiveChannel:
+        """Open a channel for one transfer.
+
+        Args:
+            connection: logged in to the lender.
+            on_end: called when the channel has ended, whoever ended it.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where the lender gives none.
+        """
+        session = _Session(on_end)
+        try:
+            channel, _ = await connection.create_session(
+                lambda: session,
+                subsystem=SUBSYSTEM,
+                encoding=None,
+                env=None,
+                send_env=None,
+                window=_WINDOW_BYTES,
+                max_pktsize=_PACKET_BYTES,
+            )
+        except (OSError, asyncssh.Error) as error:
+            raise failed(f"the lender gives no channel for it: {clean_line(str(error), 300)}") from error
+        channel.set_write_buffer_limits(high=_BUFFER_BYTES)
+        session.channel = channel
+        return cls(channel, session)
+
+    def close(self) -> None:
+        """End the channel at once."""
+        self._channel.abort()
+
+    async def download(self) -> AsyncGenerator[bytes]:
+        """Yield the tar stream of the view, piece by piece.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where it ends early, with the lender's reason.
+        """
+        await self._send([frame(Frame.GET)])
+        while True:
+            kind, payload = await self._next()
+            if kind is Frame.END:
+                return
+            if kind is not Frame.DATA:
+                raise failed("the lender answered with something else")
+            yield payload
+
+    async def plan(self, changes: Iterable[Planned]) -> None:
+        """Announce changes and return once the lender has approved them.
+
+        Raises:
+            SubletError: ``TASK_FAILED`` or ``MOUNT_FAILED`` where it refuses them, with its reason.
+        """
+        await self._send([frame(Frame.PUT)])
+        await self._send(plan_frames(changes))
+        await self._send([frame(Frame.GO)])
+        kind, _ = await self._next()
+        if kind is not Frame.GO:
+            raise failed("the lender answered with something else")
+
+    async def upload(self, data: bytes) -> None:
+        """Send a piece of the tar stream of the changes."""
+        if self._session.frames:
+            await self._next()  # only a refusal can come now
+        await self._send(data_frames(data))
+
+    async def finish(self) -> Report:
+        """Complete the changes and return what became of them.
+
+        Raises:
+            SubletError: as ``plan``.
+        """
+        await self._send([frame(Frame.END)])
+        kind, payload = await self._next()
+        if kind is not Frame.REPORT:
+            raise failed("the lender answered with something else")
+        try:
+            return read_report(payload)
+        except MalformedFrame as error:
+            raise failed(str(error)) from None
+
+    async def _send(self, frames: Iterable[bytes]) -> None:
+        session = self._session
+        for piece in frames:
+            await self._wait_writable()
+            if session.broken or self._channel.is_closing():
+                if session.frames:
+                    await self._next()
+                raise failed("the link to the lender was lost")
+            try:
+                self._port.write(piece)
+            except BrokenPipeError:
+                raise failed("the link to the lender was lost") from None
+
+    async def _wait_writable(self) -> None:
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self._session.writable.wait()
+        except TimeoutError:
+            raise failed(f"the lender took nothing for {IDLE_SECONDS:.0f} s") from None
+
+    async def _next(self) -> tuple[Frame, bytes]:
+        session = self._session
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                while not session.frames and not session.broken:
+                    session.arrived.clear()
+                    await session.arrived.wait()
+        except TimeoutError:
+            raise failed(f"the lender sent nothing for {IDLE_SECONDS:.0f} s") from None
+        if not session.frames:
+            raise failed("the link to the lender was lost")
+        kind, payload = session.frames.popleft()
+        session.waiting -= len(payload)
+        if session.waiting <= MAX_WAITING_BYTES:
+            self._channel.resume_reading()
+        if kind is Frame.FAIL:
+            raise _refusal(payload)
+        return kind, payload
+
+
+def failed(reason: str) -> SubletError:
+    """Return the error of a transfer that came to nothing."""
+    return SubletError(
+        ErrorCode.MOUNT_FAILED,
+        f"the workspace could not be transferred: {reason}",
+        "Delegate again; the log of the lender's daemon says more.",
+    )
+
+
+def _refusal(payload: bytes) -> SubletError:
+    try:
+        failure = read_failure(payload)
+    except MalformedFrame as error:
+        return failed(str(error))
+    reason = clean_line(failure.reason, 300)
+    if failure.code == "QUOTA":
+        return SubletError(
+            ErrorCode.TASK_FAILED,
+            f"the changes pass what the lease may add, so none of them was taken: {reason}",
+            "Ask for a lease with more room (--max-total-bytes, --max-files), or write less.",
+        )
+    return failed(reason)

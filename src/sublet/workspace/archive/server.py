@@ -1,0 +1,286 @@
+"""What a lender does for one transfer of the archive transport: packs the view, or takes changes (DESIGN 4.6).
+
+All of it blocks on the disk: each step is called in a thread, one at a time. A transfer has descriptors of its own, so
+that a lease may end, and close its view, while a step is under way; the step after it is not begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from sublet.protocol.text import clean_name
+from sublet.workspace.archive.tar_format import Entry, MalformedTar, Parts, TarLimits, TarReader
+from sublet.workspace.archive.tree_pack import TreePacker
+from sublet.workspace.archive.tree_unpack import TreeWriter
+from sublet.workspace.archive.wire import (
+    MAX_REASON_CHARS,
+    MAX_REFUSED,
+    MalformedFrame,
+    Planned,
+    Refused,
+    Report,
+    read_plan,
+)
+from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.model import ViewRules
+from sublet.workspace.quota import Quota, TreeSize
+from sublet.workspace.view.export_view import META
+from sublet.workspace.view.walk import Budget
+from sublet.workspace.viewpath import refused
+
+MAX_ENTRIES: Final = 1_000_000
+"""Names in one transfer; what may be lent at all is bounded more tightly by admission."""
+MAX_SECONDS: Final = 3_600.0
+MAX_BYTES: Final = 1 << 50
+
+
+class TransferOver(Exception):
+    """The lease has ended meanwhile."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """One directory of the view: a descriptor of its root that belongs to the transfer, and who may see what.
+
+    ``copies`` are contents under hidden names, by the path below the directory, whose own directory is in the view.
+    """
+
+    name: bytes
+    root_fd: int
+    rules: ViewRules
+    copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
+
+
+class Download:
+    """The whole view as a tar stream, made step by step.
+
+    Args:
+        branches: the directories; closed with it.
+        meta: the files of ``/meta`` by name.
+        modified_ns: what ``/meta`` has as its time.
+    """
+
+    def __init__(self, branches: list[Branch], meta: Mapping[bytes, bytes], modified_ns: int) -> None:
+        self._branches = branches
+        self._packer = TreePacker(Budget(MAX_ENTRIES, MAX_SECONDS))
+        self._pieces = self._stream(meta, modified_ns)
+
+    def step(self) -> bytes | None:
+        """Return the next piece, or None at the end.
+
+        Raises:
+            OSError, WalkOverrunError, TreeChanged: the stream can't be completed.
+        """
+        return next(self._pieces, None)
+
+    def halt(self) -> None:
+        """Come to an end soon, where a step is under way. Idempotent, from any thread."""
+
+    def close(self) -> None:
+        """Close everything."""
+        self._pieces.close()
+        for branch in self._branches:
+            os.close(branch.root_fd)
+        self._branches = []
+
+    def _stream(self, meta: Mapping[bytes, bytes], modified_ns: int) -> Generator[bytes]:
+        yield b"".join(self._packer.files(META, meta, modified_ns))
+        for branch in self._branches:
+            yield from self._packer.tree(branch.name, branch.root_fd, branch.rules)
+            yield b"".join(self._packer.copies(branch.name, branch.copies, modified_ns))
+        yield self._packer.end()
+
+
+@dataclass(slots=True)
+class _Growth:
+    """What the planned changes add, net, and the largest file that is new or grows."""
+
+    bytes: int = 0
+    files: int = 0
+    largest: int = 0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What was announced: by name, in order."""
+
+    changes: dict[Parts, Planned] = field(default_factory=dict)
+    removals: list[Parts] = field(default_factory=list)
+    content: int = 0
+    largest: int = 0
+
+
+class Upload:
+    """Changes that come back: planned, approved as a whole, then written.
+
+    Args:
+        trees: the directories that may be changed, by name; closed with it.
+        quota: what the lease may add, which all its transfers share.
+        is_live: tells whether the lease still holds; asked before everything that is written.
+    """
+
+    def __init__(self, trees: Mapping[bytes, WritableFs], quota: Quota, is_live: Callable[[], bool]) -> None:
+        self._trees = dict(trees)
+        self._quota = quota
+        self._is_live = is_live
+        self._lock = threading.Lock()
+        self._halted = False
+        self._plan = _Plan()
+        self._done: set[Parts] = set()
+        self._refused: list[Refused] = []
+        self._refused_names: set[Parts] = set()
+        self._writer = TreeWriter(self._locate, self._note_refused)
+        self._reader: TarReader | None = None
+
+    def plan(self, payload: bytes) -> None:
+        """Take a part of the plan.
+
+        Raises:
+            MalformedFrame: it can't be read, names what is no part of the view, names something twice, or too much.
+        """
+        plan = self._plan
+        for planned in read_plan(payload):
+            if len(planned.parts) < 2:
+                raise MalformedFrame("a change of the view itself")
+            if planned.kind == "deleted":
+                plan.removals.append(planned.parts)
+            elif planned.parts in plan.changes:
+                raise MalformedFrame("a change is there twice")
+            else:
+                plan.changes[planned.parts] = planned
+                plan.content += planned.size
+                plan.largest = max(plan.largest, planned.size)
+            if len(plan.changes) + len(plan.removals) > MAX_ENTRIES or plan.content > MAX_BYTES:
+                raise MalformedFrame("too many changes")
+
+    def approve(self) -> None:
+        """Refuse the plan where it passes the lease's quota, before any of it is on the disk; then remove what is gone.
+
+        Raises:
+            OSError: ``EDQUOT``.
+            TransferOver: the lease has ended.
+        """
+        growth = self._growth()
+        self._quota.check(TreeSize(growth.bytes, growth.files), growth.largest)
+        for name in self._plan.removals:
+            with self._alive():
+                self._writer.remove(name)
+        limits = TarLimits(len(self._plan.changes), self._plan.content, self._plan.largest)
+        self._reader = TarReader(self, limits)
+
+    def receive(self, data: bytes) -> None:
+        """Take a piece of the tar stream.
+
+        Raises:
+            MalformedTar: it is none, or not what was planned.
+            OSError: a disk that is full or broken, or ``EDQUOT``.
+            TransferOver: the lease has ended.
+        """
+        if self._reader is None:
+            raise MalformedTar("content before its plan was approved")
+        self._reader.feed(data)
+
+    def finish(self) -> Report:
+        """Complete the changes and return what became of them.
+
+        Raises:
+            MalformedTar: something of the plan is missing.
+            TransferOver: the lease has ended.
+        """
+        if self._reader is None:
+            raise MalformedTar("an end before the plan was approved")
+        self._reader.finish()
+        if len(self._done) != len(self._plan.changes):
+            raise MalformedTar("changes that were planned did not come")
+        with self._alive():
+            self._writer.finish()
+        return Report(refused=self._refused, refused_count=len(self._refused_names))
+
+    def halt(self) -> None:
+        """Write nothing more, from within this call on, whatever step is under way. Idempotent, from any thread."""
+        with self._lock:
+            self._halted = True
+
+    def close(self) -> None:
+        """Close everything."""
+        self._writer.close()
+        for tree in self._trees.values():
+            tree.close()
+        self._trees = {}
+
+    # tar_format.TarSink
+
+    def begin(self, entry: Entry) -> None:
+        """Take an entry that is exactly one of the plan."""
+        planned = self._plan.changes.get(entry.parts)
+        if planned is None or planned.kind != entry.kind or planned.size != entry.size:
+            raise MalformedTar("an entry is not what was planned")
+        self._done.add(entry.parts)
+        with self._alive():
+            self._writer.begin(entry)
+
+    def data(self, piece: memoryview) -> None:
+        """Write a piece of the entry."""
+        with self._alive():
+            self._writer.data(piece)
+
+    def end(self) -> None:
+        """Complete the entry."""
+        with self._alive():
+            self._writer.end()
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Do one thing in the tree while the lease holds; its end waits for that, and lets nothing follow."""
+        with self._lock:
+            if self._halted or not self._is_live():
+                raise TransferOver
+            yield
+
+    def _locate(self, parts: Parts) -> tuple[WritableFs, Parts]:
+        tree = self._trees.get(parts[0])
+        if tree is None:
+            raise refused(errno.EACCES)
+        return tree, parts[1:]
+
+    def _growth(self) -> _Growth:
+        growth = _Growth()
+        removed = set(self._plan.removals)
+        for parts in removed:
+            there = self._there(parts)
+            if there is not None:
+                growth.files -= 1
+                growth.bytes -= _content(there)
+        for parts, planned in self._plan.changes.items():
+            there = None if parts in removed else self._there(parts)
+            growth.bytes += planned.size
+            if there is None:
+                growth.files += 1
+            else:
+                growth.bytes -= _content(there)
+            if there is None or planned.size > _content(there):
+                growth.largest = max(growth.largest, planned.size)
+        return growth
+
+    def _there(self, parts: Parts) -> os.stat_result | None:
+        try:
+            fs, inner = self._locate(parts)
+            return fs.lstat(inner)
+        except OSError:
+            return None
+
+    def _note_refused(self, parts: Parts, reason: str) -> None:
+        self._refused_names.add(parts)
+        if len(self._refused) < MAX_REFUSED:
+            self._refused.append(Refused(name=clean_name(b"/".join(parts[1:])), reason=reason[:MAX_REASON_CHARS]))
+
+
+def _content(there: os.stat_result) -> int:
+    return there.st_size if stat.S_ISREG(there.st_mode) and there.st_nlink == 1 else 0

@@ -1,0 +1,168 @@
+"""Writes what a tar stream brings into confined trees, and nowhere else."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from sublet.workspace.archive.tar_format import Entry, Parts, checked_parts
+from sublet.workspace.confined.file import WriteFile
+from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.viewpath import refused
+
+SPARSE_BYTES: Final = 4_096
+"""Zeros that are worth a hole."""
+_FATAL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EBADF})
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+Locate = Callable[[Parts], tuple[WritableFs, Parts]]
+OnRefused = Callable[[Parts, str], None]
+
+
+class TreeWriter:
+    """Makes the entries of a stream; a ``TarSink``.
+
+    What stands where a file or link comes is replaced; a directory stays. Modes and times of directories are set at
+    the end, when nothing more is written into them. ``digests`` are the SHA-256 of the files' contents by name.
+
+    Args:
+        locate: returns the tree of a name, and the name in it.
+        on_refused: is told of each entry that could not be made, and why; by default that ends the stream.
+    """
+
+    def __init__(self, locate: Locate, on_refused: OnRefused | None = None) -> None:
+        self._locate = locate
+        self._on_refused = on_refused
+        self._entry: Entry | None = None
+        self._file: WriteFile | None = None
+        self._at = 0
+        self._digest = hashlib.sha256()
+        self._directories: list[Entry] = []
+        self.digests: dict[Parts, bytes] = {}
+
+    def begin(self, entry: Entry) -> None:
+        """``TarSink.begin``.
+
+        Raises:
+            OSError: it could not be made, and nobody is told of that, or nothing else could be made either.
+        """
+        self._entry, self._file = entry, None
+        try:
+            self._make(entry)
+        except OSError as exc:
+            self._refuse(entry, exc)
+
+    def data(self, piece: memoryview) -> None:
+        """``TarSink.data``."""
+        if self._file is None:
+            return
+        self._digest.update(piece)
+        # A hole reads as zeros and takes no room; the end of the file is set when it is complete.
+        if len(piece) < SPARSE_BYTES or bytes(piece).count(0) != len(piece):
+            self._file.write(piece, self._at)
+        self._at += len(piece)
+
+    def end(self) -> None:
+        """``TarSink.end``."""
+        entry, file = self._entry, self._file
+        self._entry = self._file = None
+        if entry is None or file is None:
+            return
+        try:
+            if file.stat().st_size != entry.size:
+                file.truncate(entry.size)
+            file.set_mode(entry.mode)
+        finally:
+            file.close()
+        self.digests[entry.parts] = self._digest.digest()
+        fs, parts = self._locate(entry.parts)
+        fs.set_modified(parts, entry.modified_ns)
+
+    def finish(self) -> None:
+        """Set modes and times of the directories, the deepest first."""
+        for entry in sorted(self._directories, key=lambda e: len(e.parts), reverse=True):
+            fs, parts = self._locate(entry.parts)
+            try:
+                if parts:
+                    fs.set_attributes(parts, mode=entry.mode, follow=False)
+                    fs.set_modified(parts, entry.modified_ns)
+            except OSError as exc:
+                self._refuse(entry, exc)
+
+    def remove(self, name: Parts) -> None:
+        """Remove a name; a directory that still holds something stays.
+
+        Raises:
+            OSError: as ``begin``.
+        """
+        try:
+            fs, parts = self._locate(name)
+            if stat.S_ISDIR(fs.lstat(parts).st_mode):
+                fs.rmdir(parts)
+            else:
+                fs.remove(parts)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno != errno.ENOTEMPTY:
+                self._refuse(Entry(name, "file"), exc)
+
+    def close(self) -> None:
+        """Close what is open; for a stream that ends early. Idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _make(self, entry: Entry) -> None:
+        fs, parts = self._locate(entry.parts)
+        if entry.kind == "directory":
+            self._make_directory(fs, parts, entry)
+            return
+        if not parts:
+            raise refused(errno.EISDIR)
+        _clear(fs, parts)
+        if entry.kind == "file":
+            self._file = fs.open_write(parts, _NEW_FILE, 0o600)
+            self._at, self._digest = 0, hashlib.sha256()
+        elif entry.kind == "symlink":
+            fs.symlink(entry.target, parts)
+            fs.set_modified(parts, entry.modified_ns)
+        else:
+            other, first = self._locate(checked_parts(entry.target))
+            if other is not fs:
+                raise refused(errno.EXDEV)
+            fs.link(first, parts)
+
+    def _make_directory(self, fs: WritableFs, parts: Parts, entry: Entry) -> None:
+        if parts:
+            try:
+                there = stat.S_ISDIR(fs.lstat(parts).st_mode)
+            except FileNotFoundError:
+                there = False
+            else:
+                if not there:
+                    fs.remove(parts)
+            if not there:
+                fs.mkdir(parts, 0o700)
+        self._directories.append(entry)
+
+    def _refuse(self, entry: Entry, exc: OSError) -> None:
+        if self._on_refused is None or exc.errno in _FATAL:
+            raise exc
+        self._on_refused(entry.parts, os.strerror(exc.errno or 0))
+
+
+def _clear(fs: WritableFs, parts: Parts) -> None:
+    """Remove what is there, but for a directory: its content was to be removed by name."""
+    try:
+        there = fs.lstat(parts)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(there.st_mode):
+        fs.rmdir(parts)
+    else:
+        fs.remove(parts)

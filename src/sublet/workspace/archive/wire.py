@@ -1,0 +1,208 @@
+"""Frames and requests of the archive transport, without any I/O: bytes in, bytes out (DESIGN 4.6).
+
+Both sides speak in frames: a type, a length, a payload. ``GET`` is answered by ``DATA`` and ``END``: a tar stream of
+the view. ``PUT`` brings changes back: ``PLAN`` frames name all of them first, so that they are refused before any of
+them is on the disk; after ``GO`` follow ``DATA`` and ``END``, and ``REPORT`` says what became of them. ``FAIL`` ends
+either.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sublet.workspace.archive.tar_format import Kind, MalformedTar, checked_parts
+
+SUBSYSTEM: Final = "sublet-archive"
+MAX_FRAME: Final = 256 * 1024
+"""Payload of one frame."""
+MAX_REASON_CHARS: Final = 200
+MAX_REFUSED: Final = 200
+"""Refused names that a report lists; its count goes on."""
+
+_HEAD: Final = struct.Struct(">BI")
+_PLANNED: Final = struct.Struct(">cQH")
+_LETTERS: Final[dict[Kind | Literal["deleted"], bytes]] = {
+    "file": b"f",
+    "directory": b"d",
+    "symlink": b"l",
+    "hardlink": b"h",
+    "deleted": b"-",
+}
+_BY_LETTER: Final = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+class Frame(IntEnum):
+    """Types of frames."""
+
+    GET = 1
+    PUT = 2
+    PLAN = 3
+    GO = 4
+    DATA = 5
+    END = 6
+    REPORT = 7
+    FAIL = 8
+
+
+class MalformedFrame(Exception):
+    """What arrived is no frame, or none that may come now; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One change that is about to be sent: a name, what it becomes, and how many bytes follow for it."""
+
+    parts: tuple[bytes, ...]
+    kind: Kind | Literal["deleted"]
+    size: int = 0
+
+
+class Refused(BaseModel):
+    """A change that was not made, and why. ``name`` is text in which no byte of the name is lost."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: Annotated[str, Field(max_length=4_096)]
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
+
+
+class Report(BaseModel):
+    """What became of the changes that were sent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    refused: Annotated[list[Refused], Field(max_length=MAX_REFUSED)] = []
+    refused_count: Annotated[int, Field(ge=0)] = 0
+
+
+class Failure(BaseModel):
+    """Why a transfer ended. ``code`` is ``QUOTA``, ``READ_ONLY``, ``OVER``, ``MALFORMED`` or ``IO``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: Annotated[str, Field(pattern=r"^[A-Z_]{1,32}$")]
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
+
+
+class Frames:
+    """Cuts what arrives into frames, never keeping more than one and what arrived with it."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def receive(self, data: bytes) -> Iterator[tuple[Frame, bytes]]:
+        """Yield the frames that are complete.
+
+        Raises:
+            MalformedFrame: an unknown type, or a payload of more than ``MAX_FRAME`` bytes.
+        """
+        self._data += data
+        start = 0
+        try:
+            while len(self._data) - start >= _HEAD.size:
+                kind, size = _HEAD.unpack_from(self._data, start)
+                if size > MAX_FRAME or kind not in Frame.__members__.values():
+                    raise MalformedFrame("an unknown frame, or one that is too large")
+                end = start + _HEAD.size + size
+                if end > len(self._data):
+                    return
+                payload = bytes(memoryview(self._data)[start + _HEAD.size : end])
+                start = end
+                yield Frame(kind), payload
+        finally:
+            del self._data[:start]
+
+
+def frame(kind: Frame, payload: bytes = b"") -> bytes:
+    """Return one frame."""
+    return _HEAD.pack(kind, len(payload)) + payload
+
+
+def data_frames(data: bytes) -> Iterator[bytes]:
+    """Yield ``data`` in ``DATA`` frames."""
+    view = memoryview(data)
+    for start in range(0, len(data), MAX_FRAME):
+        yield frame(Frame.DATA, bytes(view[start : start + MAX_FRAME]))
+
+
+def plan_frames(plan: Iterable[Planned]) -> Iterator[bytes]:
+    """Yield the ``PLAN`` frames of ``plan``."""
+    pieces: list[bytes] = []
+    size = 0
+    for planned in plan:
+        name = b"/".join(planned.parts)
+        piece = _PLANNED.pack(_LETTERS[planned.kind], planned.size, len(name)) + name
+        if size + len(piece) > MAX_FRAME:
+            yield frame(Frame.PLAN, b"".join(pieces))
+            pieces, size = [], 0
+        pieces.append(piece)
+        size += len(piece)
+    if pieces:
+        yield frame(Frame.PLAN, b"".join(pieces))
+
+
+def read_plan(payload: bytes) -> Iterator[Planned]:
+    """Yield what a ``PLAN`` frame holds.
+
+    Raises:
+        MalformedFrame: it is cut or malformed, or a name in it does not only lead down.
+    """
+    start = 0
+    while start < len(payload):
+        if len(payload) - start < _PLANNED.size:
+            raise MalformedFrame("a plan is cut")
+        letter, size, length = _PLANNED.unpack_from(payload, start)
+        start += _PLANNED.size
+        name = payload[start : start + length]
+        start += length
+        kind = _BY_LETTER.get(letter)
+        if kind is None or start > len(payload) or (size and kind != "file"):
+            raise MalformedFrame("a plan can't be read")
+        try:
+            yield Planned(checked_parts(name), kind, size)
+        except MalformedTar as exc:
+            raise MalformedFrame(str(exc)) from None
+
+
+def pack_report(report: Report) -> bytes:
+    """Return the ``REPORT`` frame, with as many of the refused names as fit."""
+    payload = report.model_dump_json().encode()
+    while len(payload) > MAX_FRAME:
+        report = report.model_copy(update={"refused": report.refused[: len(report.refused) // 2]})
+        payload = report.model_dump_json().encode()
+    return frame(Frame.REPORT, payload)
+
+
+def read_report(payload: bytes) -> Report:
+    """Return what a ``REPORT`` frame says.
+
+    Raises:
+        MalformedFrame: it can't be read.
+    """
+    try:
+        return Report.model_validate_json(payload)
+    except ValidationError:
+        raise MalformedFrame("a report can't be read") from None
+
+
+def pack_failure(code: str, reason: str) -> bytes:
+    """Return the ``FAIL`` frame."""
+    return frame(Frame.FAIL, Failure(code=code, reason=reason[:MAX_REASON_CHARS]).model_dump_json().encode())
+
+
+def read_failure(payload: bytes) -> Failure:
+    """Return what a ``FAIL`` frame says.
+
+    Raises:
+        MalformedFrame: it can't be read.
+    """
+    try:
+        return Failure.model_validate_json(payload)
+    except ValidationError:
+        raise MalformedFrame("a failure can't be read") from None

@@ -1,0 +1,371 @@
+"""What a lease changed: a snapshot before, a snapshot after, and who did it (AWCP 6.4, DESIGN 4.8).
+
+Snapshots are commits of a shadow repository per workspace in the state directory. They are made by walking the export
+with the lease's own rules and reading what is there; the workspace itself is only ever read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name, escape_text
+from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.shadow import Shadow, lock
+from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
+from sublet.workspace.disk_usage import disk_usage
+from sublet.workspace.git.refs import MovedRef, moved, read_refs
+from sublet.workspace.model import ViewRules
+
+MAX_REPORT_FILES: Final = 10_000
+"""Changed files that a report lists; its counts go on."""
+MAX_PATCH_BYTES: Final = 1024 * 1024
+MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
+
+_GONE: Final = "gone-"
+
+Change = Literal["added", "changed", "deleted", "mode"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One changed file. ``lines_*`` are None for what is not text, or was not counted within bounds.
+
+    ``by`` is ``executor`` where the lease's own write log has the file or a directory above it.
+    """
+
+    path: bytes
+    change: Change
+    by: Literal["executor", "other"]
+    lines_added: int | None = None
+    lines_deleted: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The path in a form that is safe to show."""
+        return clean_name(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The report of one lease. ``baseline`` and ``result`` name the snapshots that ``Auditor.patch`` compares.
+
+    ``unaudited`` are paths that could not be read, and why; what lies there may have changed unseen. ``truncated`` says
+    that more files changed than ``files`` lists; ``counts`` are complete.
+    """
+
+    baseline: str
+    result: str
+    files: tuple[ChangedFile, ...] = ()
+    counts: dict[Change, int] = field(default_factory=dict)
+    lines_added: int = 0
+    lines_deleted: int = 0
+    unaudited: tuple[tuple[bytes, str], ...] = ()
+    truncated: bool = False
+
+    def named(self, change: Change) -> list[str]:
+        """Return the listed files with this change, safe to show."""
+        return [f.shown for f in self.files if f.change == change]
+
+    @property
+    def by_others(self) -> list[str]:
+        """The listed files that changed during the lease, but not through it."""
+        return [f.shown for f in self.files if f.by == "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch as text that is safe to show, and whether it was cut."""
+
+    text: str
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshots:
+    """The snapshots of one workspace: since when (Unix seconds) nothing was added, and how many bytes they take."""
+
+    workspace: Path
+    changed_at: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSnapshot:
+    """A snapshot of a private view, with what it holds and the secret that names what is too large to keep."""
+
+    commit: str
+    manifest: Manifest
+    unread: tuple[tuple[bytes, str], ...]
+    salt: bytes
+
+
+class Auditor:
+    """Makes and compares snapshots. Every method blocks: call it in a thread.
+
+    Args:
+        state_dir: private directory of the daemon; each workspace gets a subdirectory of its ``shadows``.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._shadows = state_dir / "shadows"
+
+    def baseline(self, root: Path, rules: ViewRules) -> str:
+        """Snapshot the workspace before a lease and return the snapshot's id.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` without git, ``UNAVAILABLE`` for a tree that can't be read or is too large.
+        """
+        with self._locked(root, create=True) as shadow:
+            head = shadow.head()
+            commit, _, _ = shadow.snapshot(root, rules, head, shadow.manifest(head))
+        return commit
+
+    def result(
+        self, snapshot: str, root: Path, rules: ViewRules, touched: Collection[bytes], overflow: bool
+    ) -> AuditResult:
+        """Snapshot the workspace after a lease and report what differs from ``snapshot``.
+
+        Args:
+            snapshot: what ``baseline`` returned.
+            root: the same workspace.
+            rules: the rules with which the baseline was made.
+            touched: paths below the root that the lease wrote, removed or renamed.
+            overflow: whether ``touched`` is incomplete; then every change counts as the executor's.
+
+        Raises:
+            SubletError: as ``baseline``; ``NOT_FOUND`` for an unknown snapshot.
+        """
+        with self._locked(root) as shadow:
+            before = shadow.manifest(checked_id(snapshot))
+            commit, after, unaudited = shadow.snapshot(root, rules, snapshot, before)
+            return _report(shadow, (snapshot, before), (commit, after), _author(touched, overflow), unaudited)
+
+    def view_baseline(self, root: Path, rules: ViewRules, view: int) -> ViewSnapshot:
+        """Snapshot a private view of ``root`` before its lease, among the snapshots of ``root``.
+
+        Args:
+            root: the directory that the view is of.
+            rules: those of the lease.
+            view: descriptor of the view's root; it stays the caller's.
+
+        Raises:
+            SubletError: as ``baseline``.
+        """
+        with self._locked(root, create=True) as shadow:
+            head = shadow.head()
+            commit, found, unread = shadow.snapshot(view, rules, head, shadow.manifest(head), moves_head=False)
+            return ViewSnapshot(commit, found, tuple(unread), shadow.salt)
+
+    def view_result(
+        self, snapshot: str, root: Path, rules: ViewRules, view: int, own: Callable[[bytes], bool]
+    ) -> tuple[ViewSnapshot, ViewSnapshot, AuditResult]:
+        """Snapshot a private view after its lease and report what differs from ``snapshot``, all the executor's.
+
+        Args:
+            snapshot: what ``view_baseline`` returned.
+            root: the directory that the view is of.
+            rules: the rules with which the baseline was made.
+            view: descriptor of the view's root; it stays the caller's.
+            own: whether what differs at a path was changed in the view; the rest is left out.
+
+        Returns:
+            The snapshots before and after, and the report.
+
+        Raises:
+            SubletError: as ``result``.
+        """
+        with self._locked(root) as shadow:
+            before = shadow.manifest(checked_id(snapshot))
+            commit, after, unread = shadow.snapshot(view, rules, snapshot, before, moves_head=False, own=own)
+            report = _report(shadow, (snapshot, before), (commit, after), lambda _: "executor", unread)
+            salt = shadow.salt
+        return ViewSnapshot(snapshot, before, (), salt), ViewSnapshot(commit, after, tuple(unread), salt), report
+
+    def salt(self, root: Path) -> bytes:
+        """Return the secret by which the snapshots of ``root`` name files that are too large to keep.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there are no snapshots.
+        """
+        with self._locked(root) as shadow:
+            return shadow.salt
+
+    @contextlib.contextmanager
+    def repository(self, root: Path) -> Iterator[ShadowGit]:
+        """Hold the repository with the snapshots of ``root`` alone.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there are no snapshots.
+        """
+        with self._locked(root) as shadow:
+            yield shadow.git
+
+    def watch_refs(self, root: Path, snapshot: str) -> None:
+        """Keep the references of the repository at ``root`` beside ``snapshot``.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where they can't be read, and as ``baseline``.
+        """
+        with self._locked(root) as shadow:
+            shadow.keep_refs(checked_id(snapshot), _refs(root))
+
+    def moved_refs(self, root: Path, snapshot: str) -> list[MovedRef]:
+        """Return which references are others now than when ``watch_refs`` kept them beside ``snapshot``.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where none are kept, ``UNAVAILABLE`` where they can't be read.
+        """
+        with self._locked(root) as shadow:
+            return moved(shadow.kept_refs(checked_id(snapshot)), _refs(root))
+
+    def patch(self, root: Path, baseline: str, result: str, *, below: str = "", limit: int | None = None) -> Patch:
+        """Return the difference of two snapshots as a unified patch.
+
+        Args:
+            root: the workspace.
+            baseline: what is compared with.
+            result: what is compared.
+            below: a plain name that leads the names of all files, as that of a directory they lie in.
+            limit: bytes after which it is cut, ``MAX_PATCH_BYTES`` by default.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where the snapshots are not kept any more.
+        """
+        with self._locked(root) as shadow:
+            raw, truncated = shadow.git.patch(
+                baseline, result, limit=MAX_PATCH_BYTES if limit is None else limit, below=below
+            )
+        return Patch(escape_text(raw), truncated)
+
+    def forget(self, root: Path) -> None:
+        """Remove all snapshots of the workspace. Forgetting twice is no error."""
+        with contextlib.suppress(SubletError), self._locked(root) as shadow:
+            # Taken away in one step: who is killed halfway leaves a directory that is gone, never a torn repository.
+            gone = self._shadows / f"{_GONE}{secrets.token_hex(8)}"
+            shadow.directory.rename(gone)
+            shutil.rmtree(gone)
+
+    def kept(self) -> list[KeptSnapshots]:
+        """Return which workspaces have snapshots and what those take, and clear away what a killed process began."""
+        found: list[KeptSnapshots] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._shadows) as entries:
+            for entry in entries:
+                if entry.name.startswith(_GONE):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                    continue
+                with contextlib.suppress(OSError):
+                    workspace = Path(os.fsdecode((Path(entry.path) / "workspace").read_bytes()))
+                    found.append(KeptSnapshots(workspace, entry.stat().st_mtime, disk_usage(Path(entry.path))))
+        return found
+
+    @contextlib.contextmanager
+    def _locked(self, root: Path, *, create: bool = False) -> Iterator[Shadow]:
+        """Hold the shadow of ``root`` alone: audits of one workspace follow one another."""
+        real = os.path.realpath(os.fsencode(root))
+        directory = self._shadows / hashlib.sha256(real).hexdigest()[:40]
+        try:
+            held = lock(directory, create=create)
+        except FileNotFoundError:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"there is no snapshot of {clean_name(real)} to compare with",
+                "It was never audited, or its record was pruned.",
+            ) from None
+        try:
+            shadow = Shadow(directory)
+            if create:
+                shadow.create(real)
+            yield shadow
+        finally:
+            os.close(held)
+
+
+def _report(
+    shadow: Shadow,
+    before: tuple[str, Manifest],
+    after: tuple[str, Manifest],
+    author: Callable[[bytes], Literal["executor", "other"]],
+    unaudited: list[tuple[bytes, str]],
+) -> AuditResult:
+    report = _compare(before[1], after[1], author)
+    lines: dict[bytes, tuple[int, int] | None] = {}
+    if report:
+        lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
+        shadow.git.compact()
+    counts: dict[Change, int] = {}
+    for changed in report:
+        counts[changed.change] = counts.get(changed.change, 0) + 1
+    sums = [n for n in lines.values() if n is not None]
+    return AuditResult(
+        baseline=before[0],
+        result=after[0],
+        files=tuple(_with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
+        counts=counts,
+        lines_added=sum(n[0] for n in sums),
+        lines_deleted=sum(n[1] for n in sums),
+        unaudited=tuple(unaudited),
+        truncated=len(report) > MAX_REPORT_FILES,
+    )
+
+
+def _refs(root: Path) -> dict[bytes, bytes]:
+    try:
+        return read_refs(root)
+    except OSError as exc:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the references of the repository can't be read: {os.strerror(exc.errno or 0)}",
+            "Lend a repository all of which you can read, or leave it hidden.",
+        ) from None
+
+
+def _compare(
+    before: Manifest, after: Manifest, author: Callable[[bytes], Literal["executor", "other"]]
+) -> list[ChangedFile]:
+    changes: list[ChangedFile] = []
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path), after.get(path)
+        change: Change
+        if old is None:
+            change = "added"
+        elif new is None:
+            change = "deleted"
+        elif old.blob != new.blob or (old.mode == SYMLINK) != (new.mode == SYMLINK):
+            change = "changed"
+        elif old.mode != new.mode:
+            change = "mode"
+        else:
+            continue
+        changes.append(ChangedFile(path, change, author(path)))
+    return changes
+
+
+def _author(touched: Collection[bytes], overflow: bool) -> Callable[[bytes], Literal["executor", "other"]]:
+    """Return who changed a path: a renamed or removed directory stands for all below it."""
+
+    def author(path: bytes) -> Literal["executor", "other"]:
+        if overflow or path in touched:
+            return "executor"
+        end = path.rfind(b"/")
+        while end > 0:
+            if path[:end] in touched:
+                return "executor"
+            end = path.rfind(b"/", 0, end)
+        return "other"
+
+    return author
+
+
+def _with_lines(changed: ChangedFile, lines: tuple[int, int] | None) -> ChangedFile:
+    if lines is None:
+        return changed
+    return ChangedFile(changed.path, changed.change, changed.by, lines[0], lines[1])

@@ -1,0 +1,151 @@
+"""The files of one workspace's snapshots: their repository, what each holds, and which is the newest."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.audit import manifest as manifests
+from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
+from sublet.workspace.audit.snapshot import take
+from sublet.workspace.git.refs import Refs
+from sublet.workspace.model import ViewRules
+
+
+def lock(directory: Path, *, create: bool) -> int:
+    """Return a descriptor that holds the lock of ``directory`` until it is closed."""
+    while True:
+        if create:
+            directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock), (directory / "lock").stat()):
+                    return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)  # forgotten while this one waited: the lock is that of a removed directory
+
+
+class Shadow:
+    """The files of one workspace's audit: repository, manifests, and which snapshot is the newest."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.git = ShadowGit(directory / "git")
+        self._manifests = directory / "manifests"
+        self._head = directory / "head"
+        self._salt = directory / "salt"
+        self._refs = directory / "refs"
+
+    def create(self, real: bytes) -> None:
+        """Make what is missing."""
+        self._manifests.mkdir(mode=0o700, exist_ok=True)
+        self.git.create()
+        if not self._salt.exists():
+            (self.directory / "workspace").write_bytes(real)
+            draft = self.directory / "salt.new"
+            draft.write_bytes(secrets.token_hex(16).encode())
+            draft.replace(self._salt)
+
+    def head(self) -> str | None:
+        """Return the newest snapshot, or None where there is none that can be used."""
+        with contextlib.suppress(FileNotFoundError, SubletError):
+            return checked_id(self._head.read_text())
+        return None
+
+    def manifest(self, commit: str | None) -> dict[bytes, manifests.Record]:
+        """Return what ``commit`` holds."""
+        if commit is None:
+            return {}
+        known = manifests.load(self._manifests, commit)
+        if known is not None:
+            return known
+        return {path: manifests.Record(mode, blob, None) for path, mode, blob in self.git.entries(commit)}
+
+    @property
+    def salt(self) -> bytes:
+        """The secret of this workspace."""
+        return self._salt.read_bytes()
+
+    def keep_refs(self, snapshot: str, refs: Refs) -> None:
+        """Write ``refs`` whole or not at all; those of earlier snapshots are forgotten."""
+        draft = self.directory / "refs.new"
+        lines = b"".join(value + b" " + name + b"\0" for name, value in refs.items() if b"\0" not in value)
+        draft.write_bytes(snapshot.encode() + b"\0" + lines)
+        draft.replace(self._refs)
+
+    def kept_refs(self, snapshot: str) -> dict[bytes, bytes]:
+        """Return what ``keep_refs`` wrote.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            head, *lines = self._refs.read_bytes().split(b"\0")
+            if head == snapshot.encode():
+                # a value may hold a space, as "ref: refs/heads/main" does, a name never
+                pairs = (line.rpartition(b" ") for line in lines if line)
+                return {name: value for value, _, name in pairs}
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            "it is not known which references the repository had before the lease",
+            "Compare them with another copy of the repository.",
+        )
+
+    def snapshot(
+        self,
+        root: Path | int,
+        rules: ViewRules,
+        parent: str | None,
+        known: Manifest,
+        *,
+        moves_head: bool = True,
+        own: Callable[[bytes], bool] | None = None,
+    ) -> tuple[str, Manifest, list[tuple[bytes, str]]]:
+        """Read the workspace, commit what differs from ``parent``; return the commit, its manifest and what failed.
+
+        The head spares the next audit of the workspace itself reading what it knows; other trees leave it alone.
+        Differences that are not the tree's ``own`` are taken back.
+        """
+        with self.git.importer() as importer:
+            taken = take(root, rules, known, self.salt, importer.blob)
+            found = taken.manifest if own is None else _own_changes(taken.manifest, known, own)
+            changed = [(p, r.mode, r.blob) for p, r in found.items() if p not in known or known[p][:2] != r[:2]]
+            # Git can't be told that a link replaces a file of a name it refuses for links: it goes first.
+            deleted = [
+                p for p, r in known.items() if p not in found or (r.mode == SYMLINK) != (found[p].mode == SYMLINK)
+            ]
+            commit = parent
+            if commit is None or changed or deleted:
+                commit = importer.commit(parent, deleted, changed)
+        if commit != parent or found != known:
+            manifests.save(self._manifests, commit, found)
+        if moves_head and self.head() != commit:
+            draft = self.directory / "head.new"
+            draft.write_text(commit)
+            draft.replace(self._head)
+        return commit, found, taken.unread
+
+
+def _own_changes(
+    found: dict[bytes, manifests.Record], known: Manifest, own: Callable[[bytes], bool]
+) -> dict[bytes, manifests.Record]:
+    """Return ``found`` with what is known instead, wherever the difference is not the tree's own."""
+    kept: dict[bytes, manifests.Record] = {}
+    for path in found.keys() | known.keys():
+        old, new = known.get(path), found.get(path)
+        differs = old is None or new is None or old[:2] != new[:2]
+        chosen = old if differs and not own(path) else new
+        if chosen is not None:
+            kept[path] = chosen
+    return kept

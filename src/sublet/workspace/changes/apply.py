@@ -1,0 +1,285 @@
+"""Applying a change set to the directory, and taking that back (DESIGN 4.7).
+
+The caller holds the directory's lock as for a read-write lease, so that no live lease runs over it; a person may go on
+working there. Text that both sides changed in different places is merged. With a conflict nothing is applied, or, where
+asked for, everything else is, and the executor's version of what conflicts is put beside the person's file as
+``NAME.conflict-XXXXXXXX``. All of it happens or nothing (``transaction``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.text import clean_name
+from sublet.workspace.changes import transaction_plan
+from sublet.workspace.changes.change_set import ChangeSets
+from sublet.workspace.changes.edits import Edit, Make, Step, Wanted, fit, order
+from sublet.workspace.changes.merge import Merger, mass_deletion
+from sublet.workspace.changes.record import ChangeRecord
+from sublet.workspace.changes.transaction import DONE, PLAN, ChangedMeanwhileError, Transaction, recover
+from sublet.workspace.changes.transaction_plan import Plan
+from sublet.workspace.changes.tree import ABSENT, Tree
+from sublet.workspace.changes.undo import wanted_by_undo
+from sublet.workspace.durable import remove_tree
+from sublet.workspace.model import ViewRules
+from sublet.workspace.staging.model import Applied, ChangeSetStatus, Conflict, Preview
+from sublet.workspace.viewpath import link_stays
+
+ATTEMPTS: Final = 3
+"""How often a merge is made anew because the directory changed while it was made."""
+MAX_NAME_BYTES: Final = 255
+_SIDE_NAMES: Final = 9
+
+OnStep = Callable[[int], None]
+
+
+class Applier:
+    """Applies and undoes the change sets of a daemon. Every method blocks: call it in a thread, one at a time per
+    directory, which its lock sees to.
+
+    Args:
+        changes: where they are kept.
+        on_step: called before each step of a change; tests stop there.
+    """
+
+    def __init__(self, changes: ChangeSets, on_step: OnStep | None = None) -> None:
+        self._changes = changes
+        self._on_step = on_step
+
+    def preview(self, key: str, rules: ViewRules) -> Preview:
+        """Tell what ``apply`` would do now; nothing is changed.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` without such a change set or its snapshots, ``WORKSPACE_NOT_FOUND`` where the
+                directory is gone.
+        """
+        record = self._changes.record(key)
+        with self._tree(record.root) as tree, self._scratch(key) as scratch:
+            wanted = self._merge(record, rules, tree, Path(scratch))
+            return Preview(
+                clean=tuple(sorted({edit.path for edit in wanted.edits} - set(wanted.merged))),
+                merged=tuple(sorted(wanted.merged)),
+                present=tuple(sorted(wanted.present)),
+                conflicts=tuple(wanted.conflicts),
+                mass_deletion=mass_deletion(record, wanted),
+            )
+
+    def apply(self, key: str, rules: ViewRules, *, partial: bool = False, allow_mass_deletion: bool = False) -> Applied:
+        """Merge a change set into its directory.
+
+        Args:
+            key: of the change set.
+            rules: those of the lease; what they hide or lock is never changed.
+            partial: with conflicts, apply what has none and put the executor's versions of the rest beside.
+            allow_mass_deletion: whether it may remove most of the directory, or all that the executor saw.
+
+        Returns:
+            What was changed. Where there are conflicts without ``partial``, nothing was, and the status is as before.
+
+        Raises:
+            SubletError: ``CONFLICT`` for one that is applied already, a mass deletion, or a directory that does not
+                stop changing; else as ``preview``, and ``UNAVAILABLE`` where nothing could be written.
+        """
+        self.recover(key)
+        record = self._changes.record(key)
+        if record.status not in ("pending", "undone"):
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"the result of {key} was applied already",
+                f"`sublet undo {key}` takes it back; then it can be applied again.",
+            )
+        for _ in range(ATTEMPTS):
+            with self._tree(record.root) as tree, self._scratch(key) as scratch:
+                wanted = self._merge(record, rules, tree, Path(scratch))
+                self._check_deletions(record, wanted, allow_mass_deletion)
+                if wanted.conflicts and not partial:
+                    return Applied((), tuple(wanted.conflicts))
+                conflicts = self._beside(record, rules, tree, wanted)
+                steps = order(tree, rules, wanted)
+                plan = self._run(record, "apply", tree, steps, "partly_applied" if conflicts else "applied")
+            if plan is not None:
+                self._changes.set_status(key, plan.outcome)
+                return Applied(_paths(plan), tuple(conflicts))
+        raise _does_not_stop(record.root)
+
+    def undo(self, key: str) -> Applied:
+        """Take back what ``apply`` changed, wherever nobody has changed it since; the rest is told as conflicts.
+
+        Raises:
+            SubletError: ``CONFLICT`` where it was not applied, else as ``apply``.
+        """
+        self.recover(key)
+        record = self._changes.record(key)
+        applied = self._changes.directory(key) / "apply"
+        try:
+            done = transaction_plan.load(applied / DONE)
+        except FileNotFoundError:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"the result of {key} is not applied, so there is nothing to undo",
+                f"`sublet review {key}` shows it.",
+            ) from None
+        for _ in range(ATTEMPTS):
+            with self._tree(record.root) as tree:
+                wanted = wanted_by_undo(tree, done, applied)
+                fit(tree, None, wanted)
+                plan = self._run(record, "undo", tree, order(tree, None, wanted), "undone")
+            if plan is not None:
+                self._settle_undo(key, keep=bool(wanted.conflicts))
+                return Applied(_paths(plan), tuple(wanted.conflicts))
+        raise _does_not_stop(record.root)
+
+    def changed(self, key: str) -> tuple[bytes, ...]:
+        """Return the paths that an ``apply`` which holds has changed, what it put beside included.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be read.
+        """
+        try:
+            return _paths(transaction_plan.load(self._changes.directory(key) / "apply" / DONE))
+        except FileNotFoundError:
+            return ()
+
+    def recover(self, key: str) -> bool:
+        """Finish or take back what a crash has interrupted, and tell whether there was something.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be done.
+        """
+        directory = self._changes.directory(key)
+        interrupted = False
+        for name in ("apply", "undo"):
+            if (directory / name).is_dir():
+                interrupted |= recover(directory / name, self._tree) is not None
+        if (directory / "undo" / DONE).exists():
+            self._settle_undo(key, keep=True)
+        elif (directory / "apply" / DONE).exists():
+            outcome = transaction_plan.load(directory / "apply" / DONE).outcome
+            if self._changes.record(key).status != outcome:
+                self._changes.set_status(key, outcome)
+        return interrupted
+
+    def recover_all(self) -> dict[str, SubletError | None]:
+        """Do ``recover`` for all change sets; return those that were interrupted, with the error where it failed."""
+        found: dict[str, SubletError | None] = {}
+        for key in self._changes.all_keys():
+            try:
+                if self.recover(key):
+                    found[key] = None
+            except SubletError as error:
+                found[key] = error
+        return found
+
+    def _merge(self, record: ChangeRecord, rules: ViewRules, tree: Tree, scratch: Path) -> Wanted:
+        contents = self._changes.directory(record.key) / "result"
+        with self._changes.auditor.repository(record.root) as git:
+            wanted = Merger(record, contents, rules, tree, git, scratch).run()
+        fit(tree, rules, wanted)
+        wanted.conflicts.sort(key=lambda conflict: conflict.path)
+        return wanted
+
+    def _run(
+        self, record: ChangeRecord, name: str, tree: Tree, steps: list[Step], outcome: ChangeSetStatus
+    ) -> Plan | None:
+        """Do the steps; None where the directory was changed meanwhile."""
+        directory = self._changes.directory(record.key) / name
+        try:
+            return Transaction(tree, record.root, directory, self._on_step).run(steps, outcome)
+        except ChangedMeanwhileError:
+            return None
+
+    def _beside(self, record: ChangeRecord, rules: ViewRules, tree: Tree, wanted: Wanted) -> list[Conflict]:
+        """Add edits that put the executor's versions beside the person's; return the conflicts with those names."""
+        entries = {entry.path: entry for entry in record.entries}
+        told: list[Conflict] = []
+        taken = {edit.path for edit in wanted.edits}
+        suffix = b".conflict-" + record.key.partition(".")[0][-8:].encode()
+        for conflict in wanted.conflicts:
+            entry = entries.get(conflict.path)
+            if conflict.kind == "refused" or entry is None or entry.after is None:
+                told.append(conflict)
+                continue
+            place = _side_name(tree, rules, conflict.path, suffix, taken)
+            link_leaves = entry.target is not None and not link_stays(conflict.path.count(b"/"), entry.target)
+            if place is None or link_leaves or (entry.target is None and conflict.theirs is None):
+                told.append(conflict)
+                continue
+            make = Make(
+                entry.after,
+                conflict.theirs,
+                entry.target,
+                entry.permissions,
+                entry.modified_ns or None,
+                alone=True,  # a person edits it, and no other name may change by that
+            )
+            wanted.edits.append(Edit(place, ABSENT, make))
+            taken.add(place)
+            told.append(dataclasses.replace(conflict, kept_as=place))
+        return told
+
+    def _check_deletions(self, record: ChangeRecord, wanted: Wanted, allowed: bool) -> None:
+        problem = "" if allowed else mass_deletion(record, wanted)
+        if problem:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"the result of {record.key} was not applied: {problem}",
+                "If that is meant, apply it with --allow-mass-deletion; otherwise discard it.",
+            )
+
+    def _settle_undo(self, key: str, *, keep: bool) -> None:
+        """Forget the application; what was there before stays readable where ``keep``."""
+        directory = self._changes.directory(key)
+        self._changes.set_status(key, "undone")
+        if (directory / "undo" / PLAN).exists():
+            return  # all is undone, but not tidied up: ``recover`` goes on with it
+        (directory / "apply" / DONE).unlink(missing_ok=True)
+        if not keep:
+            remove_tree(directory / "apply")
+        remove_tree(directory / "undo")
+
+    def _tree(self, root: Path) -> Tree:
+        try:
+            return Tree(root, self._changes.auditor.salt(root))
+        except OSError as exc:
+            raise SubletError(
+                ErrorCode.WORKSPACE_NOT_FOUND,
+                f"{clean_name(os.fsencode(root))} can't be opened: {exc.strerror}",
+                "The result is kept until you discard it; put the directory back, then try again.",
+            ) from None
+
+    def _scratch(self, key: str) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="merge-", dir=self._changes.directory(key))
+
+
+def _side_name(tree: Tree, rules: ViewRules, path: bytes, suffix: bytes, taken: set[bytes]) -> bytes | None:
+    """Return a free name beside ``path``, or beside what is in the way above it."""
+    blocker = tree.blocker(path)
+    at = path if blocker is None else blocker
+    above, slash, name = at.rpartition(b"/")
+    for number in range(1, _SIDE_NAMES + 1):
+        end = suffix if number == 1 else suffix + b"-%d" % number
+        place = above + slash + name[: MAX_NAME_BYTES - len(end)] + end + path[len(at) :]
+        parts = place.split(b"/")
+        if rules.hidden(parts) or rules.locked(parts):
+            return None
+        if place not in taken and tree.look(place).kind == "absent":
+            return place
+    return None
+
+
+def _paths(plan: Plan) -> tuple[bytes, ...]:
+    return tuple(sorted({step.path for step in plan.steps if step.operation not in ("mkdir", "drop")}))
+
+
+def _does_not_stop(root: Path) -> SubletError:
+    return SubletError(
+        LocalCode.CONFLICT,
+        f"{clean_name(os.fsencode(root))} is being changed, so nothing was changed in it ({ATTEMPTS} attempts)",
+        "Stop what is writing there, then try again.",
+    )

@@ -1,0 +1,297 @@
+"""Change sets: what an executor changed in its private view, taken out of the view and kept until it is decided upon.
+
+The baseline is a snapshot of the view itself before the lease, so it is exactly what the executor saw, whatever
+happened in the directory while the view was made. The result is sealed: its new contents lie beside the record, and the
+view is no longer needed. Both snapshots are in the shadow repository of the real directory (DESIGN 4.7, 4.8).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import escape_text
+from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
+from sublet.workspace.audit.snapshot import MAX_ENTRIES, MAX_SECONDS
+from sublet.workspace.changes import record as change_record
+from sublet.workspace.changes.record import ChangeRecord, Content, Entry
+from sublet.workspace.durable import Syncing, remove_tree, write_durably
+from sublet.workspace.model import ViewRules
+from sublet.workspace.openat2 import choose_opener
+from sublet.workspace.staging.copy import copy_content
+from sublet.workspace.staging.model import (
+    MAX_CHANGED_FILES,
+    ChangeSet,
+    ChangeSetStatus,
+    StagedView,
+    checked_key,
+    no_result,
+)
+from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, walk
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class ChangeSets:
+    """The change sets below one state directory. Every method blocks: call it in a thread.
+
+    Args:
+        state_dir: private directory of the daemon.
+        auditor: keeps the snapshots.
+        staging: makes the views.
+    """
+
+    def __init__(self, state_dir: Path, auditor: Auditor, staging: Staging) -> None:
+        self._home = state_dir / "changes"
+        self.auditor = auditor
+        self._staging = staging
+
+    def directory(self, key: str) -> Path:
+        """Return where a change set is kept.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` for what can't be a key.
+        """
+        return self._home / checked_key(key)
+
+    def begin(self, view: StagedView, rules: ViewRules) -> str:
+        """Record what a view holds before anybody works in it, and return the snapshot's id.
+
+        What is in a repository of the lender's is never part of a result: not file by file could it be merged.
+
+        Raises:
+            SubletError: as ``Auditor.baseline``.
+        """
+        rules = rules.without_repository()
+        directory = self.directory(view.key)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = view.open_root()
+        try:
+            taken = self.auditor.view_baseline(view.root, rules, fd)
+            begun = {"baseline": taken.commit, "directories": _encoded(_directories(fd, rules))}
+        finally:
+            os.close(fd)
+        write_durably(directory / "begun.json", json.dumps(begun).encode())
+        return taken.commit
+
+    def seal(self, key: str, rules: ViewRules) -> tuple[ChangeSet, AuditResult]:
+        """Take what was changed out of the view, once nobody can write into it any more, and remove the view.
+
+        After a crash ``get`` tells whether it was done; where not, the view is still there, and this is called again.
+
+        Returns:
+            The change set, and the same as the audit tells it, all of it the executor's.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` without a view or a baseline, ``UNAVAILABLE`` for a full disk, else as ``begin``.
+        """
+        rules = rules.without_repository()
+        directory = self.directory(key)
+        view = self._staging.find(key)
+        if view is None:
+            raise no_result(key)
+        try:
+            begun = json.loads((directory / "begun.json").read_bytes())
+        except FileNotFoundError:
+            raise no_result(key) from None
+        fd = view.open_root()
+        try:
+            before, after, report = self.auditor.view_result(
+                begun["baseline"], view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
+            )
+            known = {os.fsencode(path): mode for path, mode in begun["directories"]}
+            found = {
+                path: mode
+                for path, mode in _directories(fd, rules).items()
+                if path in known or self._staging.is_own_change(view, path)
+            }
+            gone = [p for p in known.keys() - found.keys() if self._staging.is_own_change(view, p)]
+            record = self._record(view, before, after, fd, known, found, gone)
+        except OSError as exc:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the result of {key} can't be kept: {exc.strerror}",
+                "Free space on the disk that holds the state directory; the executor's view is still there.",
+            ) from None
+        finally:
+            os.close(fd)
+        change_record.save(directory, record)
+        self._staging.discard(key)
+        return record.shown(), report
+
+    def get(self, key: str) -> ChangeSet:
+        """Return a sealed change set.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is none.
+        """
+        return self.record(key).shown()
+
+    def record(self, key: str) -> ChangeRecord:
+        """Return all that is kept of a change set.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is none, ``UNAVAILABLE`` where it can't be read.
+        """
+        return change_record.load(self.directory(key), key)
+
+    def set_status(self, key: str, status: ChangeSetStatus) -> ChangeSet:
+        """Record what became of a change set."""
+        record = dataclasses.replace(self.record(key), status=status)
+        change_record.save(self.directory(key), record)
+        return record.shown()
+
+    def patch(self, key: str, *, limit: int = MAX_PATCH_BYTES) -> Patch:
+        """Return the whole change as a unified patch with renames and modes, binary files named only.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where it, or its snapshots, are gone.
+        """
+        record = self.record(key)
+        with self.auditor.repository(record.root) as git:
+            raw, truncated = git.patch(record.baseline, record.result, limit=limit, renames=True)
+        return Patch(escape_text(raw), truncated)
+
+    def discard(self, key: str) -> None:
+        """Remove a change set, its view, and what an undo would need. Removing twice is no error."""
+        directory = self.directory(key)
+        self._staging.discard(key)
+        change_record.remove(directory)
+        remove_tree(directory)
+
+    def all_keys(self) -> list[str]:
+        """Return the keys of all change sets, the unfinished ones included."""
+        return sorted(os.listdir(self._home)) if self._home.is_dir() else []
+
+    def _record(
+        self,
+        view: StagedView,
+        before: ViewSnapshot,
+        after: ViewSnapshot,
+        fd: int,
+        known: dict[bytes, int],
+        found: dict[bytes, int],
+        gone: Collection[bytes],
+    ) -> ChangeRecord:
+        with self.auditor.repository(view.root) as git:
+            renamed = git.renames(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES)
+            lines = git.line_counts(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES, renames=True)
+        unread = dict(after.unread)
+        seal = _Sealing(self.directory(view.key) / "result", fd, unread)
+        entries: list[Entry] = []
+        for path in sorted(before.manifest.keys() | after.manifest.keys()):
+            old, new = before.manifest.get(path), after.manifest.get(path)
+            was = None if old is None else Content.of(old.mode, old.blob)
+            now = None if new is None else Content.of(new.mode, new.blob)
+            if was == now:
+                continue
+            if len(entries) >= MAX_CHANGED_FILES:
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"the result of {view.key} changes more than {MAX_CHANGED_FILES:,} files",
+                    "Discard it, and have the work done in smaller steps.",
+                )
+            entry = Entry(path, was, now, renamed_from=renamed.get(path), lines=lines.get(path))
+            entries.append(seal.stored(entry) if now is not None else entry)
+        seal.finish()
+        return ChangeRecord(
+            key=view.key,
+            root=view.root,
+            baseline=before.commit,
+            result=after.commit,
+            baseline_files=len(before.manifest),
+            entries=tuple(entries),
+            directories_added=tuple(sorted((path, mode) for path, mode in found.items() if path not in known)),
+            directories_removed=tuple(sorted(gone)),
+            unread=after.unread,
+            counts=change_record.count(entries),
+        )
+
+
+class _Sealing:
+    """Copies the new contents of a view beside the record, by number: no name of the view is a name here."""
+
+    def __init__(self, directory: Path, view: int, unread: dict[bytes, str]) -> None:
+        remove_tree(directory)  # of a sealing that a crash cut short
+        directory.mkdir(mode=0o700)
+        self._directory = directory
+        self._view = view
+        self._unread = unread
+        self._open = choose_opener()
+        self._next = 0
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._syncing = Syncing()
+
+    def stored(self, entry: Entry) -> Entry:
+        """Return ``entry`` with its content stored, or with why it can't be."""
+        if entry.path in self._unread:
+            return dataclasses.replace(entry, problem=f"it can't be read: {self._unread[entry.path]}")
+        above, _, name = entry.path.rpartition(b"/")
+        parent = self._open(self._view, above or b".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                return dataclasses.replace(entry, target=os.readlink(name, dir_fd=parent))
+            if not stat.S_ISREG(status.st_mode):
+                return dataclasses.replace(entry, problem="it is neither a file, a directory nor a link")
+            fd = os.open(name, _READ, dir_fd=parent)
+        finally:
+            os.close(parent)
+        try:
+            number = self._number(fd)
+        finally:
+            os.close(fd)
+        permissions = status.st_mode & 0o777
+        return dataclasses.replace(entry, stored=number, permissions=permissions, modified_ns=status.st_mtime_ns)
+
+    def finish(self) -> None:
+        """Return when what was stored would survive a loss of power."""
+        fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._syncing.finish(fd)
+        finally:
+            os.close(fd)
+
+    def _number(self, source: int) -> int:
+        """Return the number under which a file lies; names of one file get one number, by which they stay one file."""
+        status = os.fstat(source)
+        identity = (status.st_dev, status.st_ino)
+        if status.st_nlink > 1 and identity in self._numbers:
+            return self._numbers[identity]
+        self._copy(source, status.st_size)
+        number, self._next = self._next, self._next + 1
+        self._numbers[identity] = number
+        return number
+
+    def _copy(self, source: int, size: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        target = os.open(self._directory / str(self._next), flags, 0o600)
+        try:
+            copy_content(source, target, size)
+            self._syncing.add(target)
+        finally:
+            os.close(target)
+
+
+def _directories(view: int, rules: ViewRules) -> dict[bytes, int]:
+    """Return the directories below a view's root with their permissions."""
+    root = os.open(".", OPEN_DIRECTORY, dir_fd=view)
+    try:
+        return {
+            b"/".join(found.parts): os.fstat(found.fd).st_mode & 0o777
+            for found in walk(root, rules, Budget(MAX_ENTRIES, MAX_SECONDS))
+            if isinstance(found, Directory) and found.parts
+        }
+    finally:
+        os.close(root)
+
+
+def _encoded(directories: dict[bytes, int]) -> list[tuple[str, int]]:
+    return [(change_record.encode_path(path), mode) for path, mode in directories.items()]

@@ -1,0 +1,169 @@
+"""Edits of a directory and the order in which they can be made: what goes, what directories, what comes."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from sublet.workspace.changes.record import Content
+from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.model import ViewRules
+from sublet.workspace.staging.model import Conflict
+
+DIRECTORY_PERMISSIONS: Final = 0o755
+
+Operation = Literal["take", "drop", "mkdir", "put", "swap", "chmod"]
+"""``take`` a file or link away, ``drop`` an empty directory, make a directory, ``put`` a new file or link where nothing
+is, ``swap`` one for what is there, change permissions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """A file or link to be made. ``source`` is the file in the state directory that holds its content.
+
+    What is made of one source becomes one file with several names, but for what is ``alone``.
+    """
+
+    content: Content
+    source: Path | None = None
+    target: bytes | None = None
+    permissions: int = 0o644
+    modified_ns: int | None = None
+    owner: tuple[int, int] | None = None
+    theirs: Path | None = None
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change: remove (neither ``make`` nor ``permissions``), write, or change permissions.
+
+    ``expect`` is what was at the path when it was looked at; the edit is off where that has changed since.
+    """
+
+    path: bytes
+    expect: Found
+    make: Make | None = None
+    permissions: int | None = None
+
+    @property
+    def removes(self) -> bool:
+        """Whether nothing is left at the path."""
+        return self.make is None and self.permissions is None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation of a plan, in order."""
+
+    operation: Operation
+    path: bytes
+    expect: Found
+    make: Make | None = None
+    permissions: int = 0
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What is to be done to a directory: edits, directories to make with their permissions, and to drop if empty."""
+
+    edits: list[Edit] = field(default_factory=list)
+    directories: dict[bytes, int] = field(default_factory=dict)
+    drop: set[bytes] = field(default_factory=set)
+    conflicts: list[Conflict] = field(default_factory=list)
+    merged: list[bytes] = field(default_factory=list)
+    present: list[bytes] = field(default_factory=list)
+
+
+def fit(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> None:
+    """Move the edits that files and directories are in the way of from ``wanted.edits`` to its conflicts.
+
+    ``rules`` name what is never changed; None where the lender's own state is restored.
+    """
+    removed = {edit.path for edit in wanted.edits if edit.removes}
+    kept: list[Edit] = []
+    for edit in wanted.edits:
+        problem = "" if edit.make is None else _in_the_way(tree, edit, removed, wanted.drop)
+        if problem:
+            wanted.conflicts.append(
+                Conflict(edit.path, "directory", problem, edit.make.theirs if edit.make is not None else None)
+            )
+        else:
+            kept.append(edit)
+    wanted.edits = kept
+    told = {above for conflict in wanted.conflicts for above in _above(conflict.path)}
+    for path in list(wanted.directories):
+        blocker = tree.blocker(path)
+        blocked = blocker is not None and blocker not in removed
+        free = path in removed or tree.look(path).kind in ("absent", "directory", "blocked")
+        guarded = _guarded(path, rules)
+        if guarded or blocked or not free:
+            del wanted.directories[path]
+            if not guarded and path not in told:
+                wanted.conflicts.append(Conflict(path, "directory", "a directory was made where a file is"))
+
+
+def order(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> list[Step]:
+    """Return the steps that make what ``fit`` has left of ``wanted``."""
+    removed = {edit.path for edit in wanted.edits if edit.removes}
+    needed = dict(wanted.directories)
+    for edit in wanted.edits:
+        if edit.make is not None:
+            for above in _above(edit.path):
+                needed.setdefault(above, DIRECTORY_PERMISSIONS)
+    for path in list(needed):
+        for above in _above(path):
+            needed.setdefault(above, DIRECTORY_PERMISSIONS)
+    drop = {path for path in wanted.drop if path not in needed and not _guarded(path, rules)}
+    dropped = {path for path in drop if _empties(tree, path, removed, drop)}
+    steps = [Step("take", edit.path, edit.expect) for edit in wanted.edits if edit.removes]
+    steps += [Step("drop", path, tree.look(path)) for path in sorted(dropped, key=_depth, reverse=True)]
+    for path, mode in sorted(needed.items(), key=lambda item: _depth(item[0])):
+        found = tree.look(path)
+        if found.kind != "directory":
+            steps.append(Step("mkdir", path, found, permissions=mode | stat.S_IRWXU))
+    for edit in wanted.edits:
+        if edit.make is not None:
+            there = edit.expect.kind in ("file", "link")
+            steps.append(Step("swap" if there else "put", edit.path, edit.expect, edit.make))
+    changes = ((edit, edit.permissions) for edit in wanted.edits)
+    steps += [Step("chmod", edit.path, edit.expect, permissions=mode) for edit, mode in changes if mode is not None]
+    return steps
+
+
+def _in_the_way(tree: Tree, edit: Edit, removed: set[bytes], drop: set[bytes]) -> str:
+    blocker = tree.blocker(edit.path)
+    if blocker is not None and blocker not in removed:
+        return "a name above it is no directory here"
+    if edit.expect.kind == "directory" and not _empties(tree, edit.path, removed, drop):
+        return "there is a directory here, and it holds what the executor never saw"
+    return ""
+
+
+def _empties(tree: Tree, path: bytes, removed: set[bytes], drop: set[bytes]) -> bool:
+    """Tell whether the directory goes: it is to be dropped, and all that is in it goes before it."""
+    if path not in drop:
+        return False
+    try:
+        names = tree.names(path)
+    except OSError:
+        return False
+    inside = (path + b"/" + name for name in names)
+    return all(child in removed or _empties(tree, child, removed, drop) for child in inside)
+
+
+def _guarded(path: bytes, rules: ViewRules | None) -> bool:
+    parts = path.split(b"/")
+    return rules is not None and (rules.hidden(parts) or rules.locked(parts))
+
+
+def _above(path: bytes) -> Iterable[bytes]:
+    parts = path.split(b"/")
+    return [b"/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _depth(path: bytes) -> int:
+    return path.count(b"/")

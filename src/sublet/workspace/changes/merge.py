@@ -1,0 +1,284 @@
+"""The three-way merge of a change set with the directory as it is now, file by file (DESIGN 4.7).
+
+B is what the executor saw, R what it left, W what is there. Where W is B, R is taken; where W is R, there is nothing to
+do; what both sides changed is merged where it is text, and a conflict otherwise. What the change set does not name is
+not even looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.audit.shadow_git import ShadowGit, blob_id
+from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
+from sublet.workspace.changes.edits import Edit, Make, Wanted
+from sublet.workspace.changes.record import ChangeRecord, Content, Entry
+from sublet.workspace.changes.tree import Found, Tree
+from sublet.workspace.model import ViewRules
+from sublet.workspace.staging.model import Conflict, ConflictKind
+from sublet.workspace.viewpath import link_stays
+
+MERGE_SECONDS: Final = 30.0
+MANY_DELETIONS: Final = 50
+"""More deletions than this, if they are also more than half of the directory, have to be allowed explicitly."""
+
+_EXECUTE: Final = 0o111
+_READ_TO_EXECUTE: Final = 2
+
+
+class Merger:
+    """One merge.
+
+    Args:
+        record: the change set.
+        contents: directory of its stored contents.
+        rules: those of the lease; hidden and locked names are never changed.
+        tree: the directory.
+        git: repository with the baseline's contents.
+        scratch: empty directory for merged files, needed until they are applied.
+    """
+
+    def __init__(
+        self, record: ChangeRecord, contents: Path, rules: ViewRules, tree: Tree, git: ShadowGit, scratch: Path
+    ) -> None:
+        self._record = record
+        self._contents = contents
+        self._rules = rules.without_repository()
+        self._tree = tree
+        self._git = git
+        self._scratch = scratch
+        self._wanted = Wanted()
+        self._numbers = itertools.count()
+        self._merges: dict[tuple[Path | None, str, str | None], Path] = {}
+
+    def run(self) -> Wanted:
+        """Return the edits and conflicts.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where the baseline is gone, ``UNAVAILABLE`` where git does not answer.
+        """
+        wanted = self._wanted
+        by_path = {entry.path: entry for entry in self._record.entries}
+        wanted.drop = set(self._record.directories_removed)
+        wanted.directories = dict(self._record.directories_added)
+        done = {path for entry in by_path.values() for path in self._follow_rename(entry, by_path)}
+        for entry in by_path.values():
+            if entry.path not in done:
+                self._entry(entry)
+        return wanted
+
+    def _entry(self, entry: Entry) -> None:
+        never = refusal(entry, self._rules)
+        if never:
+            self._conflict(entry, "refused", never)
+            return
+        found = self._tree.look(entry.path)
+        before, after = entry.before, entry.after
+        here = found.content if found.kind in ("file", "link") else None
+        if found.kind == "closed":
+            self._conflict(entry, "refused", f"what is here can't be looked at: {found.reason}")
+        elif found.kind == "special":
+            self._conflict(entry, "type", "what is here is neither a file nor a link")
+        elif found.kind == "directory":
+            self._over_directory(entry, found)
+        elif here == after:
+            self._wanted.present.append(entry.path)
+        elif here == before:
+            self._take(entry, found)
+        elif after is None:
+            self._conflict(entry, "deleted_there", "the executor removed it, and it was changed here")
+        elif here is None:
+            self._conflict(entry, "deleted_here", "the executor changed it, and it was removed here")
+        elif before is None:
+            self._conflict(entry, "both_added", "it was made here, too, and differently")
+        elif before.link or after.link or here.link:
+            self._conflict(entry, "type", "it is a link on one side, and both sides changed it")
+        else:
+            self._both_changed(entry, before, after, here, found)
+
+    def _over_directory(self, entry: Entry, found: Found) -> None:
+        if entry.after is None:
+            self._conflict(entry, "deleted_there", "the executor removed it, and there is a directory here now")
+        elif entry.before is None and entry.path in self._wanted.drop:
+            self._write(entry, found)  # the executor replaced the directory; whether it can go is seen later
+        else:
+            self._conflict(entry, "directory", "there is a directory of this name here")
+
+    def _take(self, entry: Entry, found: Found) -> None:
+        """Make the path what the executor left."""
+        before, after = entry.before, entry.after
+        if after is None:
+            self._wanted.edits.append(Edit(entry.path, found))
+        elif before is not None and (before.blob, before.link) == (after.blob, after.link):
+            mode = _with_execute(found.permissions, after.executable)
+            self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
+        else:
+            self._write(entry, found)
+
+    def _write(self, entry: Entry, found: Found) -> None:
+        after = entry.after
+        assert after is not None
+        if after.link:
+            make = Make(after, target=entry.target)
+        else:
+            source = self._theirs(entry)
+            mode = entry.permissions
+            modified: int | None = entry.modified_ns
+            if found.kind == "file":
+                # Its permissions are the lender's, and its time is now: what was built from it has to be built again.
+                mode, modified = _with_execute(found.permissions & 0o777, after.executable), None
+            make = Make(after, source, None, mode, modified, _owner(found), source)
+        self._wanted.edits.append(Edit(entry.path, found, make))
+
+    def _both_changed(self, entry: Entry, before: Content, after: Content, here: Content, found: Found) -> None:
+        executable = after.executable if here.executable == before.executable else here.executable
+        if before.blob == after.blob or here.blob == after.blob:
+            if executable == here.executable:
+                self._wanted.present.append(entry.path)
+                return
+            mode = _with_execute(found.permissions, executable)
+            self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
+            self._wanted.merged.append(entry.path)
+            return
+        if here.blob == before.blob:
+            source = self._theirs(entry)
+            content = Content(after.blob, executable=executable)
+            mode = _with_execute(found.permissions & 0o777, executable)
+            make = Make(content, source, None, mode, None, _owner(found), source)
+            self._wanted.edits.append(Edit(entry.path, found, make))
+            self._wanted.merged.append(entry.path)
+            return
+        self._merge_text(entry, entry.path, before, executable, found)
+
+    def _merge_text(self, entry: Entry, here: bytes, before: Content, executable: bool, found: Found) -> bool:
+        """Merge what is at ``here`` with the executor's file at the entry's path, and tell whether that worked."""
+        merged = self._merged(entry, here, before)
+        if isinstance(merged, bytes):
+            source = self._scratch / f"merged-{next(self._numbers)}"
+            source.write_bytes(merged)
+            if found.content is not None:  # other names of the same three files stay names of one
+                source = self._merges.setdefault((self._theirs(entry), before.blob, found.content.blob), source)
+            content = Content(blob_id(merged), executable=executable)
+            mode = _with_execute(found.permissions & 0o777, executable)
+            expect = found if here == entry.path else Found("absent")
+            make = Make(content, source, None, mode, None, _owner(found), self._theirs(entry))
+            self._wanted.edits.append(Edit(entry.path, expect, make))
+            self._wanted.merged.append(entry.path)
+            return True
+        detail = {
+            "content": "both sides changed the same lines",
+            "binary": "both sides changed it, and it is not text or too large to merge",
+        }[merged]
+        self._conflict(entry, "content" if merged == "content" else "binary", detail)
+        return False
+
+    def _merged(self, entry: Entry, here: bytes, before: Content) -> bytes | str:
+        theirs = self._theirs(entry)
+        if theirs is None or theirs.stat().st_size > MAX_STORED_BYTES:
+            return "binary"
+        try:
+            ours = self._tree.read(here, MAX_STORED_BYTES)
+        except OSError:
+            return "content"  # gone meanwhile
+        base = self._git.blob(before.blob, limit=MAX_STORED_BYTES)
+        new = theirs.read_bytes()
+        if ours is None or base is None or any(b"\0" in side for side in (ours, base, new)):
+            return "binary"
+        with tempfile.TemporaryDirectory(dir=self._scratch) as place:
+            for name, content in (("ours", ours), ("base", base), ("theirs", new)):
+                Path(place, name).write_bytes(content)
+            # git reads no settings here but those of the shadow repository
+            arguments = ["merge-file", "-p", "-q", *(str(Path(place, n)) for n in ("ours", "base", "theirs"))]
+            with self._git.start(arguments, subprocess.DEVNULL) as process:
+                try:
+                    merged, _ = process.communicate(timeout=MERGE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise SubletError(
+                        LocalCode.UNAVAILABLE,
+                        f"git did not merge a file within {MERGE_SECONDS:g} s",
+                        "Try again when the machine is less busy.",
+                    ) from None
+        if process.returncode != 0:
+            return "content"
+        return merged if len(merged) <= MAX_STORED_BYTES else "binary"
+
+    def _follow_rename(self, entry: Entry, by_path: dict[bytes, Entry]) -> list[bytes]:
+        """Carry over what was changed here in a file that the executor renamed; return the paths that are settled."""
+        old = by_path.get(entry.renamed_from) if entry.renamed_from is not None else None
+        if old is None or old.after is not None or old.before is None or entry.after is None:
+            return []
+        if refusal(entry, self._rules) or refusal(old, self._rules) or old.before.link or entry.after.link:
+            return []
+        found = self._tree.look(old.path)
+        if found.kind != "file" or found.content is None or found.content == old.before:
+            return []
+        if self._tree.look(entry.path).kind != "absent":
+            return []
+        here = found.content
+        executable = entry.after.executable if here.executable == old.before.executable else here.executable
+        if not self._merge_text(entry, old.path, old.before, executable, found):
+            return [entry.path, old.path]  # the file stays under its old name, and the conflict keeps the new one
+        self._wanted.edits.append(Edit(old.path, found))
+        return [entry.path, old.path]
+
+    def _theirs(self, entry: Entry) -> Path | None:
+        return None if entry.stored is None else self._contents / str(entry.stored)
+
+    def _conflict(self, entry: Entry, kind: ConflictKind, detail: str) -> None:
+        theirs = None if kind == "refused" else self._theirs(entry)
+        self._wanted.conflicts.append(Conflict(entry.path, kind, detail, theirs))
+
+
+def refusal(entry: Entry, rules: ViewRules) -> str:
+    """Return why a change is never applied, whatever is there; empty where it may be.
+
+    Args:
+        entry: the change.
+        rules: those of the lease; hidden and locked names are never changed.
+    """
+    parts = entry.path.split(b"/")
+    if rules.hidden(parts) or rules.directory_only(parts):
+        return "its name is hidden from executors"
+    if rules.locked(parts):
+        return "your own tools would act on it later, so it is never changed from outside"
+    if entry.problem:
+        return entry.problem
+    if entry.target is not None and not link_stays(len(parts) - 1, entry.target):
+        return "the link leads out of the directory"
+    if entry.target is not None and rules.guards_below(parts):
+        return "a link here would lead around the rules for names below it"
+    if any(part in (b"", b".", b"..") for part in parts):
+        return "it is no name"
+    return ""
+
+
+def mass_deletion(record: ChangeRecord, wanted: Wanted) -> str:
+    """Return why the deletions have to be allowed explicitly; empty where they don't (case C10)."""
+    sources = {entry.renamed_from for entry in record.entries}
+    count = sum(1 for edit in wanted.edits if edit.removes and edit.path not in sources)
+    gone = sum(1 for entry in record.entries if entry.after is None and entry.path not in sources)
+    left = any(entry.after is not None for entry in record.entries)
+    if count and gone >= record.baseline_files and not left:
+        return f"it would remove every file that the executor saw ({count:,})"
+    if count > MANY_DELETIONS and 2 * count > record.baseline_files:
+        return f"it would remove {count:,} of {record.baseline_files:,} files"
+    return ""
+
+
+def _with_execute(permissions: int, executable: bool) -> int:
+    """Return ``permissions`` with execution for whoever may read, or for nobody."""
+    if executable == bool(permissions & 0o100):
+        return permissions
+    if not executable:
+        return permissions & ~_EXECUTE
+    return permissions | (permissions >> _READ_TO_EXECUTE & _EXECUTE) | 0o100
+
+
+def _owner(found: Found) -> tuple[int, int] | None:
+    return (found.uid, found.gid) if found.kind in ("file", "link") else None

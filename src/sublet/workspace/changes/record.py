@@ -1,0 +1,190 @@
+"""A change set as it is kept in the state directory: what each path was, what it became, and where its content lies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
+from sublet.workspace.durable import write_durably
+from sublet.workspace.staging.model import ChangeCounts, ChangedPath, ChangeSet, ChangeSetStatus, no_result
+
+_FILE: Final = "change-set.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a path holds, as snapshots have it: a file or a link, the id of its blob, and whether it is executable."""
+
+    blob: str
+    link: bool = False
+    executable: bool = False
+
+    @classmethod
+    def of(cls, mode: int, blob: str) -> Content:
+        """Return the content that a snapshot records as ``mode`` and ``blob``."""
+        return cls(blob, mode == SYMLINK, mode == EXECUTABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One changed path.
+
+    ``stored`` is the number of the file that holds the new content, the same for all names of one file; None for links,
+    deletions and what could not be read (``problem`` says why). ``target`` is a new link's. ``permissions`` and
+    ``modified_ns`` are the new file's.
+    """
+
+    path: bytes
+    before: Content | None
+    after: Content | None
+    stored: int | None = None
+    target: bytes | None = None
+    permissions: int = 0o644
+    modified_ns: int = 0
+    renamed_from: bytes | None = None
+    lines: tuple[int, int] | None = None
+    problem: str = ""
+
+    def shown(self) -> ChangedPath:
+        """Return what faces are told of it."""
+        added, deleted = self.lines or (None, None)
+        before, after = self.before, self.after
+        if self.renamed_from is not None:
+            return ChangedPath(self.path, "renamed", self.renamed_from, added, deleted)
+        if before is None:
+            return ChangedPath(self.path, "added", None, added, deleted)
+        if after is None:
+            return ChangedPath(self.path, "deleted", None, added, deleted)
+        same = before.blob == after.blob and before.link == after.link
+        return ChangedPath(self.path, "mode" if same else "changed", None, added, deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """Everything that is known of one change set.
+
+    ``directories_added`` are new directories with their permissions, ``directories_removed`` those that are gone.
+    ``baseline_files`` is how many files the directory had.
+    """
+
+    key: str
+    root: Path
+    baseline: str
+    result: str
+    baseline_files: int
+    entries: tuple[Entry, ...] = ()
+    directories_added: tuple[tuple[bytes, int], ...] = ()
+    directories_removed: tuple[bytes, ...] = ()
+    unread: tuple[tuple[bytes, str], ...] = ()
+    status: ChangeSetStatus = "pending"
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
+
+    def shown(self) -> ChangeSet:
+        """Return what faces are told of it; the old side of a rename is told by the new one."""
+        sources = {entry.renamed_from for entry in self.entries if entry.renamed_from is not None}
+        files = [e.shown() for e in self.entries if not (e.after is None and e.path in sources)]
+        return ChangeSet(
+            self.key, self.root, self.baseline, self.result, self.status, self.counts, tuple(files), self.unread
+        )
+
+
+def count(entries: Iterable[Entry]) -> ChangeCounts:
+    """Return how much ``entries`` change."""
+    entries = list(entries)
+    sources = {entry.renamed_from for entry in entries if entry.renamed_from is not None}
+    kinds = {"added": 0, "changed": 0, "deleted": 0, "renamed": 0, "mode": 0}
+    for entry in entries:
+        if entry.after is None and entry.path in sources:
+            continue
+        kinds[entry.shown().change] += 1
+    lines = [entry.lines for entry in entries if entry.lines is not None]
+    return ChangeCounts(
+        kinds["added"],
+        kinds["changed"],
+        kinds["deleted"],
+        kinds["renamed"],
+        kinds["mode"],
+        sum(pair[0] for pair in lines),
+        sum(pair[1] for pair in lines),
+    )
+
+
+def save(directory: Path, record: ChangeRecord) -> None:
+    """Write ``record`` whole or not at all, to survive a loss of power."""
+    write_durably(directory / _FILE, json.dumps(asdict(record), default=_plain).encode())
+
+
+def load(directory: Path, key: str) -> ChangeRecord:
+    """Return the change set in ``directory``.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` where there is none, ``UNAVAILABLE`` where it can't be read.
+    """
+    try:
+        found = json.loads((directory / _FILE).read_bytes())
+        return _record(found)
+    except FileNotFoundError:
+        raise no_result(key) from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the staged result of {key} can't be read: {type(exc).__name__}",
+            "Discard it and delegate again.",
+        ) from None
+
+
+def remove(directory: Path) -> None:
+    """Make ``load`` find nothing any more."""
+    with contextlib.suppress(FileNotFoundError):
+        (directory / _FILE).unlink()
+
+
+def encode_path(path: bytes) -> str:
+    """Return ``path`` as JSON can hold it, whatever its bytes."""
+    return os.fsdecode(path)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bytes):
+        return encode_path(value)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def _record(found: dict[str, Any]) -> ChangeRecord:
+    return ChangeRecord(
+        key=found["key"],
+        root=Path(found["root"]),
+        baseline=found["baseline"],
+        result=found["result"],
+        baseline_files=found["baseline_files"],
+        entries=tuple(_entry(entry) for entry in found["entries"]),
+        directories_added=tuple((os.fsencode(path), mode) for path, mode in found["directories_added"]),
+        directories_removed=tuple(os.fsencode(path) for path in found["directories_removed"]),
+        unread=tuple((os.fsencode(path), reason) for path, reason in found["unread"]),
+        status=found["status"],
+        counts=ChangeCounts(**found["counts"]),
+    )
+
+
+def _entry(found: dict[str, Any]) -> Entry:
+    return Entry(
+        path=os.fsencode(found["path"]),
+        before=None if found["before"] is None else Content(**found["before"]),
+        after=None if found["after"] is None else Content(**found["after"]),
+        stored=found["stored"],
+        target=None if found["target"] is None else os.fsencode(found["target"]),
+        permissions=found["permissions"],
+        modified_ns=found["modified_ns"],
+        renamed_from=None if found["renamed_from"] is None else os.fsencode(found["renamed_from"]),
+        lines=None if found["lines"] is None else (found["lines"][0], found["lines"][1]),
+        problem=found["problem"],
+    )

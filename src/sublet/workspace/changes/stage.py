@@ -1,0 +1,236 @@
+"""The hidden directory in a directory that is being changed: what comes is prepared there, what goes lies there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from types import TracebackType
+from typing import Final
+
+from sublet.workspace.changes.edits import Step
+from sublet.workspace.changes.transaction_plan import PlannedStep
+from sublet.workspace.changes.tree import Tree
+from sublet.workspace.durable import Syncing
+from sublet.workspace.openat2 import exchange
+from sublet.workspace.staging.copy import copy_content
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINK: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NO_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
+
+
+def prepared(number: int) -> bytes:
+    """Return the name of what step ``number`` puts in place; after an exchange, of what it has displaced."""
+    return b"new-%d" % number
+
+
+def displaced(number: int) -> bytes:
+    """Return the name of what step ``number`` has taken away."""
+    return b"old-%d" % number
+
+
+class Stage:
+    """An open stage.
+
+    Args:
+        tree: the directory it is in.
+        name: its name there.
+        fd: its descriptor, owned by this object from now on.
+    """
+
+    def __init__(self, tree: Tree, name: bytes, fd: int) -> None:
+        self._tree = tree
+        self._name = name
+        self.fd = fd
+        self.can_exchange = True
+        self._syncing = Syncing()
+        self._made: dict[tuple[int, int], tuple[bytes, bool]] = {}
+
+    @classmethod
+    def make(cls, tree: Tree, name: bytes) -> Stage:
+        """Make the directory and find out whether its file system exchanges names.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        os.mkdir(name, 0o700, dir_fd=tree.fd)
+        stage = cls.open(tree, name)
+        for probe in (b"probe-1", b"probe-2"):
+            os.close(os.open(probe, _CREATE, 0o600, dir_fd=stage.fd))
+        try:
+            exchange(stage.fd, b"probe-1", stage.fd, b"probe-2")
+        except OSError as exc:
+            if exc.errno not in _NO_EXCHANGE:
+                stage.close()
+                raise
+            stage.can_exchange = False
+        return stage
+
+    @classmethod
+    def open(cls, tree: Tree, name: bytes) -> Stage:
+        """Open a stage that is there.
+
+        Raises:
+            FileNotFoundError: it is not.
+        """
+        return cls(tree, name, os.open(name, _DIRECTORY, dir_fd=tree.fd))
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; what is in it stays."""
+        os.close(self.fd)
+
+    def prepare(self, number: int, step: Step) -> PlannedStep:
+        """Make what the step puts in place, and return the step as the plan has it.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        name = prepared(number)
+        inode = 0
+        if step.operation == "mkdir":
+            os.mkdir(name, 0o700, dir_fd=self.fd)
+            self._own(name, None, step.path)
+            os.chmod(name, step.permissions & 0o777, dir_fd=self.fd)
+        elif step.make is not None and step.make.target is not None:
+            os.symlink(step.make.target, name, dir_fd=self.fd)
+            self._own(name, step.make.owner, step.path)
+        elif step.make is not None:
+            self._file(name, step)
+        if step.operation in ("mkdir", "put", "swap"):
+            inode = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino
+        return PlannedStep(step.operation, step.path, step.expect, step.make, step.permissions, inode)
+
+    def sync(self) -> None:
+        """Return when all that was prepared would survive a loss of power."""
+        self._syncing.finish(self.fd)
+
+    def keep(self, name: bytes, target: int, number: int) -> None:
+        """Move what was displaced to ``number`` in the directory ``target``; nothing to do where that is done.
+
+        Raises:
+            OSError: it can't be moved.
+        """
+        kept = b"%d" % number
+        try:
+            os.rename(name, kept, src_dir_fd=self.fd, dst_dir_fd=target)
+            return
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            if exc.errno != errno.EXDEV:
+                raise
+        draft = kept + b".new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=target)
+        copy_name(self.fd, name, target, draft)
+        os.rename(draft, kept, src_dir_fd=target, dst_dir_fd=target)
+        os.unlink(name, dir_fd=self.fd)
+
+    def remove(self) -> None:
+        """Remove the stage with all that is left in it.
+
+        Raises:
+            OSError: something can't be removed.
+        """
+        shutil.rmtree(self._name, dir_fd=self._tree.fd)
+
+    def _file(self, name: bytes, step: Step) -> None:
+        make = step.make
+        assert make is not None
+        assert make.source is not None
+        source = os.open(make.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if self._linked(name, step, source):
+                return
+            fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
+            try:
+                copy_content(source, fd, os.fstat(source).st_size)
+                copy_attributes(source, fd)
+                self._own(name, make.owner, step.path)
+                os.fchmod(fd, make.permissions)
+                if make.modified_ns is not None:
+                    os.utime(fd, ns=(make.modified_ns, make.modified_ns))
+                self._syncing.add(fd)
+            finally:
+                os.close(fd)
+        finally:
+            os.close(source)
+
+    def _linked(self, name: bytes, step: Step, source: int) -> bool:
+        """Make one more name of what was made of the same source, and tell whether that was done.
+
+        A name that stood there before the change says to whom the file belongs, and what its permissions are.
+        """
+        make = step.make
+        assert make is not None
+        if make.alone:
+            return False
+        status = os.fstat(source)
+        identity, stood = (status.st_dev, status.st_ino), step.expect.kind == "file"
+        first, settled = self._made.setdefault(identity, (name, stood))
+        if first == name:
+            return False
+        try:
+            os.link(first, name, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+            return False
+        if stood and not settled:
+            self._made[identity] = (first, True)
+            self._own(name, make.owner, step.path)
+            os.chmod(name, make.permissions, dir_fd=self.fd)
+        return True
+
+    def _own(self, name: bytes, owner: tuple[int, int] | None, path: bytes) -> None:
+        """Give a new name to whom the old one belonged, or else to the owner of the directory, where we are root."""
+        if os.geteuid() != 0:
+            return
+        if owner is None:
+            status = self._tree.nearest(path)
+            owner = (status.st_uid, status.st_gid)
+        os.chown(name, *owner, dir_fd=self.fd, follow_symlinks=False)
+
+
+def copy_name(source_dir: int, source: bytes, target_dir: int, target: bytes) -> None:
+    """Copy one file or link with its mode, times and attributes, and write it out.
+
+    Raises:
+        OSError: it can't be copied.
+    """
+    status = os.stat(source, dir_fd=source_dir, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(source, dir_fd=source_dir), target, dir_fd=target_dir)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=target_dir, follow_symlinks=False)
+        return
+    original = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source_dir)
+    try:
+        copy = os.open(target, _CREATE, 0o600, dir_fd=target_dir)
+        try:
+            copy_content(original, copy, status.st_size)
+            copy_attributes(original, copy)
+            os.fchmod(copy, status.st_mode & 0o7777)
+            os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.fsync(copy)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(original)
+
+
+def copy_attributes(source: int, target: int) -> None:
+    """Copy what extended attributes a user may set."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(source):
+            if name.startswith("user."):
+                os.setxattr(target, name, os.getxattr(source, name))

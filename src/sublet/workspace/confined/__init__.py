@@ -1,0 +1,1 @@
+"""File access beneath one directory descriptor, and nowhere else: the only way a lent directory is read or changed."""

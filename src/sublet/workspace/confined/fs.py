@@ -1,0 +1,338 @@
+"""Reading beneath one directory descriptor, and nowhere else (DESIGN 4.6).
+
+Every operation checks the names against the view's rules, opens the parent directory beneath the root without
+following a link, and then acts on the last name alone, without following it either. What is swapped in between can
+therefore only be another name below the root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from sublet.workspace.confined.nested_mounts import NestedMounts
+from sublet.workspace.model import ViewRules
+from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener, open_real
+from sublet.workspace.quota import Quota
+from sublet.workspace.viewpath import Parts, link_stays, refused
+
+MAX_LINK_HOPS: Final = 16
+MAX_LINK_STEPS: Final = 1024
+"""Components looked at while following the links of one path."""
+
+# A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
+OPEN_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+_SMALL_BLOCK: Final = 512
+"""Bytes of the blocks in which ``statvfs`` tells a quota."""
+
+StatVfs = tuple[int, int, int, int, int, int, int, int, int, int, int]
+"""bsize, frsize, blocks, bfree, bavail, files, ffree, favail, fsid, flag, namemax."""
+
+
+class Parent:
+    """Context of an open parent directory; closes it unless it is the root's own descriptor."""
+
+    __slots__ = ("_fd", "_owned")
+
+    def __init__(self, fd: int, *, owned: bool) -> None:
+        self._fd = fd
+        self._owned = owned
+
+    def __enter__(self) -> int:
+        return self._fd
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        if self._owned:
+            os.close(self._fd)
+
+
+class Directory:
+    """An open directory: its visible entries, each with its own status, links not followed."""
+
+    def __init__(self, fd: int, parts: Parts, rules: ViewRules, mounts: NestedMounts) -> None:
+        self._fd = fd
+        self._parts = tuple(parts)
+        self._rules = rules
+        self._mounts = mounts
+        self._entries = os.scandir(fd)
+
+    def stat(self) -> os.stat_result:
+        """Return the directory's own status."""
+        return os.fstat(self._fd)
+
+    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+        """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
+        hidden, mounted, directory_only = self._rules.hidden, self._mounts.covers, self._rules.directory_only
+        for entry in self._entries:
+            name = os.fsencode(entry.name)
+            parts = (*self._parts, name)
+            if hidden(parts) or mounted(parts):
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISDIR(status.st_mode) or not directory_only(parts):
+                yield name, status
+
+    def close(self) -> None:
+        """Close the directory."""
+        self._entries.close()
+        os.close(self._fd)
+
+
+class ReadFile:
+    """A regular file that is open for reading."""
+
+    __slots__ = ("_fs", "fd")
+
+    def __init__(self, fs: ConfinedFs, fd: int) -> None:
+        self._fs = fs
+        self.fd = fd
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes at ``offset``, none at the end."""
+        return os.pread(self.fd, size, offset)
+
+    def stat(self) -> os.stat_result:
+        """Return the file's status."""
+        return os.fstat(self.fd)
+
+    def duplicate(self) -> int:
+        """Return a second descriptor of the open file, which stays valid when the handle is closed."""
+        return os.dup(self.fd)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._fs.release(self.fd)
+
+
+class ConfinedFs:
+    """What can be read below one directory. It has no operation that changes anything.
+
+    Args:
+        root_fd: descriptor of the root, which this object owns from now on.
+        rules: names that are hidden or locked.
+        quota: counters of what is added; here only shown by ``statvfs``.
+        opener: how directories are opened beneath the root; the kernel's best by default.
+    """
+
+    read_only = True
+
+    def __init__(self, root_fd: int, rules: ViewRules, quota: Quota, opener: Opener | None = None) -> None:
+        self._root = root_fd
+        self._rules = rules
+        self._quota = quota
+        self._mounts = NestedMounts(root_fd)
+        self._open_beneath = opener or choose_opener()
+        self._track_handles = quota.counts_sizes
+
+    @staticmethod
+    def open_root(path: Path) -> int:
+        """Return a descriptor of the directory ``path``, a real path, that can be looked up beneath, but not read.
+
+        Raises:
+            OSError: it does not exist, is no directory, or a link has taken the place of a part of it.
+        """
+        return open_real(path, DIRECTORY_PATH)
+
+    @property
+    def rules(self) -> ViewRules:
+        """Names that are hidden or locked."""
+        return self._rules
+
+    def reopen(self) -> int:
+        """Return a further descriptor of the root, which can be listed and outlives this object.
+
+        Raises:
+            OSError: it can't be read, or is closed.
+        """
+        return os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
+
+    def close(self) -> None:
+        """Close the root; every later operation fails."""
+        if self._root >= 0:
+            self._mounts.close()
+            os.close(self._root)
+            self._root = -1
+
+    def lstat(self, parts: Parts) -> os.stat_result:
+        """Return the status of a name, a link's own if it is one.
+
+        Raises:
+            OSError: ``ENOENT`` also for a hidden name, and for one that another file system is mounted on.
+        """
+        self._check_visible(parts)
+        if not parts:
+            return os.fstat(self._root)
+        if len(parts) == 1:
+            return self._visible(parts, os.stat(parts[0], dir_fd=self._root, follow_symlinks=False))
+        directory = self._open_beneath(self._root, b"/".join(parts[:-1]), DIRECTORY_PATH)
+        try:
+            return self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False))
+        finally:
+            os.close(directory)
+
+    def stat(self, parts: Parts) -> os.stat_result:
+        """Return the status of what a name leads to, following links that stay inside.
+
+        Raises:
+            OSError: ``EACCES`` where a link leaves, ``ELOOP`` for too many links.
+        """
+        status = self.lstat(parts)
+        return self.lstat(self.resolve(parts)) if stat.S_ISLNK(status.st_mode) else status
+
+    def resolve(self, parts: Parts) -> list[bytes]:
+        """Return where ``parts`` leads, each hop checked against the rules as if the client had named it.
+
+        Raises:
+            OSError: ``EACCES`` where a link leaves, ``ELOOP`` for too many links.
+        """
+        todo = list(reversed(parts))
+        done: list[bytes] = []
+        hops = 0
+        for _ in range(MAX_LINK_STEPS):
+            if not todo:
+                return done
+            part = todo.pop()
+            if part == b"..":
+                if not done:
+                    raise refused(errno.EACCES)
+                done.pop()
+                continue
+            candidate = [*done, part]
+            if not stat.S_ISLNK(self.lstat(candidate).st_mode):
+                done = candidate
+                continue
+            hops += 1
+            target = self.readlink(candidate)
+            if hops > MAX_LINK_HOPS:
+                break
+            todo.extend(p for p in reversed(target.split(b"/")) if p not in (b"", b"."))
+        raise refused(errno.ELOOP)
+
+    def readlink(self, parts: Parts) -> bytes:
+        """Return a link's target.
+
+        Raises:
+            OSError: ``EACCES`` for a target that could leave the view, ``EINVAL`` for what is no link.
+        """
+        self._check_visible(parts)
+        if not parts:
+            raise refused(errno.EINVAL)
+        if self._rules.directory_only(parts):
+            raise refused(errno.ENOENT)
+        with self._parent(parts) as directory:
+            target = os.readlink(parts[-1], dir_fd=directory)
+        if not link_stays(len(parts) - 1, target):
+            raise refused(errno.EACCES)
+        return target
+
+    def open_read(self, parts: Parts) -> ReadFile:
+        """Open a regular file for reading.
+
+        Raises:
+            OSError: ``EISDIR`` for a directory, ``ELOOP`` for a link, ``EACCES`` for devices, FIFOs and sockets.
+        """
+        self._check_visible(parts)
+        return ReadFile(self, self._open_regular(parts, os.O_RDONLY))
+
+    def open_directory(self, parts: Parts) -> Directory:
+        """Open a directory for listing.
+
+        Raises:
+            OSError: as ``open(2)``; a link is not followed.
+        """
+        self._check_visible(parts)
+        try:
+            fd = self._open_beneath(self._root, b"/".join(parts) or b".", os.O_RDONLY | os.O_DIRECTORY)
+        except NotADirectoryError:
+            if self._rules.directory_only(parts):
+                raise refused(errno.ENOENT) from None
+            raise
+        try:
+            return Directory(fd, parts, self._rules, self._mounts)
+        except OSError:
+            os.close(fd)
+            raise
+
+    def statvfs(self) -> StatVfs:
+        """Return the room that is left: the file system's, or the quota's where that is less."""
+        s = os.fstatvfs(self._root)
+        size = s.f_frsize or s.f_bsize or 4096
+        blocks, free, available = s.f_blocks, s.f_bfree, s.f_bavail
+        files, files_free = s.f_files, s.f_favail
+        quota = self._quota
+        if quota.max_bytes is not None:
+            size, scale = _SMALL_BLOCK, max(1, size // _SMALL_BLOCK)  # so that a small quota is told exactly enough
+            room = max(0, quota.max_bytes - quota.bytes)
+            free, available = (min(count * scale, room // size) for count in (free, available))
+            # what the lease removed is room beyond the quota, and there can't be more room than there is in all
+            blocks = min(blocks * scale, -(-max(quota.max_bytes, room) // size))
+        if quota.max_files is not None:
+            room = max(0, quota.max_files - quota.files)
+            bounded = s.f_files > 0  # some file systems make inodes as they are needed, and say 0
+            files_free = min(files_free, room) if bounded else room
+            files = min(files, max(quota.max_files, room)) if bounded else max(quota.max_files, room)
+        # the file system's id is nobody's business
+        flag = 1 if self.read_only else 0
+        return size, size, blocks, free, available, files, files_free, files_free, 0, flag, s.f_namemax
+
+    def release(self, fd: int) -> None:
+        """Close a descriptor that one of the ``open_`` methods handed out in a handle."""
+        if self._track_handles:
+            self._quota.closing(fd)
+        os.close(fd)
+
+    def _check_visible(self, parts: Parts) -> None:
+        if self._rules.hidden(parts) or self._mounts.covers(parts):
+            raise refused(errno.ENOENT)
+
+    def _visible(self, parts: Parts, status: os.stat_result) -> os.stat_result:
+        """Return ``status``, unless it is of something that is visible as a directory only, and is none."""
+        if not stat.S_ISDIR(status.st_mode) and self._rules.directory_only(parts):
+            raise refused(errno.ENOENT)
+        return status
+
+    def _parent(self, parts: Parts) -> Parent:
+        if len(parts) == 1:
+            return Parent(self._root, owned=False)
+        return Parent(self._open_beneath(self._root, b"/".join(parts[:-1]), DIRECTORY_PATH), owned=True)
+
+    def _open_regular(self, parts: Parts, flags: int) -> int:
+        if not parts:
+            raise refused(errno.EISDIR)
+        with self._parent(parts) as directory:
+            self.check_regular(self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)))
+            fd = os.open(parts[-1], flags | OPEN_FILE, dir_fd=directory)
+        return self._adopt(fd)
+
+    def _adopt(self, fd: int) -> int:
+        """Return ``fd`` once it is known to be a regular file still; else close it."""
+        try:
+            self.check_regular(os.fstat(fd))
+            if self._track_handles:
+                self._quota.opened(fd)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    @staticmethod
+    def check_regular(status: os.stat_result) -> None:
+        """Refuse what is no regular file.
+
+        Raises:
+            OSError: ``EISDIR``, ``ELOOP`` or ``EACCES``.
+        """
+        if stat.S_ISREG(status.st_mode):
+            return
+        if stat.S_ISDIR(status.st_mode):
+            raise refused(errno.EISDIR)
+        raise refused(errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.EACCES)

@@ -1,0 +1,89 @@
+"""The repository in a lent directory: whether it can be shown, and what of its surroundings git would execute."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sublet.protocol.bounds import GitMode
+from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
+from sublet.workspace.git.rules import REPOSITORY
+from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
+
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SPECIAL = re.compile(r"[*?\[]")
+
+NO_REPOSITORY: Final = "it has no .git"
+ELSEWHERE: Final = ".git is no directory but points to one elsewhere, as in a worktree or a submodule"
+OTHER_STORAGE: Final = "its references are kept in a way that is not served"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """What a lease has to know of ``.git`` at the root of a directory.
+
+    ``why_hidden`` tells why it can't be shown, and is empty where it can. ``copies`` are what is served in place of
+    hidden files, as ``LentDirectory.copies``. ``hooks`` are patterns of names outside of ``.git`` that git executes.
+    """
+
+    why_hidden: str = ""
+    copies: dict[tuple[bytes, ...], bytes] | None = None
+    hooks: tuple[str, ...] = ()
+
+    def shown(self, git: GitMode) -> GitMode:
+        """Return what is shown of it where ``git`` is asked for."""
+        return "hidden" if self.why_hidden else git
+
+
+def look_at(root: Path) -> Repository:
+    """Return what there is to know of the repository at ``root``, a real path; it blocks.
+
+    Raises:
+        SubletError: ``DEP_MISSING`` where there is a repository and no git.
+    """
+    try:
+        top = open_real(root, DIRECTORY_PATH)
+    except OSError:
+        return Repository(NO_REPOSITORY)
+    try:
+        if not stat.S_ISDIR(os.stat(REPOSITORY, dir_fd=top, follow_symlinks=False).st_mode):
+            return Repository(ELSEWHERE)
+        content = _content(top)
+    except FileNotFoundError:
+        return Repository(NO_REPOSITORY)
+    except OSError as exc:
+        return Repository(f"its configuration can't be read: {exc.strerror}")
+    finally:
+        os.close(top)
+    config = read_config(content)
+    hooks = _hooks(root, config.hooks_path)
+    if config.ref_storage != "files":
+        return Repository(OTHER_STORAGE, hooks=hooks)
+    return Repository(copies={(REPOSITORY, b"config"): config.copy}, hooks=hooks)
+
+
+def _content(top: int) -> bytes:
+    """Return what ``.git/config`` holds, at most what is allowed; nothing where it is missing."""
+    repository = os.open(REPOSITORY, DIRECTORY_PATH | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        fd = os.open(b"config", _OPEN, dir_fd=repository)
+    except FileNotFoundError:
+        return b""
+    finally:
+        os.close(repository)
+    with os.fdopen(fd, "rb") as file:
+        return file.read(MAX_CONFIG_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+
+
+def _hooks(root: Path, configured: str) -> tuple[str, ...]:
+    """Return the pattern that locks the configured directory of hooks, where that lies in ``root``."""
+    if not configured or "\0" in configured or configured.startswith("~"):
+        return ()
+    below = os.path.relpath(os.path.normpath(root / configured), root)
+    if below == os.curdir or below.split(os.sep)[0] in (os.pardir, REPOSITORY.decode()):
+        return ()
+    return ("/" + _SPECIAL.sub(lambda found: f"[{found[0]}]", below),)

@@ -1,0 +1,94 @@
+"""Taking a file into the lender's repository that an executor has written: looked at, and put in place as our own.
+
+What takes the place is a copy, so that no handle and no other name of the client's reaches it after it was looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
+from sublet.workspace.git.objects import MAX_OBJECT_BYTES, check_object
+from sublet.workspace.git.rules import INDEX
+from sublet.workspace.openat2 import rename_noreplace
+from sublet.workspace.viewpath import Parts, refused
+
+MAX_CONFIG_BYTES: Final = 1024 * 1024
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DRAFT: Final = b"sublet-taken.new"
+"""A name that no client can write (``git.rules``), so that nobody has it open."""
+_SHA256 = re.compile(rb"(?im)^[^#;\n]*\bobjectformat\s*=\s*\"?sha256")
+_SHA1_BYTES: Final = 20
+_SHA256_BYTES: Final = 32
+
+
+def take(source_dir: int, source: bytes, target_dir: int, parts: Parts, *, replace: bool) -> os.stat_result:
+    """Put what is good of ``source`` at ``parts``; ``source`` stays.
+
+    Args:
+        source_dir: the open directory that holds the new file.
+        source: its name there.
+        target_dir: the open directory of ``parts``.
+        parts: an index or an object of a repository, as ``git.rules.checked`` tells.
+        replace: whether there may be one before.
+
+    Returns:
+        The status of what has taken the place.
+
+    Raises:
+        OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large, ``EEXIST`` unless
+            ``replace``; others where it can't be written. All is as before then.
+    """
+    index = parts[-1] == INDEX
+    fd = os.open(source, _READ, dir_fd=source_dir)
+    with os.fdopen(fd, "rb") as file:
+        given = os.fstat(fd)
+        if not stat.S_ISREG(given.st_mode):
+            raise refused(errno.EACCES)
+        bound = MAX_INDEX_BYTES if index else MAX_OBJECT_BYTES
+        if given.st_size > bound:
+            raise refused(errno.EFBIG)
+        content = file.read(bound)
+    if index:
+        content = checked_index(content, _SHA256_BYTES if _SHA256.search(_config(target_dir)) else _SHA1_BYTES)
+    else:
+        check_object(content, parts[-2] + parts[-1])
+    rename: Callable[..., None] = _rename if replace else rename_noreplace
+    try:
+        draft = os.open(_DRAFT, _WRITE, given.st_mode & 0o777, dir_fd=target_dir)
+    except FileExistsError:  # of a process that was killed
+        os.unlink(_DRAFT, dir_fd=target_dir)
+        draft = os.open(_DRAFT, _WRITE, given.st_mode & 0o777, dir_fd=target_dir)
+    try:
+        with os.fdopen(draft, "wb") as out:
+            out.write(content)
+            out.flush()
+            # As old as what was given: git takes files that are younger than the index for changed, and looks again.
+            os.utime(draft, ns=(given.st_atime_ns, given.st_mtime_ns))
+            taken = os.fstat(draft)
+        rename(target_dir, _DRAFT, target_dir, parts[-1])
+    except OSError:
+        os.unlink(_DRAFT, dir_fd=target_dir)
+        raise
+    return taken
+
+
+def _rename(old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
+    os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
+
+
+def _config(repository: int) -> bytes:
+    """Return the repository's own configuration, which no client can change."""
+    try:
+        fd = os.open(b"config", _READ, dir_fd=repository)
+    except OSError:
+        return b""
+    with os.fdopen(fd, "rb") as file:
+        return file.read(MAX_CONFIG_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""

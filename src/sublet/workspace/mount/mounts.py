@@ -1,0 +1,339 @@
+"""Mounts a lender's view below one directory of ours, notices when it is lost, and leaves nothing behind (DESIGN 4.6).
+
+A mount is one ``sshfs -o passive`` whose SFTP bytes this process carries over an SSH connection it already has: no
+ssh program, no key on disk, and no option, path or host that came from the wire. This process serves the mount, so
+nothing here looks into it; what must is a child process that can be left alone when it hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import anyio
+import asyncssh
+
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.ids import WIRE_DELEGATION_ID
+from sublet.protocol.text import clean_line
+from sublet.workspace.child_process import ChildProcess
+from sublet.workspace.mount.channel import MountChannel
+from sublet.workspace.mount.point import MountPoint, denied, remove_empty
+from sublet.workspace.mount.stuck_reads import StuckReads
+from sublet.workspace.mount.table import is_mounted, mounted_below
+from sublet.workspace.requirements import require_mount
+
+MOUNT_SECONDS = 10.0
+FLUSH_SECONDS = 10.0
+UNMOUNT_SECONDS = 5.0
+EXIT_SECONDS = 2.0
+STUCK_SECONDS = 0.5
+"""How long a further read that can't be done waits to be told so."""
+_POLL_SECONDS = 0.005
+
+# The only options sshfs ever gets. follow_symlinks and no_contain_symlinks must never appear here (CVE-2026-47187).
+OPTIONS = ",".join(
+    (
+        "passive",
+        "contain_symlinks",
+        "nosuid",
+        "nodev",
+        "dcache_timeout=2",
+        "max_read=65536",
+        "max_write=65536",
+        "workaround=renamexdev",
+    )
+)
+
+# What AWCP allows as a delegation id; nothing of this shape is a path, a hidden name or an option.
+_REMOTE_PATH = re.compile(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
+
+
+class Mounts:
+    """All mounts of one executor.
+
+    Args:
+        root: the one directory below which anything is mounted; made when needed, and private to this user.
+    """
+
+    def __init__(self, root: Path) -> None:
+        # The kernel's table tells paths without links, so ours have none above the root either.
+        self.root = Path(os.path.realpath(root.parent)) / root.name
+
+    def reserve(self, delegation_id: str) -> Path:
+        """Make the empty directory for a delegation and return its path, for ACCEPT to name (AWCP 4.2).
+
+        Raises:
+            SubletError: ``MOUNTPOINT_DENIED`` where the id can't name a directory, or something is there already.
+        """
+        if not WIRE_DELEGATION_ID.match(delegation_id):
+            raise denied(self.root, "the delegation id is not a plain name")
+        path = self.root / delegation_id
+        os.close(self._open_root())
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            MountPoint(path, self.root).close()
+        except OSError as error:
+            raise denied(path, f"it can't be made ({error.strerror})") from error
+        return path
+
+    def release(self, mount_point: Path) -> bool:
+        """Remove a reserved directory that nothing was mounted on; quiet where it is gone, mounted on or not empty.
+
+        Returns:
+            Whether nothing is mounted there.
+        """
+        if is_mounted(mount_point):
+            return False
+        if mount_point.parent == self.root:
+            self._remove(mount_point.name)
+        return True
+
+    async def attach(
+        self, mount_point: Path, connection: asyncssh.SSHClientConnection, remote_path: str = "/"
+    ) -> Mount:
+        """Mount the lender's view and return once it is there.
+
+        Args:
+            mount_point: as ``reserve`` returned it.
+            connection: logged in to the lender; the caller closes it, after ``Mount.detach``.
+            remote_path: the directory of the view to mount, in plain characters.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` where this machine can't mount, ``MOUNTPOINT_DENIED`` for an unfit directory,
+                ``MOUNT_FAILED`` with what sshfs said. But for ``MOUNTPOINT_DENIED`` the directory is then gone.
+        """
+        if not _REMOTE_PATH.match(remote_path):
+            raise SubletError(ErrorCode.MOUNT_FAILED, "the remote path is not a plain absolute path", "Mount '/'.")
+        try:
+            await asyncio.to_thread(require_mount)
+        except SubletError:
+            self.release(mount_point)
+            raise
+        point = MountPoint(mount_point, self.root)
+        mount = Mount(self, point)
+        try:
+            await mount.start(connection, remote_path)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await mount.end()
+            raise
+        return mount
+
+    def reap(self) -> list[str]:
+        """Unmount everything below the root and remove the directories that are left, as a crash leaves them.
+
+        Only for start-up, before the first ``reserve``, and in a thread: it waits for ``fusermount3``. Links are never
+        followed, and a directory that holds anything stays.
+
+        Returns:
+            The names of what was unmounted or removed.
+        """
+        reaped = set()
+        for path in mounted_below(self.root):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                argv = _lazy_unmount(path)
+                subprocess.run(argv, cwd="/", capture_output=True, timeout=UNMOUNT_SECONDS, check=False)
+            if not is_mounted(path):
+                reaped.add(path.relative_to(self.root).parts[0])
+        descriptor = self._open_root()
+        try:
+            mounted = {path.relative_to(self.root).parts[0] for path in mounted_below(self.root)}
+            for name in os.listdir(descriptor):
+                if name not in mounted and remove_empty(name, descriptor):
+                    reaped.add(name)
+        finally:
+            os.close(descriptor)
+        return sorted(reaped)
+
+    def _remove(self, name: str) -> bool:
+        descriptor = self._open_root()
+        try:
+            return remove_empty(name, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open_root(self) -> int:
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise denied(self.root, f"the mount root is not a directory of ours ({error.strerror})") from error
+
+
+class Mount:
+    """One mounted view. Made by ``Mounts.attach``, ended by ``detach``."""
+
+    def __init__(self, mounts: Mounts, point: MountPoint) -> None:
+        self.path = point.path
+        self.cut = asyncio.Event()
+        """Set while there is no link: every call in the mount then fails at once, and ``rejoin`` brings it back."""
+        self.lost = asyncio.Event()
+        """Set as soon as sshfs has ended without us, and the mount with it."""
+        self._mounts = mounts
+        self._point = point
+        self._sshfs: ChildProcess | None = None
+        self._channel: MountChannel | None = None
+        self._lock = asyncio.Lock()
+        self._ending = False
+        self._gave_up = ""
+        self._flushed: bool | None = None
+
+    @property
+    def why_cut(self) -> str:
+        """``Carried.why_cut``."""
+        return self._channel.why_cut if self._channel is not None else ""
+
+    @property
+    def why_lost(self) -> str:
+        """``Carried.why_lost``."""
+        if not self.lost.is_set():
+            return ""
+        if self._gave_up:
+            return self._gave_up
+        status = self._sshfs.status if self._sshfs is not None else None
+        if status is not None and status < 0:
+            return f"sshfs was killed by signal {-status}"
+        return "sshfs has ended by itself" + (f" with status {status}" if status is not None else "")
+
+    @property
+    def interrupted(self) -> int:
+        """``Carried.interrupted``."""
+        return self._channel.interrupted if self._channel is not None else 0
+
+    @property
+    def over_quota(self) -> bool:
+        """``Carried.over_quota``."""
+        return self._channel is not None and self._channel.over_quota
+
+    async def attend(self) -> None:
+        """``Carried.attend``: programs are told of reads that can't be done."""
+        assert self._channel is not None
+        assert self._sshfs is not None
+        stuck = StuckReads(self._sshfs.pid, self.path)
+        while not self.lost.is_set():
+            await self._channel.reads_stuck.wait()
+            if not await self._channel.fail_reads(stuck):
+                # Better no mount than one whose files seem to end where they don't.
+                self._gave_up = "a program was reading when the link was lost, and could not be told otherwise"
+                await self._sshfs.ended(0)
+                return
+            # Where there is a link, other calls suffer each time, so that this may not happen often.
+            await asyncio.sleep(0 if self.cut.is_set() else STUCK_SECONDS)
+
+    async def rejoin(self, connection: asyncssh.SSHClientConnection) -> None:
+        """Go on over another connection, after the last one was ``cut``.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED`` where the lender gives no file channel there.
+        """
+        assert self._channel is not None
+        await self._channel.rejoin(connection)
+
+    async def detach(self, *, flush: bool = True) -> bool:
+        """Write out what is pending, unless ``flush`` is false, unmount, end sshfs and remove the directory.
+
+        Bounded in time whatever the link does. Calling it again returns the first answer, or goes on where a
+        cancelled call stopped. End the processes that work in the mount first.
+
+        Returns:
+            Whether everything that was written is known to have reached the lender.
+        """
+        async with self._lock:
+            if self._flushed is None:
+                self._flushed = await self._detach(flush=flush)
+            return self._flushed
+
+    async def _detach(self, *, flush: bool) -> bool:
+        if self.lost.is_set() or self.cut.is_set() or not flush:
+            await self.end(at_once=True)
+            return False
+        # syncfs on a FUSE mount writes back what programs changed through shared mappings.
+        status = await ChildProcess.run(["sync", "-f", "--", str(self.path)], FLUSH_SECONDS)
+        flushed = status == 0 and not self.lost.is_set() and not self.cut.is_set()
+        # What did not answer until now is not waited for again.
+        await self.end(at_once=status is None)
+        return flushed and not is_mounted(self.path)
+
+    async def start(self, connection: asyncssh.SSHClientConnection, remote_path: str) -> None:
+        """Start sshfs and wait until the mount answers. For ``Mounts.attach`` only.
+
+        Raises:
+            SubletError: ``MOUNT_FAILED``, with what sshfs said.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", OPTIONS, f"sublet:{remote_path}", str(self.path)]
+            self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended)
+        except OSError as error:
+            ours.close()
+            raise self._failure(f"sshfs can't be started ({error.strerror})") from error
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        try:
+            async with asyncio.timeout(MOUNT_SECONDS):
+                # The kernel's table of mounts wakes poll() only with an exceptional condition, which no loop watches.
+                while not is_mounted(self.path) and not self.lost.is_set():  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
+        self._point.harden()
+        # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
+        # the mount counts only if the mount is still there after it.
+        looked = await ChildProcess.run(["stat", "--", str(self.path)], MOUNT_SECONDS)
+        if looked != 0 or self.lost.is_set() or not is_mounted(self.path):
+            await self._sshfs.ended(EXIT_SECONDS)
+            raise self._failure("the lender's files do not answer")
+
+    async def end(self, *, at_once: bool = False) -> None:
+        """Unmount, end sshfs, and remove the directory with what protects it. Safe to call again.
+
+        Args:
+            at_once: kill sshfs first, which answers every waiting call, even where it is stopped.
+        """
+        self._ending = True
+        if at_once and self._sshfs is not None:
+            await self._sshfs.ended(0)
+        if is_mounted(self.path) and not at_once:
+            await ChildProcess.run(["fusermount3", "-u", "--", str(self.path)], UNMOUNT_SECONDS)
+        if is_mounted(self.path):
+            await ChildProcess.run(_lazy_unmount(self.path), UNMOUNT_SECONDS)
+        if self._sshfs is not None:
+            # Whoever still waits for the mount gets an error as soon as sshfs is gone.
+            await self._sshfs.ended(EXIT_SECONDS)
+        if self._channel is not None:
+            self._channel.close()
+        self._point.soften()
+        self._point.close()
+        self._mounts.release(self.path)
+
+    def _pipe_ended(self) -> None:
+        # How sshfs ended is known a moment later, and is worth telling.
+        asyncio.get_running_loop().call_later(EXIT_SECONDS, self._ended)
+
+    def _ended(self) -> None:
+        if not self._ending:
+            self.lost.set()
+
+    def _failure(self, reason: str) -> SubletError:
+        said = clean_line(bytes(self._sshfs.stderr if self._sshfs else b"").decode(errors="replace"), 500)
+        return SubletError(
+            ErrorCode.MOUNT_FAILED,
+            f"the workspace could not be mounted at {self.path}: {said or reason}",
+            "Run 'sublet doctor' on the executor; it checks sshfs, FUSE and the mount root.",
+        )
+
+
+def _lazy_unmount(path: Path) -> list[str]:
+    return ["fusermount3", "-u", "-z", "--", str(path)]

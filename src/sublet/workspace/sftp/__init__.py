@@ -1,0 +1,1 @@
+"""The SFTP version 3 server: wire format, operations and handles, without any I/O but its session's."""

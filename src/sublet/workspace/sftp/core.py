@@ -1,0 +1,227 @@
+"""The server side of SFTP version 3 without any I/O of its own: bytes in, bytes out (DESIGN 4.6).
+
+Operations are looked up in a table that fails closed. The table of a read-only view holds no operation that changes
+anything; ``sftp.writes`` adds those, and only for a ``WritableView``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sublet.workspace.model import LeaseUsage
+from sublet.workspace.sftp import wire
+from sublet.workspace.sftp.handles import Handles, Listing
+from sublet.workspace.sftp.reply import Operation, Reply
+from sublet.workspace.sftp.wire import MAX_PACKET, MAX_READ, Op, OpenFlag, Reader, Status
+from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS, WriteOps
+from sublet.workspace.view.export_view import ExportView, OpenDirectory, OpenFile, WritableView
+
+MAX_LISTING_BYTES: Final = 60_000
+"""Bytes of entries in one NAME answer; sshfs refuses answers above 128 KiB."""
+_MAX_PIECES: Final = 64
+"""Pieces of input that are kept apart: a client that sends byte by byte must not make us keep an object for each."""
+_SIZE_BYTES: Final = 4
+_HEAD_BYTES: Final = 5
+
+_WRITE_FLAGS: Final = OpenFlag.WRITE | OpenFlag.APPEND | OpenFlag.CREAT | OpenFlag.TRUNC | OpenFlag.EXCL
+_VERSIONS: Final = {b"statvfs@openssh.com": b"2", b"fstatvfs@openssh.com": b"2"}
+
+
+class ProtocolAbort(Exception):
+    """The client broke the protocol in a way that has no answer; its channel has to be closed."""
+
+
+class SftpCore:
+    """One SFTP session.
+
+    Args:
+        view: what the client sees.
+        usage: where the session counts what it does.
+        handles: the session's open handles.
+        is_live: tells whether the lease still holds; asked before every operation.
+    """
+
+    def __init__(self, view: ExportView, usage: LeaseUsage, handles: Handles, is_live: Callable[[], bool]) -> None:
+        self._view = view
+        self._usage = usage
+        self._handles = handles
+        self._is_live = is_live
+        self._data = b""
+        self._start = 0
+        self._later: list[bytes] = []
+        self._received = 0  # bytes from _start on, and all that came later
+        self._needed = _SIZE_BYTES
+        self._greeted = False
+        self._operations: dict[int, Operation] = {
+            Op.OPEN: self._open,
+            Op.CLOSE: self._close,
+            Op.READ: self._read,
+            Op.LSTAT: self._lstat,
+            Op.FSTAT: self._fstat,
+            Op.OPENDIR: self._opendir,
+            Op.READDIR: self._readdir,
+            Op.REALPATH: self._realpath,
+            Op.STAT: self._stat,
+            Op.READLINK: self._readlink,
+            Op.EXTENDED: self._extended,
+        }
+        self._extensions: dict[bytes, Operation] = {
+            b"statvfs@openssh.com": self._statvfs,
+            b"fstatvfs@openssh.com": self._fstatvfs,
+            b"limits@openssh.com": self._limits,
+        }
+        self._writes: WriteOps | None = None
+        if isinstance(view, WritableView):
+            self._writes = WriteOps(view, usage, handles)
+            self._operations.update(self._writes.operations())
+            self._extensions.update(self._writes.extensions())
+
+    @property
+    def operations(self) -> Mapping[int, Operation]:
+        """The operations that are served, by packet type."""
+        return self._operations
+
+    @property
+    def extensions(self) -> Mapping[bytes, Operation]:
+        """The extensions that are served, by name."""
+        return self._extensions
+
+    def receive(self, data: bytes) -> None:
+        """Take what the client sent; ``next_reply`` then says what to answer."""
+        self._later.append(data)
+        self._received += len(data)
+        if len(self._later) > _MAX_PIECES:
+            self._later = [b"".join(self._later)]
+
+    def next_reply(self) -> Reply | None:
+        """Do the next complete request and return its answer, or None where more bytes are needed.
+
+        Raises:
+            ProtocolAbort: the stream cannot be followed any further.
+        """
+        if self._received < self._needed:
+            return None
+        if self._later:
+            self._data = b"".join((self._data[self._start :], *self._later))
+            self._later.clear()
+            self._start = 0
+        data, start = self._data, self._start + _SIZE_BYTES
+        size = int.from_bytes(data[self._start : start], "big")
+        if not _HEAD_BYTES <= size <= MAX_PACKET:
+            raise ProtocolAbort(f"a packet of {size} bytes")
+        self._needed = _SIZE_BYTES + size
+        if self._received < self._needed:
+            return None
+        self._received -= self._needed
+        self._needed = _SIZE_BYTES
+        self._start = end = start + size
+        if not self._received:
+            self._data, self._start = b"", 0
+        return self._handle(data, start, end)
+
+    def close(self) -> None:
+        """Close all handles and forget what was received. Idempotent."""
+        self._handles.close_all()
+        self._data, self._start = b"", 0
+        self._later.clear()
+        self._received = 0
+
+    def _handle(self, data: bytes, start: int, end: int) -> Reply:
+        kind = data[start]
+        request = int.from_bytes(data[start + 1 : start + _HEAD_BYTES], "big")
+        if not self._greeted:
+            return self._greet(kind, request)
+        self._usage.operations += 1
+        if not self._is_live():
+            return wire.pack_status(request, Status.NO_CONNECTION, b"the lease is over")
+        operation = self._operations.get(kind)
+        if operation is None:
+            return self._refuse(request, known=kind in WRITE_OPS)
+        try:
+            return operation(request, Reader(data, start + _HEAD_BYTES, end))
+        except OSError as exc:
+            return wire.pack_error(request, exc)
+        except wire.MalformedPacket:
+            return wire.pack_status(request, Status.BAD_MESSAGE, b"malformed request")
+
+    def _greet(self, kind: int, version: int) -> bytes:
+        if kind != Op.INIT or version < wire.VERSION:
+            raise ProtocolAbort("the first packet is no INIT of version 3 or later")
+        self._greeted = True
+        return wire.pack_version([(name, _VERSIONS.get(name, b"1")) for name in self._extensions])
+
+    @staticmethod
+    def _refuse(request: int, *, known: bool) -> bytes:
+        if known:
+            return wire.pack_status(request, Status.PERMISSION_DENIED, b"the lease is read-only")
+        return wire.pack_status(request, Status.OP_UNSUPPORTED, b"unsupported")
+
+    def _open(self, request: int, fields: Reader) -> bytes:
+        path, flags, attributes = fields.string(), fields.u32(), fields.attributes()
+        self._handles.make_room()
+        file: OpenFile
+        if not flags & _WRITE_FLAGS:
+            file = self._view.open_read(path)
+        elif self._writes is None:
+            return self._refuse(request, known=True)
+        else:
+            file = self._writes.open(path, flags, attributes)
+        return wire.pack_handle(request, self._handles.add(file))
+
+    def _close(self, request: int, fields: Reader) -> bytes:
+        self._handles.close(fields.string())
+        return wire.pack_status(request, Status.OK)
+
+    def _read(self, request: int, fields: Reader) -> bytes:
+        file = self._handles.file(fields.string())
+        offset, size = fields.u64(), fields.u32()
+        data = file.read(min(size, MAX_READ), offset) if offset <= wire.MAX_OFFSET else b""
+        if not data and size:
+            return wire.pack_status(request, Status.EOF)
+        self._usage.bytes_read += len(data)
+        return wire.pack_data(request, data)
+
+    def _lstat(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_attrs(request, self._view.lstat(fields.string()))
+
+    def _stat(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_attrs(request, self._view.stat(fields.string()))
+
+    def _fstat(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_attrs(request, self._handles.any(fields.string()).stat())
+
+    def _opendir(self, request: int, fields: Reader) -> bytes:
+        path = fields.string()
+        self._handles.make_room()
+        directory: OpenDirectory = self._view.open_directory(path)
+        return wire.pack_handle(request, self._handles.add(Listing(directory)))
+
+    def _readdir(self, request: int, fields: Reader) -> bytes:
+        entries = self._handles.listing(fields.string()).next_entries(MAX_LISTING_BYTES)
+        if not entries:
+            return wire.pack_status(request, Status.EOF)
+        return wire.pack_names(request, entries)
+
+    def _realpath(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_name(request, self._view.realpath(fields.string()))
+
+    def _readlink(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_name(request, self._view.readlink(fields.string()))
+
+    def _extended(self, request: int, fields: Reader) -> Reply:
+        name = fields.string()
+        operation = self._extensions.get(name)
+        if operation is None:
+            return self._refuse(request, known=name in WRITE_EXTENSIONS)
+        return operation(request, fields)
+
+    def _statvfs(self, request: int, fields: Reader) -> bytes:
+        return wire.pack_statvfs(request, self._view.statvfs(fields.string()))
+
+    def _fstatvfs(self, request: int, fields: Reader) -> bytes:
+        self._handles.any(fields.string())
+        return wire.pack_statvfs(request, self._view.statvfs())
+
+    def _limits(self, request: int, _fields: Reader) -> bytes:
+        return wire.pack_limits(request, self._handles.limit)

@@ -1,0 +1,151 @@
+"""The handles of an SFTP session, counted for the whole lease."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Final
+
+from sublet.workspace.confined.file import WriteFile
+from sublet.workspace.confined.fs import ReadFile
+from sublet.workspace.sftp.wire import pack_entry
+from sublet.workspace.view.export_view import OpenDirectory, OpenFile
+from sublet.workspace.viewpath import refused
+
+_ENTRY_OVERHEAD: Final = 40
+
+
+class HandleBudget:
+    """How many handles all sessions of one lease may hold together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Listing:
+    """A directory that is being read, packet by packet; starts with ``.`` and ``..``."""
+
+    def __init__(self, directory: OpenDirectory) -> None:
+        self._directory = directory
+        self._entries = directory.entries()
+        self._begun = False
+
+    def stat(self) -> os.stat_result:
+        """Return the directory's status."""
+        return self._directory.stat()
+
+    def next_entries(self, limit: int) -> list[bytes]:
+        """Return the next packed entries, about ``limit`` bytes of them; none at the end."""
+        packed: list[bytes] = []
+        size = 0
+        if not self._begun:
+            self._begun = True
+            own = self._directory.stat()
+            # ".." shows the directory itself: what lies above is not the client's business
+            packed += [pack_entry(b".", own), pack_entry(b"..", own)]
+        for name, status in self._entries:
+            packed.append(pack_entry(name, status))
+            size += len(name) + _ENTRY_OVERHEAD
+            if size > limit:
+                break
+        return packed
+
+    def close(self) -> None:
+        """Close the directory."""
+        self._directory.close()
+
+
+Handle = OpenFile | Listing
+
+
+class Handles:
+    """One session's open handles by their wire name.
+
+    Args:
+        budget: shared by all sessions of the lease.
+    """
+
+    def __init__(self, budget: HandleBudget) -> None:
+        self._budget = budget
+        self._open: dict[bytes, Handle] = {}
+        self._next = 0
+
+    @property
+    def limit(self) -> int:
+        """How many handles the lease may hold."""
+        return self._budget.limit
+
+    def make_room(self) -> None:
+        """Make sure that one more handle fits; to be called before anything is opened.
+
+        Raises:
+            OSError: ``EMFILE``.
+        """
+        if self._budget.used >= self._budget.limit:
+            raise refused(errno.EMFILE)
+
+    def add(self, handle: Handle) -> bytes:
+        """Keep ``handle`` and return its wire name, which is never used twice."""
+        name = self._next.to_bytes(8, "big")
+        self._next += 1
+        self._open[name] = handle
+        self._budget.used += 1
+        return name
+
+    def any(self, name: bytes) -> Handle:
+        """Return a handle of either kind.
+
+        Raises:
+            OSError: ``EBADF`` where there is none; so do all others.
+        """
+        handle = self._open.get(name)
+        if handle is None:
+            raise refused(errno.EBADF)
+        return handle
+
+    def file(self, name: bytes) -> OpenFile:
+        """Return a file's handle."""
+        handle = self.any(name)
+        if isinstance(handle, Listing):
+            raise refused(errno.EBADF)
+        return handle
+
+    def real_file(self, name: bytes) -> ReadFile:
+        """Return the handle of a file on disk."""
+        handle = self.any(name)
+        if not isinstance(handle, ReadFile):
+            raise refused(errno.EBADF)
+        return handle
+
+    def writable(self, name: bytes) -> WriteFile:
+        """Return the handle of a file that may be changed."""
+        handle = self.any(name)
+        if not isinstance(handle, WriteFile):
+            raise refused(errno.EBADF)
+        return handle
+
+    def listing(self, name: bytes) -> Listing:
+        """Return a directory's handle."""
+        handle = self.any(name)
+        if not isinstance(handle, Listing):
+            raise refused(errno.EBADF)
+        return handle
+
+    def close(self, name: bytes) -> None:
+        """Close one handle."""
+        handle = self.any(name)
+        del self._open[name]
+        self._budget.used -= 1
+        handle.close()
+
+    def close_all(self) -> None:
+        """Close every handle; an error of one keeps none of the others open."""
+        handles = list(self._open.values())
+        self._open.clear()
+        self._budget.used -= len(handles)
+        for handle in handles:
+            # a late write error has nobody left to hear it
+            with contextlib.suppress(OSError):
+                handle.close()

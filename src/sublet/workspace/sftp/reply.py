@@ -1,0 +1,23 @@
+"""What an SFTP operation gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sublet.workspace.sftp.wire import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class SlowReply:
+    """An answer that takes long: ``run`` gives it, in a thread, and touches nothing of the session.
+
+    It must be run, since it holds a descriptor that it closes.
+    """
+
+    run: Callable[[], bytes]
+
+
+Reply = bytes | SlowReply
+Operation = Callable[[int, Reader], Reply]
+"""Called with the request's id and its fields from behind the id."""

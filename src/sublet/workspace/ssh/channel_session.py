@@ -1,0 +1,197 @@
+"""One channel of a connection that serves one subsystem, with flow control of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+import asyncssh
+
+from sublet.workspace.ssh.tuning import ChannelPort, port_of
+
+MAX_UNSENT_BYTES: Final = 512 * 1024
+"""Replies that wait for the client's window before its requests wait, too."""
+MAX_ENVIRONMENT: Final = 16
+"""Variables that a client may set; nobody reads them, but asyncssh keeps them."""
+_RETRY_SECONDS: Final = 0.005
+
+
+class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
+    """Serves one subsystem and nothing else on one channel.
+
+    Nothing is read while answers pile up. SSH's own window does not see to that: a client may open one of 4 GiB and
+    never read, so the connection tells us when its socket is full (``hold`` and ``go_on``). What takes long leaves the
+    loop, and what comes later waits for it.
+
+    Args:
+        is_stalled: tells whether packets of the connection wait for a key exchange.
+        on_end: called once when the channel has ended.
+        held: whether the connection's socket is full now.
+        threads: where what takes long is done; by default with all else that the loop has done in threads.
+    """
+
+    subsystem: str
+
+    def __init__(
+        self,
+        is_stalled: Callable[[], bool],
+        on_end: Callable[[ChannelSession], None],
+        *,
+        held: bool,
+        threads: Executor | None = None,
+    ) -> None:
+        self._is_stalled = is_stalled
+        self._on_end = on_end
+        self._channel: asyncssh.SSHServerChannel[bytes] | None = None
+        self._port: ChannelPort | None = None
+        self._loop = asyncio.get_running_loop()
+        self._threads = threads
+        self._started = False
+        self._ended = False
+        self._connection_full = held
+        self._channel_full = False
+        self._waiting = False  # for what takes long or for a key exchange
+        self.is_blocked = held
+        """Whether requests have to wait, for any of these reasons."""
+
+    @abstractmethod
+    def _pump(self) -> None:
+        """Go on with what has arrived, as long as nothing blocks."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Let go of everything; called once."""
+
+    def _after_slow(self) -> None:
+        """Take note that what ran in a thread is done, and its answer sent."""
+
+    # asyncssh.SSHServerSession
+
+    def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
+        """Take the channel."""
+        self._channel = chan
+        self._port = port_of(chan)
+        chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
+
+    def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
+        """Refuse a terminal."""
+        return False
+
+    def shell_requested(self) -> bool:
+        """Refuse a shell."""
+        return False
+
+    def exec_requested(self, command: str) -> bool:
+        """Refuse a command."""
+        return False
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        """Accept the one subsystem, once."""
+        if subsystem != self.subsystem or self._started or self._ended:
+            return False
+        self._started = True
+        return True
+
+    def eof_received(self) -> bool:
+        """End the channel: sshfs leaves it half open when it unmounts, and its ssh would wait for us for ever."""
+        self._loop.call_soon(self._exit)
+        return True
+
+    def pause_writing(self) -> None:
+        """Hold: the client's window is full."""
+        self._channel_full = self.is_blocked = True
+
+    def resume_writing(self) -> None:
+        """Go on: the client's window has room."""
+        self._channel_full = False
+        self._unblock()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close what the client left open."""
+        self.sever()
+        self._on_end(self)
+
+    # the connection's side
+
+    def hold(self) -> None:
+        """Stop answering: the connection's socket is full."""
+        self._connection_full = self.is_blocked = True
+
+    def go_on(self) -> None:
+        """Answer again: the connection's socket has room."""
+        self._connection_full = False
+        self._unblock()
+
+    @property
+    def is_excessive(self) -> bool:
+        """Whether the client makes us keep what nobody asked for."""
+        return self._channel is not None and len(self._channel.get_environment_bytes()) > MAX_ENVIRONMENT
+
+    def sever(self) -> None:
+        """Let go of everything and answer nothing any more. Idempotent."""
+        if not self._ended:
+            self._ended = True
+            self._close()
+
+    # what the subsystems use
+
+    def _send(self, out: list[bytes]) -> None:
+        """Write and empty ``out``; may block the session."""
+        if not out or self._port is None or self._channel is None or self._channel.is_closing():
+            out.clear()
+            return
+        self._port.write(b"".join(out))
+        out.clear()
+        if self._is_stalled() and not self._waiting:
+            self._wait()
+            self._loop.call_later(_RETRY_SECONDS, self._retry)
+
+    def _run_slowly(self, work: Callable[[], bytes]) -> None:
+        """Send what ``work`` returns, which runs in a thread; until then nothing else is done."""
+        self._wait()
+        self._loop.run_in_executor(self._threads, work).add_done_callback(self._finished)
+
+    def _pause_input(self) -> None:
+        """Read nothing more while something blocks."""
+        if self.is_blocked and self._channel is not None and not self._ended:
+            self._channel.pause_reading()
+
+    def _exit(self) -> None:
+        if self._channel is not None and not self._channel.is_closing():
+            self._channel.exit(0)
+
+    def _abort(self) -> None:
+        self.sever()
+        if self._channel is not None:
+            self._channel.abort()
+
+    def _finished(self, done: asyncio.Future[bytes]) -> None:
+        self._waiting = False
+        if not done.cancelled() and done.result():
+            self._send([done.result()])
+        self._after_slow()
+        self._unblock()
+
+    def _retry(self) -> None:
+        if not self._ended and self._is_stalled():
+            self._loop.call_later(_RETRY_SECONDS, self._retry)
+            return
+        self._waiting = False
+        self._unblock()
+
+    def _wait(self) -> None:
+        self._waiting = self.is_blocked = True
+
+    def _unblock(self) -> None:
+        self.is_blocked = self._connection_full or self._channel_full or self._waiting
+        if not self.is_blocked:
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._ended or self._channel is None or self.is_blocked:
+            return
+        self._channel.resume_reading()
+        self._pump()

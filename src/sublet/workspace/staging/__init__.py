@@ -1,0 +1,1 @@
+"""Private views of staged leases: copied or layered, found again after a crash, and removed."""

@@ -1,0 +1,179 @@
+"""The private views of staged delegations: made, found again after a crash, and removed (DESIGN 4.7, 4.10).
+
+A view is a copy that shares blocks where the file system can, else a plain copy up to ``MAX_PLAIN_COPY_BYTES``, else an
+overlay where the machine offers one. A copy comes before an overlay, since the lender goes on working in the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final, Literal
+
+from sublet.policy.limits import MIB, AdmissionLimits
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.durable import remove_tree, write_durably
+from sublet.workspace.model import ViewRules
+from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
+from sublet.workspace.staging.model import OverlayRoot, StagedView, StagingKind, checked_key
+from sublet.workspace.staging.overlay import holds, mount_overlay, why_no_overlay
+
+MAX_PLAIN_COPY_BYTES: Final = 1024 * MIB
+"""Beyond it an overlay, where there is one, is made instead of a copy that shares nothing."""
+MAX_VIEWS: Final = 256
+"""Views kept at once, whatever their size."""
+
+
+class Staging:
+    """The views below one state directory. Every method blocks: call it in a thread.
+
+    Args:
+        state_dir: private directory of the daemon.
+        limits: bounds of what is copied, asked each time.
+    """
+
+    def __init__(self, state_dir: Path, limits: Callable[[], AdmissionLimits] = AdmissionLimits) -> None:
+        self._state_dir = state_dir
+        self._home = state_dir / "staged"
+        self._limits = limits
+        self._mounted: dict[str, StagedView] = {}
+        self._lock = threading.Lock()
+
+    def open(
+        self, key: str, root: Path, rules: ViewRules, *, want: Literal["copy", "overlay"] | None = None
+    ) -> StagedView:
+        """Make the view of one delegation.
+
+        Args:
+            key: the delegation's id, or ``ID.RESOURCE`` for one resource of several.
+            root: the real path of the directory.
+            rules: what is exported of it; a copy holds exactly that, and an overlay needs them at every access.
+            want: a kind to insist on; None for the best that there is.
+
+        Raises:
+            SubletError: ``CONFLICT`` where there is one already or there are too many, ``WORKSPACE_*`` and
+                ``UNAVAILABLE`` as ``copy_tree``, ``DEP_MISSING`` as ``mount_overlay``.
+        """
+        private = self._home / checked_key(key)
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if len(os.listdir(self._home)) >= MAX_VIEWS:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"there are {MAX_VIEWS} staged views already",
+                "Review and apply or discard some; `sublet ls` names them.",
+            )
+        try:
+            private.mkdir(mode=0o700)
+        except FileExistsError:
+            raise SubletError(
+                LocalCode.CONFLICT, f"{key} has a staged view already", "Discard it first, or use another id."
+            ) from None
+        try:
+            return self._make(key, root, rules, private, want)
+        except BaseException:
+            self.discard(key)
+            raise
+
+    def find(self, key: str) -> StagedView | None:
+        """Return the view that ``open`` has made, also in an earlier process; None where there is none that is whole.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` or ``WORKSPACE_NOT_FOUND`` for an overlay that can't be mounted again.
+        """
+        private = self._home / checked_key(key)
+        with self._lock:
+            if key in self._mounted:
+                return self._mounted[key]
+            record = _record(private)
+            if record is None:
+                return None
+            root, kind = record
+            if kind != "overlay":
+                return StagedView(key, root, kind, private / "view")
+            return self._mount(key, root, private)
+
+    def is_own_change(self, view: StagedView, path: bytes) -> bool:
+        """Tell whether what differs at ``path`` was made in the view, and not in the directory below an overlay."""
+        return view.kind != "overlay" or holds(self._home / view.key, path)
+
+    def discard(self, key: str) -> None:
+        """Remove a view and all that was written into it. Removing twice is no error."""
+        private = self._home / checked_key(key)
+        with self._lock:
+            view = self._mounted.pop(key, None)
+        if view is not None:
+            view.close()
+        with contextlib.suppress(FileNotFoundError):
+            (private / "record.json").unlink()
+        remove_tree(private)
+
+    def close(self) -> None:
+        """Let go of all overlays; what was written into them stays, and ``find`` mounts them again."""
+        with self._lock:
+            while self._mounted:
+                self._mounted.popitem()[1].close()
+
+    def keys(self) -> list[str]:
+        """Return the keys of all views, the half made ones included."""
+        return sorted(os.listdir(self._home)) if self._home.is_dir() else []
+
+    def reap(self, keep: Collection[str]) -> list[str]:
+        """Remove the views whose keys are not in ``keep``, and those that a crash left half made; return their keys."""
+        gone = [key for key in self.keys() if key not in keep or _record(self._home / key) is None]
+        for key in gone:
+            self.discard(key)
+        return gone
+
+    def _make(
+        self, key: str, root: Path, rules: ViewRules, private: Path, want: Literal["copy", "overlay"] | None
+    ) -> StagedView:
+        if want != "overlay":
+            bound = MAX_PLAIN_COPY_BYTES if want is None and not why_no_overlay(self._state_dir) else None
+            try:
+                shared = copy_tree(root, private / "view", rules, self._limits(), bound)
+            except PlainCopyTooLargeError:
+                remove_tree(private / "view")
+            else:
+                kind: StagingKind = "reflink" if shared else "copy"
+                _write_record(private, root, kind)
+                return StagedView(key, root, kind, private / "view")
+        with self._lock:
+            view = self._mount(key, root, private)
+        _write_record(private, root, "overlay")
+        return view
+
+    def _mount(self, key: str, root: Path, private: Path) -> StagedView:
+        view = StagedView(key, root, "overlay", None, OverlayRoot(mount_overlay(root, private)))
+        self._mounted[key] = view
+        return view
+
+
+def describe_kinds(state_dir: Path) -> str:
+    """Return, for a person, how private views are made whose changes go to ``state_dir``, which exists; it is tried.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    if shares_blocks(state_dir):
+        return "copies that share blocks (reflink) of directories on the same file system, else plain copies"
+    reason = why_no_overlay(state_dir)
+    if reason:
+        return f"plain copies; {reason}"
+    return f"plain copies up to {MAX_PLAIN_COPY_BYTES // MIB:,} MiB, overlays beyond that"
+
+
+def _write_record(private: Path, root: Path, kind: StagingKind) -> None:
+    write_durably(private / "record.json", json.dumps({"root": str(root), "kind": kind}).encode())
+
+
+def _record(private: Path) -> tuple[Path, StagingKind] | None:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads((private / "record.json").read_bytes())
+        kind: StagingKind = found["kind"]
+        if kind in ("reflink", "copy", "overlay"):
+            return Path(found["root"]), kind
+    return None

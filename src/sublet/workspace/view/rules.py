@@ -1,0 +1,301 @@
+"""The one ignore engine: which names of a workspace an executor sees and may change (DESIGN 4.4, 4.6, 9).
+
+Scan, export, archive and audit all ask the same ``Rules``, so that what was scanned is what is exported, and what is
+exported is what is audited. Only names decide, never contents or what exists: a rule holds for a name that is about to
+be created as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sublet.protocol.bounds import GitMode
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.git import rules as git_rules
+from sublet.workspace.git.rules import REPOSITORY
+from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet
+
+MAX_PATTERNS: Final = 1_000
+MAX_CACHED_NAMES: Final = 65_536
+"""Distinct name components whose answer is remembered; the cache starts afresh beyond it."""
+
+DEFAULT_HIDDEN: Final = (
+    # environment files; what documents their shape stays visible
+    ".env", ".env.*", ".env-*", ".env_*", ".env~", "..env.sw?", "*.env",
+    "!.env.example", "!.env.sample", "!.env.template", "!.env.dist", "!example.env", "!sample.env", "!template.env",
+    # private keys and key stores
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.p8", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.gpg-key",
+    "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*", "id_xmss*", "!id_*.pub",
+    # credentials of tools
+    "credentials.json", "credentials.toml", "service-account*.json", "service_account*.json", "client_secret*.json",
+    "application_default_credentials.json", "secrets.json", "secrets.yml", "secrets.yaml", "secrets.toml",
+    ".npmrc", ".pypirc", ".netrc", "_netrc", ".git-credentials", ".pgpass", ".my.cnf", ".s3cfg", ".boto",
+    ".vault-token", ".htpasswd", "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json",
+    ".aws", ".azure", ".ssh", ".gnupg", ".kube", ".password-store",
+    "**/.docker/config.json", "**/.config/gcloud", "**/.config/gh", "**/.cargo/credentials", "**/.gem/credentials",
+    # repository data, at any depth, as directory or as the file that points to one
+    ".git",
+    # these stay hidden when ``.git`` is revealed: remotes in them carry tokens
+    "**/.git/config", "**/.git/config.worktree", "**/.git/modules",
+    # what comes and goes while a staged result is applied
+    ".sublet-apply-*",
+)  # fmt: skip
+"""Names that an executor neither sees nor creates, unless the lease reveals them."""
+
+DEFAULT_LOCKED: Final = (
+    # read by git for whoever enters the directory; a file named HEAD makes its directory a bare repository
+    ".git", "HEAD", ".githooks", ".husky", ".gitconfig", ".hg", ".pre-commit-config.yaml",
+    # of bare repositories, whose names end so by custom; scans refuse to lend others for writing
+    "**/*.git/config", "**/*.git/config.worktree", "**/*.git/hooks", "**/*.git/info", "**/*.git/modules",
+    "**/*.git/worktrees", "**/*.git/objects/info",
+    "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml", ".overcommit.yml",
+    # run by the shell or its helpers on entering the directory or logging in
+    ".envrc", ".direnv", ".autoenv", ".autoenv.zsh", ".tool-versions", ".mise", ".mise.toml", "mise.toml",
+    ".rtx.toml", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc",
+    ".cshrc", ".tcshrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".xprofile",
+    ".xinitrc", ".xsessionrc",
+    "**/.config/fish", "**/.config/autostart", "**/.config/systemd",
+    # run by agents, editors and containers when the directory is opened
+    ".claude", ".mcp.json", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".opencode",
+    ".vscode", "*.code-workspace", ".idea", "*.iml", ".fleet", ".zed", ".devcontainer", ".devcontainer.json",
+    ".vim", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".emacs", ".emacs.d",
+    ".dir-locals.el", ".dir-locals-2.el",
+    # run by debuggers and interpreters that start in the directory
+    ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".irbrc", ".pryrc", ".rprofile", ".psqlrc",
+)  # fmt: skip
+"""Names that the lender's own tools execute later without being asked: readable, never changed through a lease."""
+
+_Paths = tuple[PathPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What is known of one component: the answers of name patterns, and the path patterns that may end in it."""
+
+    hidden: bool = False
+    shown: bool = False
+    locked: bool = False
+    excluded: bool = False
+    kept: bool = False
+    included: bool = False
+    hidden_paths: _Paths = ()
+    locked_paths: _Paths = ()
+    excluded_paths: _Paths = ()
+    included_paths: _Paths = ()
+
+
+_ORDINARY: Final = _Name()
+
+
+class Rules:
+    """Hidden, locked and left-out names; implements ``ViewRules``. ``patterns`` says how they are written.
+
+    Hidden and excluding patterns match whatever the case, since many tools and some file systems do not tell ``.ENV``
+    from ``.env``; locked ones likewise, unless they are written with capitals. Those that give more, which are
+    revealing, unlocking and including ones, match only as written. In ``hidden`` and ``exclude``, a leading ``!`` makes
+    an exception from the other patterns of the same list, and from nothing else.
+
+    Args:
+        hidden: patterns of names that are neither listed nor opened nor created, since they are secret or dangerous.
+        locked: patterns of names that are read-only.
+        revealed: patterns that take names out of ``hidden``. What lies below a hidden directory stays hidden until
+            that directory is revealed, too.
+        unlocked: patterns that take names out of ``locked``, likewise; never ``.git``.
+        include: patterns of the only names that go along, with all that lies below them and the directories on the way
+            to them; none is everything.
+        exclude: patterns of names that stay where they are.
+        git: what is shown of ``.git`` at the root (``git.rules``), whatever the patterns say.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a pattern that could never match or is out of bounds.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_cache",
+        "_excepted",
+        "_excluded",
+        "_git",
+        "_guards",
+        "_hidden",
+        "_included",
+        "_kept",
+        "_locked",
+        "_notable",
+        "_revealed",
+        "_selective",
+        "_unlocked",
+    )
+
+    def __init__(
+        self,
+        hidden: Sequence[str],
+        locked: Sequence[str],
+        revealed: Sequence[str],
+        *,
+        unlocked: Sequence[str] = (),
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        git: GitMode = "hidden",
+    ) -> None:
+        if sum(map(len, (hidden, locked, revealed, unlocked, include, exclude))) > MAX_PATTERNS:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"there are more than {MAX_PATTERNS} patterns of hidden, locked, revealed and left-out names",
+                "Use fewer patterns; a * covers many names.",
+            )
+        self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
+        self._git = git
+        self._hidden, self._excepted = _with_exceptions(hidden)
+        self._excluded, self._kept = _with_exceptions(exclude)
+        self._revealed = PatternSet(revealed, fold=False)
+        self._locked = PatternSet(locked, fold=True, smart_case=True)
+        self._unlocked = PatternSet(unlocked, fold=False)
+        self._included = PatternSet(include, fold=False) if include else None
+        self._selective = bool(include or exclude)
+        sets = [self._hidden, self._excepted, self._revealed, self._locked, self._unlocked, self._excluded, self._kept]
+        if self._included is not None:
+            sets.append(self._included)
+        self._guards = tuple(path for patterns in sets for path in patterns.paths)
+        self._notable = AnyOf(
+            (last for patterns in sets for last in patterns.last_folded),
+            (last for patterns in sets for last in patterns.last_written),
+        )
+        self._cache: dict[bytes, _Name] = {}
+
+    def hidden(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name neither lists nor opens, nor may be created."""
+        if self._git != "hidden" and parts and parts[0] == REPOSITORY:
+            return len(parts) > 1 and not git_rules.shown(parts[1:])
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            if not name.hidden and not (name.hidden_paths and any(p.matches(parts[:end]) for p in name.hidden_paths)):
+                continue
+            if not name.shown and not self._shown_path(parts[:end]):
+                return True
+        return self._selective and self.left_out(parts)
+
+    def left_out(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
+        if not self._selective or self._in_repository(parts):
+            return False
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            above = parts[:end]
+            excluded = name.excluded or any(p.matches(above) for p in name.excluded_paths)
+            if excluded and not name.kept and not self._kept.path_matches(above):
+                return True
+        return self._included is not None and not self._includes(parts) and not self._on_the_way(parts)
+
+    def directory_only(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is there, or may be created, only as a directory; anything else of it is hidden."""
+        if self._in_repository(parts):
+            return len(parts) == 1
+        return self._included is not None and bool(parts) and not self._includes(parts)
+
+    def locked(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name may be read, but neither written, created, renamed nor removed."""
+        if self._in_repository(parts):
+            return self._git == "ro" or len(parts) == 1 or not git_rules.writable(parts[1:])
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            if not name.locked and not (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
+                continue
+            if part.lower() == REPOSITORY or not self._unlocks(part, parts[:end]):
+                return True
+        return False
+
+    def kept(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name may be created, but is neither changed nor removed once it is there."""
+        return len(parts) > 1 and self._in_repository(parts) and git_rules.kept(parts[1:])
+
+    def checked(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is an index or object of the repository, which is looked at before it is taken."""
+        return len(parts) > 1 and self._in_repository(parts) and git_rules.checked(parts[1:])
+
+    def bars_links(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether no symbolic link may be put here: the lender's git would write through it."""
+        return self._in_repository(parts)
+
+    def guards_below(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether a rule is anchored below this directory.
+
+        Such a directory is neither source nor target of a rename: moving it away would take a hidden or locked name
+        from under its rule, and moving another one here would put names under a rule that reveals them.
+        """
+        return any(p.is_below(parts) for p in self._guards)
+
+    def without_repository(self) -> Rules:
+        """Return the same rules with ``.git`` hidden: what is audited and compared file by file."""
+        if self._git == "hidden":
+            return self
+        hidden, locked, revealed, unlocked, include, exclude = self._arguments
+        return Rules(hidden, locked, revealed, unlocked=unlocked, include=include, exclude=exclude)
+
+    def _in_repository(self, parts: Sequence[bytes]) -> bool:
+        return self._git != "hidden" and bool(parts) and parts[0] == REPOSITORY
+
+    def _shown_path(self, parts: Sequence[bytes]) -> bool:
+        return self._excepted.path_matches(parts) or self._revealed.path_matches(parts)
+
+    def _unlocks(self, part: bytes, parts: Sequence[bytes]) -> bool:
+        return self._unlocked.names.matches(part) or self._unlocked.path_matches(parts)
+
+    def _includes(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether an including pattern names this, or something above it."""
+        for end, part in enumerate(parts, 1):
+            name = self._name(part)
+            if name.included or any(p.matches(parts[:end]) for p in name.included_paths):
+                return True
+        return False
+
+    def _on_the_way(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether something that is included could lie below this, if it is a directory."""
+        assert self._included is not None
+        if not parts or self._included.floats:
+            return True
+        return any(p.is_below(parts) for p in self._included.paths)
+
+    def _name(self, part: bytes) -> _Name:
+        found = self._cache.get(part)
+        if found is None:
+            if len(self._cache) >= MAX_CACHED_NAMES:
+                self._cache.clear()
+            found = self._cache[part] = self._look_at(part)
+        return found
+
+    def _look_at(self, part: bytes) -> _Name:
+        if not self._notable.matches(part):
+            return _ORDINARY  # as nearly every name is
+        included = self._included
+        return _Name(
+            hidden=self._hidden.names.matches(part),
+            shown=self._excepted.names.matches(part) or self._revealed.names.matches(part),
+            locked=self._locked.names.matches(part),
+            excluded=self._excluded.names.matches(part),
+            kept=self._kept.names.matches(part),
+            included=included is not None and included.names.matches(part),
+            hidden_paths=self._hidden.paths_ending_in(part),
+            locked_paths=self._locked.paths_ending_in(part),
+            excluded_paths=self._excluded.paths_ending_in(part),
+            included_paths=included.paths_ending_in(part) if included is not None else (),
+        )
+
+
+def _with_exceptions(patterns: Sequence[str]) -> tuple[PatternSet, PatternSet]:
+    """Return what the patterns name, and what those with a leading ``!`` take out of it."""
+    return (
+        PatternSet((p for p in patterns if not p.startswith("!")), fold=True),
+        PatternSet((p[1:] for p in patterns if p.startswith("!")), fold=True),
+    )
+
+
+def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), locked: Sequence[str] = ()) -> Rules:
+    """Return the default rules, widened by ``hidden`` and ``locked``, with ``revealed`` shown after all.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
+    """
+    return Rules((*DEFAULT_HIDDEN, *hidden), (*DEFAULT_LOCKED, *locked), revealed)

@@ -1,0 +1,412 @@
+"""Nothing is done for anybody before policy has been asked, and nobody may do what is not theirs to do."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+
+from sublet.daemon import gatekeeper as gatekeeper_module
+from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.models import AddPeer, CreateDelegation, PruneRequest
+from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.control import service as service_module
+from sublet.daemon.control.service import DaemonService, ServiceParts
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.storage.records import ResourceRecord
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+
+pytestmark = pytest.mark.anyio
+
+METHODS = sorted(name for name, _ in inspect.getmembers(DaemonApi, inspect.isfunction) if not name.startswith("_"))
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FOR_MCP = {
+    "create_delegation",
+    "get_status",
+    "wait_for_result",
+    "list_delegations",
+    "events_since",
+    "get_audit_report",
+    "cancel_delegation",
+    "extend_delegation",
+    "say",
+    "review_delegation",
+    "result_patch",
+    "apply_delegation",
+    "discard_delegation",
+    "undo_delegation",
+    "directory",
+}
+
+
+class Effect:
+    """Stands for any part of the daemon; whatever is called on it is written down and returns the like."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log = log
+        self._name = name
+
+    def __getattr__(self, name: str) -> Effect:
+        return Effect(self._log, f"{self._name}.{name}")
+
+    def __call__(self, *arguments: object, **more: object) -> Effect:
+        self._log.append(self._name)
+        return self
+
+    def __await__(self) -> Any:
+        return self
+        yield
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+class LendRoots(Effect):
+    """None; that they are listed is written down."""
+
+    def paths(self) -> list[str]:
+        self._log.append("lend_roots.paths")
+        return []
+
+
+class Results(Effect):
+    """Staged results of a directory; that it is looked up is written down."""
+
+    def __init__(self, log: list[str], directory: Path) -> None:
+        super().__init__(log, "results")
+        self._directory = directory
+
+    async def workspaces(self, delegation_id: str) -> list[str]:
+        self._log.append("results.workspaces")
+        return [str(self._directory)]
+
+
+class AskedPolicy:
+    """Says yes ``grants`` times, then no; writes down every question."""
+
+    def __init__(self, log: list[str], grants: int) -> None:
+        self._log = log
+        self._left = grants
+        self.limits = Policy(Protected(Path("/home/nobody"))).limits
+
+    def decide(self, subject: Subject, action: Action, resource: Resource) -> Decision:
+        self._log.append(f"ask {action}")
+        self._left -= 1
+        return Decision(self._left >= 0, "test", "test", "the test says so")
+
+
+def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
+    made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
+    roots = LendRoots(log, "lend_roots")
+    gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths)
+    made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
+    return ServiceParts(**cast("Any", {**made, "node_id": "node-x"}))
+
+
+def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:
+    """Return something plausible for each parameter; a new kind of parameter has to be added here."""
+    requests: dict[str, object] = {
+        "add_peer": AddPeer(link="sublet:x", name="bob"),
+        "create_delegation": CreateDelegation(
+            workspace_dir=str(workspace), peer="bob", prompt="p", reveal=[".env", "keys"]
+        ),
+        "prune_resources": PruneRequest(),
+        "apply_delegation": ApplyRequest(),
+    }
+    known: dict[str, object] = {
+        "request": requests.get(method.__name__),
+        "delegation_id": "dlg_1",
+        "timeout": 0.0,
+        "cursor": 0,
+        "name": "bob",
+        "ttl_seconds": 60,
+        "path": str(workspace),
+        "seconds": 60,
+        "prompt": "and then",
+    }
+    needed = [
+        name
+        for name, parameter in inspect.signature(method).parameters.items()
+        if name not in ("self", "caller") and parameter.default is inspect.Parameter.empty
+    ]
+    return {name: known[name] for name in needed}
+
+
+async def call(service: DaemonService, name: str, caller: Subject, workspace: Path) -> None:
+    method = cast("Callable[..., Awaitable[object]]", getattr(service, name))
+    await method(**arguments(method, workspace), caller=caller)
+
+
+async def refused(service: DaemonService, name: str, caller: Subject, workspace: Path) -> SubletError | None:
+    try:
+        await call(service, name, caller, workspace)
+    except SubletError as error:
+        return error
+    return None
+
+
+def effects(log: list[str]) -> list[int]:
+    """Return where the log tells of more than asking; what a question needs to know belongs to the one after it."""
+    following = [*log[1:], ""]
+    return [
+        index
+        for index, (entry, after) in enumerate(zip(log, following, strict=True))
+        if not entry.startswith("ask ")
+        and entry != "journal.append_event"
+        and not (entry == "lend_roots.paths" and after.startswith("ask "))
+        and entry != "results.workspaces"
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path) -> None:
+    """Deny the first question, then the second, and so on: whatever is denied, nothing has been done."""
+    for grants in range(20):
+        log: list[str] = []
+        service = DaemonService(parts(log, AskedPolicy(log, grants), tmp_path))
+        refusal = await refused(service, name, Subject("human"), tmp_path)
+        if refusal is not None:
+            assert refusal.code is LocalCode.POLICY_DENIED
+            assert effects(log) == []
+            # A refusal is journalled, and nothing else.
+            assert log.count("journal.append_event") == 1
+            assert len([entry for entry in log if entry.startswith("ask ")]) == grants + 1
+            continue
+        assert grants > 0, f"{name} asks nobody"
+        assert len([entry for entry in log[: effects(log)[0]] if entry.startswith("ask ")]) == grants
+        return
+    pytest.fail(f"{name} never stops asking")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", METHODS)
+async def test_nobody_may_call_what_is_not_theirs(name: str, kind: Kind, tmp_path: Path) -> None:
+    log: list[str] = []
+    policy = Policy(Protected(Path("/home/nobody")))
+    caller = Subject(kind, "x", (str(tmp_path),))
+    service = DaemonService(parts(log, policy, tmp_path))
+    allowed = kind == "human" or (kind == "mcp" and name in FOR_MCP)
+    if name == "create_delegation" and kind == "mcp":
+        # Hidden names are a person's to show.
+        request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
+        await service.create_delegation(request, caller)
+        with pytest.raises(SubletError):
+            await call(service, name, caller, tmp_path)
+    elif allowed:
+        await call(service, name, caller, tmp_path)
+    else:
+        with pytest.raises(SubletError) as no:
+            await call(service, name, caller, tmp_path)
+        assert no.value.code is LocalCode.POLICY_DENIED
+    assert bool(effects(log)) is allowed
+
+
+def test_the_service_has_every_method_of_the_interface_and_no_other() -> None:
+    """A public method that is not in the interface would escape the two tests above."""
+    public = [name for name, _ in inspect.getmembers(DaemonService, inspect.isfunction) if not name.startswith("_")]
+    assert public == METHODS
+
+
+class Recorder(Effect):
+    """A delegator that keeps what it was asked to create."""
+
+    def __init__(self) -> None:
+        super().__init__([], "delegator")
+        self.workspaces: list[str] = []
+
+    async def create(
+        self, request: CreateDelegation, caller: Subject, resources: Sequence[ResourceRecord], *more: object
+    ) -> None:
+        self.workspaces += [resource.path for resource in resources]
+
+
+def lending(recorder: Recorder, tmp_path: Path, *, journal: object = None) -> DaemonService:
+    policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
+    made = parts([], policy)
+    more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list)}
+    fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
+    return DaemonService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, **more})))
+
+
+async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    recorder = Recorder()
+    service = lending(recorder, tmp_path)
+    request = CreateDelegation(workspace_dir=str(tmp_path / "link"), peer="bob", prompt="p")
+    await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "real"),)))
+    assert recorder.workspaces == [str(tmp_path / "real")]
+    with pytest.raises(SubletError) as no:
+        await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
+    assert no.value.code is LocalCode.POLICY_DENIED
+
+
+async def test_policy_is_asked_for_each_directory(tmp_path: Path) -> None:
+    for name in ("mine", "docs"):
+        (tmp_path / name).mkdir()
+    docs = {"name": "docs", "path": str(tmp_path / "docs")}
+    request = CreateDelegation.model_validate(
+        {"workspace_dir": str(tmp_path / "mine"), "peer": "bob", "prompt": "p", "resources": [docs]}
+    )
+    recorder = Recorder()
+    with pytest.raises(SubletError, match="docs") as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path / "mine"),)))
+    assert no.value.code is LocalCode.POLICY_DENIED
+    assert recorder.workspaces == []
+    await lending(recorder, tmp_path).create_delegation(request, Subject("mcp", "x", (str(tmp_path),)))
+    assert recorder.workspaces == [str(tmp_path / "mine"), str(tmp_path / "docs")]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "code"),
+    [
+        ("meta", "docs", LocalCode.INVALID_ARGUMENT),
+        ("workspace", "docs", LocalCode.INVALID_ARGUMENT),
+        ("twice", "docs", LocalCode.INVALID_ARGUMENT),
+        ("same", "mine", ErrorCode.WORKSPACE_INVALID),
+        ("inner", "mine/inner", ErrorCode.WORKSPACE_INVALID),
+        ("outer", ".", ErrorCode.WORKSPACE_INVALID),
+        ("link", "link", ErrorCode.WORKSPACE_INVALID),
+        ("absent", "absent", ErrorCode.WORKSPACE_NOT_FOUND),
+    ],
+)
+async def test_directories_lie_apart_and_have_names_of_their_own(
+    name: str, path: str, code: ErrorCode | LocalCode, tmp_path: Path
+) -> None:
+    area = tmp_path / "area"
+    for directory in ("mine/inner", "docs", "twice"):
+        (area / directory).mkdir(parents=True)
+    (area / "link").symlink_to("mine")
+    resources = [{"name": "twice", "path": str(area / "twice")}, {"name": name, "path": str(area / path)}]
+    request = CreateDelegation.model_validate(
+        {"workspace_dir": str(area / "mine"), "peer": "bob", "prompt": "p", "resources": resources}
+    )
+    recorder = Recorder()
+    with pytest.raises(SubletError) as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is code
+    assert recorder.workspaces == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("relative", ErrorCode.WORKSPACE_INVALID),
+        ("/x\0y", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/absent", ErrorCode.WORKSPACE_NOT_FOUND),
+        ("{tmp}/file", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/" + "x" * 300, ErrorCode.WORKSPACE_INVALID),
+        ("/x" * 2_000, ErrorCode.WORKSPACE_NOT_FOUND),
+        ("/x" * 4_000, ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/loop", ErrorCode.WORKSPACE_INVALID),
+        ("{tmp}/\x1b[31m", ErrorCode.WORKSPACE_NOT_FOUND),
+        ("{tmp}/home", LocalCode.POLICY_DENIED),
+        ("{tmp}/state", LocalCode.POLICY_DENIED),
+    ],
+)
+async def test_a_directory_is_never_guessed(path: str, code: ErrorCode | LocalCode, tmp_path: Path) -> None:
+    """Case C01: a path that is not there is an error, never another directory."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("home", "state"):
+        (tmp_path / name).mkdir()
+    recorder = Recorder()
+    request = CreateDelegation(workspace_dir=path.format(tmp=tmp_path), peer="bob", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(recorder, tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is code
+    assert "\x1b" not in no.value.message
+    assert recorder.workspaces == []
+
+
+async def test_an_agent_has_a_plain_name(tmp_path: Path) -> None:
+    request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob/../x", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
+
+
+async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    def hang(path: str) -> str:
+        answer.wait(10)
+        return path
+
+    monkeypatch.setattr(gatekeeper_module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(service_module, "_real_directory", hang)
+    request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))
+    answer.set()
+    assert no.value.code is LocalCode.UNAVAILABLE
+
+
+async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path) -> None:
+    told: list[dict[str, object]] = []
+
+    class Journal(Effect):
+        async def append_event(self, kind: str, delegation_id: str | None, data: dict[str, object]) -> None:
+            told.append(data)
+
+    service = lending(Recorder(), tmp_path, journal=Journal([], "journal"))
+    with pytest.raises(SubletError):
+        await service.remove_peer("x" * 100_000, Subject("mcp", "claude"))
+    [data] = told
+    assert data["subject"] == "mcp claude"
+    assert data["action"] == "peer.manage"
+    assert data["rule"] == "ceiling"
+    assert len(str(data["resource"])) < 1_000
+
+
+async def test_a_removed_peer_loses_its_leases_and_its_work(tmp_path: Path) -> None:
+    log: list[str] = []
+    policy = Policy(Protected(tmp_path / "home"))
+    await DaemonService(parts(log, policy)).remove_peer("bob", Subject("human"))
+    assert [entry for entry in log if entry.endswith(("remove", "end_peer"))] == [
+        "peers.remove",
+        "delegator.end_peer",
+        "executor.end_peer",
+    ]
+
+
+async def test_an_agent_writes_by_a_result_only_where_it_may_lend(tmp_path: Path) -> None:
+    log: list[str] = []
+    service = DaemonService(parts(log, Policy(Protected(tmp_path / "home")), tmp_path / "project"))
+    for roots, allowed in (((str(tmp_path / "project"),), True), ((str(tmp_path / "other"),), False), ((), False)):
+        agent = Subject("mcp", "x", roots)
+        await service.review_delegation("dlg_1", agent)
+        log.clear()
+        for call in (service.apply_delegation("dlg_1", ApplyRequest(), agent), service.undo_delegation("dlg_1", agent)):
+            if allowed:
+                await call
+                continue
+            with pytest.raises(SubletError) as no:
+                await call
+            assert no.value.code is LocalCode.POLICY_DENIED
+        assert [entry for entry in log if entry in ("results.apply", "results.undo")] == (
+            ["results.apply", "results.undo"] if allowed else []
+        )
+
+
+async def test_a_repository_is_not_written_to_in_a_copy(tmp_path: Path) -> None:
+    body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "result_mode": "staged", "git": "rw"}
+    with pytest.raises(SubletError) as no:
+        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT
+    assert "git=ro" in no.value.hint
+
+
+@pytest.mark.parametrize("git", ["ro", "rw"])
+async def test_a_repository_does_not_go_by_git(tmp_path: Path, git: str) -> None:
+    body = {"workspace_dir": str(tmp_path), "peer": "bob", "prompt": "p", "transport": "git", "git": git}
+    with pytest.raises(SubletError, match="a repository of its own") as no:
+        await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
+    assert no.value.code is LocalCode.INVALID_ARGUMENT

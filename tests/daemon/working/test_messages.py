@@ -1,0 +1,179 @@
+"""Plain messages: one job each, in a directory of its own, and gone with whoever asked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sublet.daemon.working.messages import MAX_PENDING_PIECES, Messages
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Subject
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.model import Job, Outcome, Output, Report
+from sublet.supervisor.slots import Slots
+from support.jobs import command
+from support.worker import ScriptedAgent, work_for_ever
+
+pytestmark = pytest.mark.anyio
+CLIENT = Subject("a2a", "script")
+
+
+class Side:
+    """One daemon's half that answers messages."""
+
+    def __init__(self, root: Path) -> None:
+        self.agent = ScriptedAgent()
+        self.agents: list[AgentConfig] = [command()]
+        self.slots = Slots(1)
+        self.scratch = root / "scratch"
+        self.messages = Messages(
+            policy=Policy(Protected(root / "home")),
+            slots=self.slots,
+            agents=lambda: self.agents,
+            provider=lambda _: self.agent,
+            scratch_root=self.scratch,
+        )
+
+    async def ask(self, text: str = "hello", caller: Subject = CLIENT) -> str:
+        return "".join([piece async for piece in self.messages.answer(text, caller, context_id="c")])
+
+    def check_nothing_held(self) -> None:
+        assert self.slots.in_use == 0
+        assert not self.scratch.exists() or list(self.scratch.iterdir()) == []
+
+
+@pytest.fixture
+async def side(tmp_path: Path) -> AsyncIterator[Side]:
+    side = Side(tmp_path)
+    async with anyio.create_task_group() as group:
+        group.start_soon(side.messages.serve)
+        await anyio.wait_all_tasks_blocked()
+        yield side
+        group.cancel_scope.cancel()
+    side.check_nothing_held()
+
+
+async def test_what_the_agent_prints_is_the_answer(side: Side) -> None:
+    async def talk(job: Job, report: Report) -> Outcome:
+        assert (job.prompt, job.access_mode) == ("hello", "rw")
+        assert list(job.workspace.iterdir()) == []
+        (job.workspace / "note").write_text("x")
+        report(Output("stdout", "one "))
+        report(Output("stderr", "[debugging]"))
+        report(Output("stdout", "two"))
+        return Outcome("done", "two", 0)
+
+    side.agent.work = talk
+    assert await side.ask() == "one two"
+
+
+async def test_an_agent_that_prints_nothing_is_answered_by_its_summary(side: Side) -> None:
+    async def quiet(job: Job, report: Report) -> Outcome:
+        return Outcome("done", "only on the other stream", 0)
+
+    side.agent.work = quiet
+    assert await side.ask() == "only on the other stream"
+
+
+async def test_a_slow_reader_is_told_what_it_missed(side: Side) -> None:
+    async def chatter(job: Job, report: Report) -> Outcome:
+        for _ in range(MAX_PENDING_PIECES + 10):
+            report(Output("stdout", "12345"))
+        return Outcome("done", "the very end", 0)
+
+    side.agent.work = chatter
+    answer = await side.ask()
+    missed = re.search(r"\[(\d+) characters were not read in time and left out", answer)
+    assert missed is not None
+    assert missed.start() - 1 + int(missed[1]) == 5 * (MAX_PENDING_PIECES + 10)
+    assert answer.endswith("the very end")
+
+
+@pytest.mark.parametrize("kind", ["peer", "mcp"])
+async def test_only_who_may_is_answered(side: Side, kind: str) -> None:
+    caller = Subject("peer" if kind == "peer" else "mcp", "x")
+    with pytest.raises(SubletError) as no:
+        await side.ask(caller=caller)
+    assert no.value.code is LocalCode.POLICY_DENIED
+    assert side.agent.jobs == []
+
+
+async def test_without_an_agent_or_a_slot_it_is_declined(side: Side) -> None:
+    with side.slots.run("dlg_other"), pytest.raises(SubletError, match="slots") as no:
+        await side.ask()
+    assert no.value.code is ErrorCode.DECLINED
+    side.agents = []
+    with pytest.raises(SubletError) as no:
+        await side.ask()
+    assert no.value.code is ErrorCode.DECLINED
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (RuntimeError("a defect"), "internal error"),
+        (SubletError(ErrorCode.TASK_FAILED, "no sandbox"), "no sandbox"),
+        (Outcome("failed", "exit 3", 3, "exit status 3"), "the agent ended as failed: exit 3"),
+    ],
+)
+async def test_one_that_fails_fails_alone(side: Side, failure: Exception | Outcome, says: str) -> None:
+    async def fail(job: Job, report: Report) -> Outcome:
+        if isinstance(failure, Exception):
+            raise failure
+        return failure
+
+    side.agent.work = fail
+    with pytest.raises(SubletError, match=says) as no:
+        await side.ask()
+    assert no.value.code is ErrorCode.TASK_FAILED
+    assert "defect" not in no.value.message
+    side.check_nothing_held()
+
+
+async def test_who_goes_away_takes_the_job_along(side: Side) -> None:
+    async def talk(job: Job, report: Report) -> Outcome:
+        report(Output("stdout", "one"))
+        return await work_for_ever(job, report)
+
+    side.agent.work = talk
+    answer = side.messages.answer("hello", CLIENT, context_id="c")
+    async with aclosing(answer) as pieces:
+        assert await anext(pieces) == "one"
+    assert side.agent.ended.is_set()
+    side.check_nothing_held()
+    with anyio.CancelScope() as scope:
+        asyncio.get_running_loop().call_soon(scope.cancel)
+        await side.ask()
+    side.check_nothing_held()
+
+
+async def test_a_stop_of_the_daemon_ends_the_answer_as_a_failure(tmp_path: Path) -> None:
+    """And not as a cancellation of whoever reads it."""
+    side = Side(tmp_path)
+    side.agent.work = work_for_ever
+    failures: list[SubletError] = []
+
+    async def ask() -> None:
+        try:
+            await side.ask()
+        except SubletError as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as group, anyio.create_task_group() as services:
+        services.start_soon(side.messages.serve)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(ask)
+        await side.agent.began.wait()
+        services.cancel_scope.cancel()
+    assert [error.code for error in failures] == [LocalCode.UNAVAILABLE]
+    side.check_nothing_held()
+    await ask()
+    assert [error.code for error in failures] == [LocalCode.UNAVAILABLE] * 2

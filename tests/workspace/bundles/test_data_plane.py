@@ -1,0 +1,268 @@
+"""Both sides of the transport git together: a repository to work in, and what comes back of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+
+from sublet.protocol.errors import SubletError
+from sublet.workspace.archive.tar_format import TarLimits
+from sublet.workspace.archive.tree_pack import AllVisible
+from sublet.workspace.bundles.carrier import GitCarrier
+from sublet.workspace.bundles.exchange import GitExchange
+from sublet.workspace.bundles.runs import GitRuns, Halted
+from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.ssh.connection import connect
+from sublet.workspace.view.rules import default_rules
+from sublet.workspace.view.walk import Budget
+from support.daemons import wait_for
+from support.sftp_lender import public_line
+
+pytestmark = pytest.mark.anyio
+KEY = asyncssh.generate_private_key("ssh-ed25519")
+LEASE = "dlg_" + "a" * 32
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / "dir").mkdir(parents=True)
+    (project / "code.txt").write_text("one\n")
+    (project / "gone.txt").write_text("gone\n")
+    (project / "dir" / "run.sh").write_text("#!/bin/sh\n")
+    (project / "dir" / "run.sh").chmod(0o755)
+    (project / "link").symlink_to("code.txt")
+    (project / ".gitattributes").write_text("* text eol=crlf ident\n")
+    (project / ".env").write_text("TOKEN=1\n")
+    (project / ".git").mkdir()
+    (project / ".git" / "config").write_text("[remote]\n")
+    return project
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"), scratch=tmp_path / "scratch")
+    await plane.start("127.0.0.1", 0)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(plane.serve())
+        try:
+            yield plane
+        finally:
+            serving.cancel()
+    assert not (tmp_path / "scratch").exists() or os.listdir(tmp_path / "scratch") == []
+
+
+def lend(plane: DataPlane, project: Path, limits: ExportLimits) -> MountTarget:
+    lent = LentDirectory("workspace", project, "rw", default_rules())
+    plane.open(Export(LEASE, (lent,), public_line(KEY), 60, {"task.json": b"{}"}, limits, transport="git"))
+    return MountTarget(*plane.address, LEASE, plane.host_key_line)
+
+
+def carrier(tmp_path: Path) -> GitCarrier:
+    return GitCarrier(tmp_path / "clones", lambda: TarLimits(1_000, 1 << 24, 1 << 24))
+
+
+def git(at: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=at,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+async def test_the_agent_gets_a_repository_and_its_result_comes_back(
+    plane: DataPlane, project: Path, tmp_path: Path
+) -> None:
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection)
+        inside = view.path / "workspace"
+        assert sorted(os.listdir(inside)) == [".git", ".gitattributes", "code.txt", "dir", "gone.txt", "link"]
+        assert (inside / "code.txt").read_bytes() == b"one\n"
+        assert os.listdir(view.path / "meta") == ["task.json"]
+        assert git(inside, "status", "--porcelain") == ""
+        assert "TOKEN" not in git(inside, "log", "-p")
+        (inside / ".git" / "hooks").mkdir()
+        (inside / ".git" / "hooks" / "post-commit").write_text(f"#!/bin/sh\ntouch {tmp_path}/owned\n")
+        (inside / ".git" / "hooks" / "post-commit").chmod(0o755)
+        (inside / ".git" / "config").write_text(f"[core]\n\tfsmonitor = touch {tmp_path}/owned\n")
+        (inside / "code.txt").write_text("two\n")
+        (inside / "gone.txt").unlink()
+        (inside / "new" / "deep").mkdir(parents=True)
+        (inside / "new" / "deep" / "tool").write_text("#!/bin/sh\n")
+        (inside / "new" / "deep" / "tool").chmod(0o755)
+        (inside / "new" / "away").symlink_to("/etc/passwd")
+        (inside / ".gitignore").write_text("new\n")
+        assert await view.detach()
+        usage = plane.usage(LEASE)
+
+    assert not (tmp_path / "owned").exists()
+    assert (project / "code.txt").read_text() == "two\n"
+    assert not (project / "gone.txt").exists()
+    assert (project / "new" / "deep" / "tool").stat().st_mode & 0o777 == 0o755
+    assert not (project / "new" / "away").is_symlink()
+    assert (project / ".git" / "config").read_text() == "[remote]\n"
+    assert (project / ".env").read_text() == "TOKEN=1\n"
+    assert usage is not None
+    assert usage.returned
+    assert [line.partition(":")[0] for line in usage.refused] == ["new/away"]
+    assert os.listdir(tmp_path / "clones") == []
+
+
+async def test_a_result_that_passes_the_quota_changes_nothing(plane: DataPlane, project: Path, tmp_path: Path) -> None:
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits(max_total_bytes=1_000)), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection)
+        (view.path / "workspace" / "large").write_bytes(bytes(5_000))
+        (view.path / "workspace" / "code.txt").unlink()
+        assert not await view.detach()
+        usage = plane.usage(LEASE)
+    assert usage is not None
+    assert usage.quota.met is not None
+    assert (project / "code.txt").exists()
+    assert not (project / "large").exists()
+
+
+def snapshot(tmp_path: Path, content: bytes) -> tuple[GitExchange, Path]:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "file").write_bytes(content)
+    repository = GitExchange(tmp_path / "made", GitRuns())
+    repository.create()
+    descriptor = os.open(tree, os.O_RDONLY)
+    repository.snapshot(descriptor, AllVisible(), Budget(100, 10))
+    os.close(descriptor)
+    return repository, tmp_path / "made.bundle"
+
+
+def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    repository, bundle = snapshot(tmp_path, bytes(1 << 20))
+    repository.bundle(bundle)
+    assert bundle.stat().st_size < 10_000
+    other = GitExchange(tmp_path / "other", GitRuns())
+    other.create()
+    with pytest.raises(SubletError, match="holds more than"):
+        other.take(bundle, 1 << 19)
+
+
+@pytest.mark.parametrize("content", [b"", b"no bundle at all", b"# v2 git bundle\n\n"])
+def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
+    other = GitExchange(tmp_path / "other", GitRuns())
+    other.create()
+    (tmp_path / "bundle").write_bytes(content)
+    with pytest.raises(SubletError):
+        other.take(tmp_path / "bundle", 1 << 20)
+
+
+def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tmp_path: Path) -> None:
+    runs = GitRuns()
+    started = tmp_path / "started"
+    ended: list[str] = []
+
+    def work() -> None:
+        try:
+            runs.run(["sh", "-c", f"sleep 600 & echo $! > {started}.new; mv {started}.new {started}; wait"], {}, None)
+        except Halted:
+            ended.append("halted")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    wait_for(started.exists, what="the process")
+    runs.halt()
+    thread.join()
+    assert ended == ["halted"]
+    wait_for(lambda: not is_alive(int(started.read_text())), what="the end of what it had started")
+    with pytest.raises(Halted):
+        runs.run(["touch", str(tmp_path / "late")], dict(os.environ), None)
+    assert not (tmp_path / "late").exists()
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("way", ["download", "upload"])
+async def test_a_lease_that_ends_takes_its_git_along(
+    plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Git hangs, as it may for minutes on a large tree; what it has begun to make is gone with it."""
+    clones = carrier(tmp_path)
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        view = await clones.attach(clones.reserve(LEASE), connection) if way == "upload" else None
+        fake = tmp_path / "bin"
+        fake.mkdir()
+        begun = tmp_path / "begun"
+        real = shutil.which("git")
+        # what the executor's side does with commits is not held up: only the lender imports and bundles from here on
+        held = "bundle" if way == "download" else "fetch"
+        (fake / "git").write_text(
+            f'#!/bin/sh\ncase " $* " in *" {held} "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
+            f'exec {real} "$@"\n'
+        )
+        (fake / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+        if view is None:
+            transfer = asyncio.create_task(_failing(clones.attach(clones.reserve(LEASE), connection)))
+        else:
+            (view.path / "workspace" / "code.txt").write_text("two\n")
+            transfer = asyncio.create_task(view.detach())
+        await asyncio.to_thread(wait_for, begun.exists, what="git at the lender")
+        plane.revoke(LEASE, "a test")
+        assert not await transfer
+        await asyncio.to_thread(
+            wait_for, lambda: not is_alive(int(begun.read_text())), what="the end of the lender's git"
+        )
+    await asyncio.to_thread(
+        wait_for, lambda: os.listdir(tmp_path / "scratch") == [], what="the lender's directory to be gone"
+    )
+    assert (project / "code.txt").read_text() == "one\n"
+    assert os.listdir(tmp_path / "clones") == []
+
+
+async def _failing(attaching: Coroutine[Any, Any, object]) -> bool:
+    """Tell whether a view came after all."""
+    try:
+        await attaching
+    except SubletError:
+        return False
+    return True
+
+
+async def test_work_that_is_cancelled_takes_the_executors_git_along(
+    plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clones = carrier(tmp_path)
+    fake, begun, real = tmp_path / "bin", tmp_path / "begun", shutil.which("git")
+    fake.mkdir()
+    (fake / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" checkout "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    (fake / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
+        attaching = asyncio.create_task(clones.attach(clones.reserve(LEASE), connection))
+        await asyncio.to_thread(wait_for, begun.exists, what="git at the executor")
+        attaching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await attaching
+    assert not is_alive(int(begun.read_text()))
+    assert os.listdir(tmp_path / "clones") == []
