@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.durable import remove_tree
 from sublet.protocol.ids import WIRE_DELEGATION_ID
-from sublet.workspace.durable import remove_tree
 from sublet.workspace.mount.point import denied
 
 REMOVE_SECONDS: Final = 60.0

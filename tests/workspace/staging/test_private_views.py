@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sublet.disk.durable import remove_tree
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.durable import remove_tree
 from sublet.workspace.quota import Quota
 from sublet.workspace.staging import private_views as staging_module
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree

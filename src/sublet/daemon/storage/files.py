@@ -7,6 +7,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from sublet.disk.durable import sync_directory
 from sublet.protocol.errors import LocalCode, SubletError
 
 MAX_PRIVATE_BYTES = 64 * 1024
@@ -60,18 +61,10 @@ def make_private(path: Path, content: bytes) -> bytes:
                 return read_private(path) or b""
         finally:
             os.unlink(draft)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         raise _refused(path, f"can't be written: {error.strerror}", "Check the disk and the directory.") from None
     return content
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refused(path: Path, why: str, hint: str) -> SubletError:

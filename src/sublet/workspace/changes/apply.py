@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.durable import remove_tree
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -26,7 +27,6 @@ from sublet.workspace.changes.transaction import DONE, PLAN, ChangedMeanwhileErr
 from sublet.workspace.changes.transaction_plan import Plan
 from sublet.workspace.changes.tree import ABSENT, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
-from sublet.workspace.durable import remove_tree
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import Applied, ChangeSetStatus, Conflict, Preview
 from sublet.workspace.viewpath import link_stays

@@ -15,13 +15,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.durable import Syncing, remove_tree, write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import escape_text
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
 from sublet.workspace.audit.snapshot import MAX_ENTRIES, MAX_SECONDS
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
-from sublet.workspace.durable import Syncing, remove_tree, write_durably
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import choose_opener
 from sublet.workspace.staging.copy import copy_content

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
-from sublet.workspace.durable import write_durably
 from sublet.workspace.staging.model import ChangeCounts, ChangedPath, ChangeSet, ChangeSetStatus, no_result
 
 _FILE: Final = "change-set.json"

@@ -10,10 +10,10 @@ import stat
 from types import TracebackType
 from typing import Final
 
+from sublet.disk.durable import Syncing
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
 from sublet.workspace.changes.tree import Tree
-from sublet.workspace.durable import Syncing
 from sublet.workspace.openat2 import exchange
 from sublet.workspace.staging.copy import copy_content
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.durable import sync_directory
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -24,7 +25,6 @@ from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.stage import Stage, displaced, prepared
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, Plan, PlannedStep
 from sublet.workspace.changes.tree import Found, Tree
-from sublet.workspace.durable import sync_directory
 from sublet.workspace.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
 from sublet.workspace.staging.model import ChangeSetStatus
 

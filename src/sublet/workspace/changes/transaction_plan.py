@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
 from sublet.workspace.changes.record import Content, encode_path
 from sublet.workspace.changes.tree import Found
-from sublet.workspace.durable import write_durably
 from sublet.workspace.staging.model import ChangeSetStatus
 
 STAGE_PREFIX: Final = b".sublet-apply-"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.disk.durable import remove_tree, write_durably
 from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.durable import remove_tree, write_durably
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
 from sublet.workspace.staging.model import OverlayRoot, StagedView, StagingKind, checked_key
