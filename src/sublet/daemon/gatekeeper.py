@@ -9,7 +9,8 @@ from typing import TypeVar, TypeVarTuple
 from sublet.daemon.background import in_background
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.rules import Rule
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
@@ -42,12 +43,7 @@ class Gatekeeper:
         Raises:
             SubletError: ``POLICY_DENIED``; ``UNAVAILABLE`` where the disk does not answer.
         """
-        if action is Action.WORKSPACE_LEND:
-            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
-            # The only decision that looks at the disk.
-            decision = await looked_up(self._policy.decide, caller, action, Resource(name, attributes))
-        else:
-            decision = self._policy.decide(caller, action, Resource(name, attributes))
+        decision = await self.decide(caller, action, Resource(name, attributes))
         if decision.allowed:
             return
         await self._journal.append_event(
@@ -62,7 +58,36 @@ class Gatekeeper:
                 "reason": decision.reason,
             },
         )
+        if decision.hidden:
+            raise SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
         raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
+
+    async def decide(
+        self,
+        caller: Subject,
+        action: Action,
+        resource: Resource,
+        request: Sequence[Rule] = (),
+        *,
+        granted: bool = False,
+    ) -> Decision:
+        """Return what policy says; the caller acts on it, and tells of a refusal by itself.
+
+        Args:
+            caller: who asks, authenticated.
+            action: what is asked for.
+            resource: what it is done to.
+            request: rules of the request layer.
+            granted: whether a grant for exactly this call is at hand, as in ``Policy.decide``.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk does not answer.
+        """
+        if action is Action.WORKSPACE_LEND:
+            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
+            # The only decision that looks at the disk.
+            return await looked_up(self._policy.decide, caller, action, resource, request)
+        return self._policy.decide(caller, action, resource, request, granted=granted)
 
 
 def who(caller: Subject) -> str:

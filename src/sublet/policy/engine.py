@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from sublet.policy.config import PolicyConfig, load
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
@@ -12,7 +13,7 @@ from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.names import canonical
 from sublet.policy.rules import Rule, subject_name
-from sublet.policy.table import Cell, RuleTable
+from sublet.policy.table import LAYERS, Cell, RuleTable
 
 
 class Policy:
@@ -57,7 +58,15 @@ class Policy:
         if self._source is not None:
             self._use(load(self._source))
 
-    def decide(self, subject: Subject, action: Action, resource: Resource, request: Sequence[Rule] = ()) -> Decision:
+    def decide(
+        self,
+        subject: Subject,
+        action: Action,
+        resource: Resource,
+        request: Sequence[Rule] = (),
+        *,
+        granted: bool = False,
+    ) -> Decision:
         """Decide whether ``subject`` may do ``action`` to ``resource``.
 
         Args:
@@ -65,6 +74,8 @@ class Policy:
             action: what is asked for.
             resource: what it is done to; for ``WORKSPACE_LEND`` with the attribute ``path``.
             request: rules of the request layer: its denies stand, its allows narrow what the layers below allow.
+            granted: whether a person's grant for exactly this call is at hand. It does what an approval wants, and
+                allows what no rule speaks of; no deny and no limit gives way to it.
         """
         if action not in CEILING[subject.kind]:
             return Decision(
@@ -73,9 +84,9 @@ class Policy:
                 "ceiling",
                 f"{action} is not for callers of kind {subject.kind}, whatever the rules say",
             )
-        decision = _by_rules(self._table.cell(action, subject.kind), subject, action, resource)
-        if decision.allowed and request:
-            decision = _narrowed(decision, request, subject, action, resource)
+        decision = _by_rules(self._table.cell(action, subject.kind), subject, action, resource, granted=granted)
+        if request and (decision.allowed or decision.needs_grant):
+            decision = _narrowed(decision, request, subject, action, resource, granted=granted)
         if not decision.allowed:
             return decision
         mode = resource.attributes.get("access_mode")
@@ -94,25 +105,47 @@ class Policy:
         self._table, self._limits = table, config.limits
 
 
-def _by_rules(cell: Cell, subject: Subject, action: Action, resource: Resource) -> Decision:
+_GRANTED: Final = Decision(True, "request", "grant", "a grant allows exactly this call")
+
+
+def _by_rules(cell: Cell, subject: Subject, action: Action, resource: Resource, *, granted: bool) -> Decision:
     name, resource_name = subject_name(subject), canonical(resource.name)
     for bucket in cell.denies:
         rule = bucket.find(name, resource_name, resource)
         if rule is not None:
             return _decision(rule)
+    approvals = [rule for _, bucket in cell.approvals if (rule := bucket.find(name, resource_name, resource))]
+    decision = _permitted(cell, approvals, subject, action, resource)
+    if granted and (decision.needs_grant or not decision.allowed):
+        return _GRANTED
+    return decision
+
+
+def _permitted(cell: Cell, approvals: Sequence[Rule], subject: Subject, action: Action, resource: Resource) -> Decision:
+    """Return what the highest layer with an allow says, and the lowest approval beside it.
+
+    An approval permits like an allow of its layer, unless a layer above it says by allows of its own what is allowed;
+    whatever permits, each approval wants its grant.
+    """
+    name, resource_name = subject_name(subject), canonical(resource.name)
     for layer, bucket in cell.allows:
         if not bucket.speaks_for(name):
             continue
         rule = bucket.find(name, resource_name, resource)
-        if rule is not None:
-            return _decision(rule)
-        return Decision(
-            False,
-            layer,
-            "unmatched",
-            f"the {layer} layer says what this caller may do by {action}, and this is not in it",
-            "A person can change it in policy.json.",
-        )
+        if rule is None and not any(LAYERS.index(a.layer) >= LAYERS.index(layer) for a in approvals):
+            return Decision(
+                False,
+                layer,
+                "unmatched",
+                f"the {layer} layer says what this caller may do by {action}, and this is not in it",
+                "A person can change it in policy.json.",
+            )
+        if approvals:
+            return _decision(approvals[0])
+        assert rule is not None
+        return _decision(rule)
+    if approvals:
+        return _decision(approvals[0])
     return Decision(
         False,
         "global",
@@ -123,17 +156,31 @@ def _by_rules(cell: Cell, subject: Subject, action: Action, resource: Resource) 
 
 
 def _narrowed(
-    decision: Decision, request: Sequence[Rule], subject: Subject, action: Action, resource: Resource
+    decision: Decision,
+    request: Sequence[Rule],
+    subject: Subject,
+    action: Action,
+    resource: Resource,
+    *,
+    granted: bool,
 ) -> Decision:
     """Return ``decision`` as the request layer leaves it."""
     cell = RuleTable(request).cell(action, subject.kind)
-    own = _by_rules(cell, subject, action, resource)
-    silent = not cell.denies and not cell.allows
+    own = _by_rules(cell, subject, action, resource, granted=False)
+    silent = not cell.denies and not cell.approvals and not cell.allows
     only_denies = not cell.allows and own.rule == "unmatched"
-    return decision if silent or only_denies or own.allowed else own
+    if silent or only_denies or own.allowed:
+        return decision
+    return decision if own.needs_grant and granted else own
 
 
 def _decision(rule: Rule) -> Decision:
-    allowed = rule.effect == "allow"
-    reason = rule.reason or f"rule {rule.id} {'allows' if allowed else 'denies'} it"
-    return Decision(allowed, rule.layer, rule.id, reason, rule.hint)
+    said = {"allow": "allows it", "approval": "wants a person's approval", "deny": "denies it"}[rule.effect]
+    return Decision(
+        rule.effect == "allow",
+        rule.layer,
+        rule.id,
+        rule.reason or f"rule {rule.id} {said}",
+        rule.hint,
+        needs_grant=rule.effect == "approval",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -70,20 +71,35 @@ class Subject:
     role: str = ""
 
 
+Value = str | int | bool | tuple[str, ...]
+"""What an attribute can be; a tuple is several at once, such as the paths that one tool call touches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """What it is done to: a kind-specific name and the attributes that rules look at."""
 
     name: str
-    attributes: dict[str, str | int | bool] = field(default_factory=dict)
+    attributes: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, with the layer and rule that gave it, so that ``policy explain`` and audit rows can name them."""
+    """The answer, with the layer and rule that gave it, so that ``policy explain`` and audit rows can name them.
+
+    ``needs_grant``: not allowed as it stands, but a grant for exactly this call would allow it; never set together with
+    ``allowed``. ``hidden``: whoever asked is told what it would be told of a name that does not exist.
+    """
 
     allowed: bool
     layer: str
     rule: str
     reason: str
     hint: str = ""
+    needs_grant: bool = False
+    hidden: bool = False
+
+    @property
+    def outcome(self) -> Literal["allow", "deny", "needs_grant"]:
+        """The answer in one word."""
+        return "allow" if self.allowed else "needs_grant" if self.needs_grant else "deny"

@@ -12,9 +12,10 @@ from typing import Final, Literal, get_args
 from sublet.policy.model import Action, Kind, Resource, Subject
 from sublet.policy.names import canonical
 
-Effect = Literal["allow", "deny"]
+Effect = Literal["allow", "approval", "deny"]
+"""``approval`` allows what a grant for exactly this call allows, and nothing without one."""
 Layer = Literal["global", "role", "agent", "request"]
-Value = str | int | bool
+Scalar = str | int | bool
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
@@ -39,12 +40,12 @@ ATTRIBUTES: Final[Mapping[Action, frozenset[str]]] = {
 class Condition:
     """What an attribute must be: one of ``values``, like ``glob``, within ``minimum`` and ``maximum``, where given."""
 
-    values: tuple[Value, ...] | None = None
+    values: tuple[Scalar, ...] | None = None
     glob: str | None = None
     minimum: int | None = None
     maximum: int | None = None
 
-    def holds(self, value: Value) -> bool:
+    def holds(self, value: Scalar) -> bool:
         """Tell whether ``value`` satisfies every part that is given."""
         if self.values is not None and not any(_same(value, v) for v in self.values):
             return False
@@ -61,8 +62,9 @@ class Condition:
 class Rule:
     """A rule of one layer. Patterns are ``fnmatch`` globs over canonical names; ``*`` also matches a slash.
 
-    ``when`` are conditions on attributes of the resource. Where the attribute is not given, an allow does not match and
-    a deny does: what is not known never widens.
+    ``when`` are conditions on attributes of the resource. Where the attribute is not given, an allow does not match,
+    and a deny or an approval does: what is not known never widens. Of an attribute with several values, an allow wants
+    all to satisfy the condition, a deny or an approval any.
     """
 
     id: str
@@ -82,6 +84,10 @@ class Rule:
             value = resource.attributes.get(attribute)
             if value is None:
                 if self.effect == "allow":
+                    return False
+            elif isinstance(value, tuple):
+                satisfied = all if self.effect == "allow" else any
+                if not satisfied(condition.holds(item) for item in value):
                     return False
             elif not condition.holds(value):
                 return False
@@ -124,7 +130,7 @@ def subject_name(subject: Subject) -> str:
     return canonical(subject.name)
 
 
-def _same(value: Value, wanted: Value) -> bool:
+def _same(value: Scalar, wanted: Scalar) -> bool:
     if isinstance(value, str) and isinstance(wanted, str):
         return canonical(value) == canonical(wanted)
     return type(value) is type(wanted) and value == wanted

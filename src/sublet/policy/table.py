@@ -60,9 +60,10 @@ class _Bucket:
 
 
 class Cell(NamedTuple):
-    """All rules for one action and kind: denies from low to high layers, allows from high to low."""
+    """All rules for one action and kind: denies and approvals from low to high layers, allows from high to low."""
 
     denies: tuple[_Bucket, ...]
+    approvals: tuple[tuple[Layer, _Bucket], ...]
     allows: tuple[tuple[Layer, _Bucket], ...]
 
 
@@ -82,13 +83,15 @@ class RuleTable:
         return self._cells.get((action, kind), _EMPTY)
 
 
-_EMPTY: Final = Cell((), ())
+_EMPTY: Final = Cell((), (), ())
 
 
 def _cell(rules: list[Rule]) -> Cell:
     denies = [[r for r in rules if r.layer == layer and r.effect == "deny"] for layer in LAYERS]
+    approvals = [(layer, [r for r in rules if r.layer == layer and r.effect == "approval"]) for layer in LAYERS]
     allows = [(layer, [r for r in rules if r.layer == layer and r.effect == "allow"]) for layer in reversed(LAYERS)]
     return Cell(
         tuple(_Bucket(found) for found in denies if found),
+        tuple((layer, _Bucket(found)) for layer, found in approvals if found),
         tuple((layer, _Bucket(found)) for layer, found in allows if found),
     )

@@ -96,7 +96,9 @@ class AskedPolicy:
         self._left = grants
         self.limits = Policy(Protected(Path("/home/nobody"))).limits
 
-    def decide(self, subject: Subject, action: Action, resource: Resource) -> Decision:
+    def decide(
+        self, subject: Subject, action: Action, resource: Resource, request: object = (), *, granted: bool = False
+    ) -> Decision:
         self._log.append(f"ask {action}")
         self._left -= 1
         return Decision(self._left >= 0, "test", "test", "the test says so")
