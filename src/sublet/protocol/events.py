@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic.alias_generators import to_camel
 
 
 class EventKind(StrEnum):
@@ -28,6 +29,7 @@ class EventKind(StrEnum):
     SESSION_CREATED = "session_created"
     SESSION_BOUND = "session_bound"
     SESSION_RESUMED = "session_resumed"
+    SESSION_DAMAGED = "session_damaged"
     ROUTE_DECIDED = "route_decided"
     DISPATCH_SENT = "dispatch_sent"
     DISPATCH_RESULT = "dispatch_result"
@@ -46,14 +48,14 @@ class EventKeys(BaseModel):
     ``causation_id`` is the ``seq`` of the event that led to this one.
     """
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, populate_by_name=True, alias_generator=to_camel)
 
-    finger_session_id: str | None = Field(default=None, alias="fingerSessionId")
-    agent_id: str | None = Field(default=None, alias="agentId")
-    provider_session_id: str | None = Field(default=None, alias="providerSessionId")
-    request_id: str | None = Field(default=None, alias="requestId")
-    route_decision: str | None = Field(default=None, alias="routeDecision")
-    causation_id: int | None = Field(default=None, alias="causationId")
+    finger_session_id: str | None = None
+    agent_id: str | None = None
+    provider_session_id: str | None = None
+    request_id: str | None = None
+    route_decision: str | None = None
+    causation_id: int | None = None
 
 
 class Event(BaseModel):

@@ -12,6 +12,10 @@ WIRE_DELEGATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 """A delegation id as any peer may choose it; ours are stricter."""
 PEER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 AGENT_ID = PEER_NAME
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+"""A ``fingerSessionId``, also one that another program has chosen."""
+PROVIDER_SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}\Z")
+"""What a provider may call a session: opaque here, never a path."""
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}\Z")
 
 
@@ -23,6 +27,26 @@ def new_delegation_id() -> str:
 def new_follow_up_id() -> str:
     """Return a fresh id of a follow-up: ``fup_`` and 32 hex digits."""
     return f"fup_{secrets.token_hex(16)}"
+
+
+def new_session_id() -> str:
+    """Return a fresh ``fingerSessionId``: ``ses_`` and 32 hex digits."""
+    return f"ses_{secrets.token_hex(16)}"
+
+
+def context_session_id(owner: str, context_id: str) -> str:
+    """Return the one ``fingerSessionId`` of a client's conversation: derived, so that no client reaches another's."""
+    return f"ses_{hashlib.sha256(f'{len(owner)}:{owner}{context_id}'.encode()).hexdigest()[:32]}"
+
+
+def new_request_id() -> str:
+    """Return a fresh id of a request to the supervisor: ``req_`` and 32 hex digits."""
+    return f"req_{secrets.token_hex(16)}"
+
+
+def new_lease_id() -> str:
+    """Return a fresh id of the lease of one call: ``lse_`` and 32 hex digits."""
+    return f"lse_{secrets.token_hex(16)}"
 
 
 def fingerprint(encoded: bytes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys, EventKind
@@ -45,7 +46,9 @@ class Emit(Protocol):
 class AgentRunContext:
     """In which run it is asked: session, request, the chain that led here, and where to work.
 
-    ``job`` is made by whoever owns the directory: the assignment's mount, or a private scratch directory.
+    ``finger_session_id`` is empty where the work belongs to no session, as that of an assignment. ``chain`` is that of
+    this call: those who called before, the last of whom calls now. ``job`` is made by whoever owns the directory: the
+    assignment's mount, or a private scratch directory. ``subject`` is who is asked for when policy is.
     """
 
     finger_session_id: str
@@ -54,7 +57,17 @@ class AgentRunContext:
     emit: Emit
     job: Job
     report: Report
+    subject: Subject
     causation_id: int | None = None
+
+    def keys(self, agent_id: str | None = None) -> EventKeys:
+        """Return the key fields of an event of this run."""
+        return EventKeys(
+            finger_session_id=self.finger_session_id or None,
+            agent_id=agent_id,
+            request_id=self.request_id,
+            causation_id=self.causation_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class UnifiedAgentOutput:
     outcome: Outcome | None = None
     provider_session_id: str | None = None
     structured: JsonValue = None
+    warnings: tuple[str, ...] = ()
+    """What whoever reads the answer should know besides, such as that an earlier session was lost."""
 
 
 @dataclass(frozen=True, slots=True)

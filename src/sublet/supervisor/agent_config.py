@@ -17,6 +17,7 @@ from pydantic import (
     StringConstraints,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -39,6 +40,8 @@ from sublet.supervisor.provider_config import (
 MAX_AGENT_FILE_BYTES = 1 << 20
 MAX_AGENTS = 64
 SCHEMA_ID = "urn:sublet:schema:agent"
+RESUMELESS = frozenset({"command", "preset", "super"})
+"""Types of providers that begin anew each time."""
 DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
 
@@ -55,10 +58,17 @@ Nothing: TypeAlias = Annotated[
 
 
 class SessionConfig(Part):
-    """How sessions are bound (SuperAgent 7.3). Every delegation begins a session of its own in this version."""
+    """How an agent's own sessions are bound to those of this daemon (SuperAgent 7.3)."""
 
-    binding_scope: Literal["finger+agent"] = Field(default="finger+agent", alias="bindingScope")
-    resume: Literal[False] = Field(default=False, description="No provider of this version can resume a session")
+    binding_scope: Literal["finger", "finger+agent"] = Field(
+        default="finger+agent",
+        alias="bindingScope",
+        description="Whether the agent has a session of its own in each, or shares one with all agents of its provider",
+    )
+    resume: bool | None = Field(
+        default=None,
+        description="Whether it goes on with the session it had before; by default where its provider can",
+    )
 
 
 class ToolsConfig(Part):
@@ -141,6 +151,11 @@ class AgentConfig(Part):
     )
 
     @property
+    def resumes(self) -> bool:
+        """Whether it goes on with the session it had before, where its provider can."""
+        return self.session.resume is not False
+
+    @property
     def display_name(self) -> str:
         """Name for people."""
         return self.name or self.id
@@ -162,6 +177,14 @@ class AgentConfig(Part):
                     f"{name} can't be passed on: SUBLET_* is set by the daemon, LD_* would reach its guard"
                 )
         return names
+
+    @field_validator("session")
+    @classmethod
+    def _resumes_where_it_can(cls, session: SessionConfig, info: ValidationInfo) -> SessionConfig:
+        provider = info.data.get("provider")
+        if session.resume and provider is not None and provider.type in RESUMELESS:
+            raise ValueError(f"provider type '{provider.type}' can't resume a session: leave session.resume out")
+        return session
 
     @model_validator(mode="after")
     def _network_where_needed(self) -> AgentConfig:

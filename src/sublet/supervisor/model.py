@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sublet.protocol.chain import Chain
 from sublet.supervisor.tools import ToolGate
 
 Stream = Literal["stdout", "stderr", "note"]
@@ -75,7 +76,9 @@ class Job:
     gate: ToolGate | None = None
     """Asked before every tool; a provider that governs tools does nothing without one."""
     provider_session_id: str | None = None
-    """A session of the provider's to go on with; where it can't, it begins a new one and says so."""
+    """A session of the provider's to go on with; where it can't, it begins a new one, whose id the outcome then has."""
+    chain: Chain = field(default_factory=Chain)
+    """Who called whom until this job came; what the job calls in turn goes on with it (``protocol.chain``)."""
 
     @property
     def workspace(self) -> Path:
