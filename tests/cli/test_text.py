@@ -12,11 +12,10 @@ from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
 from sublet.cli.render import diff_text, size, span, summary
 from sublet.cli.screen import Screen
+from sublet.daemon.api.daemon_models import Check
 from sublet.daemon.api.models import (
-    AgentView,
     AuditReport,
     ChangeSet,
-    Check,
     ConditionView,
     ErrorView,
     FileChange,
@@ -24,6 +23,7 @@ from sublet.daemon.api.models import (
     ResultView,
     Usage,
 )
+from sublet.daemon.api.peer_models import AgentView
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_control import (
     ID,

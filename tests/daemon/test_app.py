@@ -11,7 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.models import AddPeer, CreateDelegation, StatusView
+from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.app import run_daemon
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.client import ControlClient

@@ -9,29 +9,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sublet.cli.connection import Session
+from sublet.daemon.api.daemon_models import Check, PruneItem, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
-    AddPeer,
     AssignmentView,
     AuditReport,
     ChangeSet,
-    Check,
     CreateDelegation,
     DelegationView,
-    Directory,
     EventPage,
     FileChange,
     FollowUpView,
-    PairLink,
-    PeerView,
-    PruneItem,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
     ResultView,
-    StatusView,
-    TokenView,
     Usage,
 )
+from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import (
     Applied,
     ApplyRequest,

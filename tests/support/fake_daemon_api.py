@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
-    AddPeer,
-    AgentView,
     AssignmentView,
     AuditReport,
     ChangeSet,
-    Check,
     CreateDelegation,
     DelegationView,
-    Directory,
     ErrorView,
     EventPage,
     FollowUpView,
-    PairLink,
-    PeerView,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
     ResultView,
-    StatusView,
-    TokenView,
 )
+from sublet.daemon.api.peer_models import AddPeer, AgentView, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError

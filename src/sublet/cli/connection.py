@@ -17,23 +17,9 @@ from sublet.protocol.ids import DELEGATION_ID
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import (
-        AddPeer,
-        AssignmentView,
-        AuditReport,
-        Check,
-        CreateDelegation,
-        DelegationView,
-        Directory,
-        EventPage,
-        PairLink,
-        PeerView,
-        PruneReport,
-        PruneRequest,
-        ReloadReport,
-        StatusView,
-        TokenView,
-    )
+    from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
+    from sublet.daemon.api.models import AssignmentView, AuditReport, CreateDelegation, DelegationView, EventPage
+    from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
     from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 
 ResultT = TypeVar("ResultT")

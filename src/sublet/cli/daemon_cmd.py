@@ -23,7 +23,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.cli.detach import Reporter
-    from sublet.daemon.api.models import Check, StatusView
+    from sublet.daemon.api.daemon_models import Check, StatusView
 
 STOP_SECONDS = 10.0
 """How long ``down`` waits for the daemon's process to end; a clean stop takes less than 5 s."""

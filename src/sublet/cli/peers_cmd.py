@@ -14,7 +14,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import PeerView, TokenView
+    from sublet.daemon.api.peer_models import PeerView, TokenView
 
 PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
@@ -68,7 +68,7 @@ def peers_add(
     async def body(control: Control) -> None:
         from pydantic import ValidationError
 
-        from sublet.daemon.api.models import AddPeer
+        from sublet.daemon.api.peer_models import AddPeer
 
         try:
             request = AddPeer(link=link, name=name)

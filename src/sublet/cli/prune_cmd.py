@@ -14,7 +14,7 @@ from sublet.cli.screen import Screen
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sublet.daemon.api.models import PruneReport
+    from sublet.daemon.api.daemon_models import PruneReport
 
 MAX_ITEMS_SHOWN = 40
 _ONE = {
@@ -54,7 +54,7 @@ def prune(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        from sublet.daemon.api.models import PruneRequest
+        from sublet.daemon.api.daemon_models import PruneRequest
 
         report = await control.prune_resources(
             PruneRequest(older_than_seconds=older_than, max_bytes=max_bytes, pending=pending, dry_run=dry_run)

@@ -15,7 +15,8 @@ from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.models import Check, PeerView, StatusView, TokenView
+    from sublet.daemon.api.daemon_models import Check, StatusView
+    from sublet.daemon.api.peer_models import PeerView, TokenView
 
 
 def peer_table(known: Sequence[PeerView]) -> RenderableType:

@@ -18,7 +18,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.daemon.api.models import StatusView
+from sublet.daemon.api.daemon_models import StatusView
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService, ServiceParts

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api.models import ReloadReport
+from sublet.daemon.api.daemon_models import ReloadReport
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.gatekeeper import Gatekeeper

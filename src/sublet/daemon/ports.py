@@ -18,7 +18,7 @@ from sublet.daemon.api.daemon_api import (
     PairReply,
     PairRequest,
 )
-from sublet.daemon.api.models import AgentView
+from sublet.daemon.api.peer_models import AgentView
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import AgentView, Directory, PeerView
+from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS
 from sublet.protocol.text import clean_line, clean_name

@@ -16,22 +16,9 @@ import httpx
 import pytest
 
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import (
-    AddPeer,
-    AssignmentView,
-    AuditReport,
-    ChangeSet,
-    Check,
-    CreateDelegation,
-    Directory,
-    EventPage,
-    PairLink,
-    PeerView,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
-    TokenView,
-)
+from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport
+from sublet.daemon.api.models import AssignmentView, AuditReport, ChangeSet, CreateDelegation, EventPage
+from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.requests import MAX_BODY_BYTES

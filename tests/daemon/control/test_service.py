@@ -12,7 +12,9 @@ import pytest
 
 from sublet.daemon import gatekeeper as gatekeeper_module
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import AddPeer, CreateDelegation, PruneRequest
+from sublet.daemon.api.daemon_models import PruneRequest
+from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control import service as service_module
 from sublet.daemon.control.service import DaemonService, ServiceParts

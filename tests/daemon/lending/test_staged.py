@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.api.models import ChangeSet, PruneRequest
+from sublet.daemon.api.daemon_models import PruneRequest
+from sublet.daemon.api.models import ChangeSet
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.results import staged_results as results_module
 from sublet.daemon.results.result_store import ResultStore

@@ -10,24 +10,16 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
+from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     DEFAULT_LINK_SECONDS,
-    AddPeer,
     AssignmentView,
     AuditReport,
-    Check,
     CreateDelegation,
     DelegationView,
-    Directory,
     EventPage,
-    PairLink,
-    PeerView,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
-    StatusView,
-    TokenView,
 )
+from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError

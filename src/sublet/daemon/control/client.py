@@ -10,25 +10,17 @@ from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     DEFAULT_LINK_SECONDS,
     MAX_WAIT_SECONDS,
-    AddPeer,
     AssignmentView,
     AuditReport,
-    Check,
     CreateDelegation,
     DelegationView,
-    Directory,
     EventPage,
-    PairLink,
-    PeerView,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
-    StatusView,
-    TokenView,
 )
+from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.paths import Home

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sublet.daemon.api import models
+from sublet.daemon.api import daemon_models, models, peer_models
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.api.review_models import ApplyRequest
@@ -177,7 +177,7 @@ class ControlApi:
         return _answer(await self._api.say(one, body.prompt, OWNER, follow_up_id=body.follow_up_id))
 
     async def _prune(self, request: Request) -> Response:
-        return _answer(await self._api.prune_resources(await read_body(request, models.PruneRequest), OWNER))
+        return _answer(await self._api.prune_resources(await read_body(request, daemon_models.PruneRequest), OWNER))
 
     async def _list_assignments(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)
@@ -254,7 +254,7 @@ class ControlApi:
         return _answer(await self._api.create_pair_link(OWNER, ttl_seconds=body.ttl_seconds), status=201)
 
     async def _add_peer(self, request: Request) -> Response:
-        return _answer(await self._api.add_peer(await read_body(request, models.AddPeer), OWNER), status=201)
+        return _answer(await self._api.add_peer(await read_body(request, peer_models.AddPeer), OWNER), status=201)
 
     async def _list_peers(self, request: Request) -> Response:
         read_query(request, Nothing)

@@ -9,25 +9,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     MAX_PAGE,
     MAX_WAIT_SECONDS,
-    AddPeer,
     AssignmentView,
     AuditReport,
-    Check,
     CreateDelegation,
     DelegationView,
-    Directory,
     EventPage,
-    PairLink,
-    PeerView,
-    PruneReport,
-    PruneRequest,
-    ReloadReport,
-    StatusView,
-    TokenView,
 )
+from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.gatekeeper import Gatekeeper, looked_up, who
 from sublet.daemon.lending.delegator import Delegator

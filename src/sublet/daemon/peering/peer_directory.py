@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from sublet.daemon.api.models import PeerView
+from sublet.daemon.api.peer_models import PeerView
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports import PeerLink
 from sublet.protocol.errors import SubletError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from sublet.daemon.api.daemon_api import KnownPeer
-from sublet.daemon.api.models import AgentView, PeerView
+from sublet.daemon.api.peer_models import AgentView, PeerView
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from sublet.daemon.api.models import TokenView
+from sublet.daemon.api.peer_models import TokenView
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.times import rfc3339

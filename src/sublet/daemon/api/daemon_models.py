@@ -1,0 +1,85 @@
+"""What the faces exchange with the daemon about itself: its state, its checks, what it forgets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from sublet.daemon.api.models import Bound, Request, View
+
+
+class PruneRequest(Request):
+    """What to forget. With neither age nor size, everything that is over."""
+
+    older_than_seconds: Annotated[int, Field(ge=0)] | None = Field(default=None, description="What ended longer ago")
+    max_bytes: Bound | None = Field(default=None, description="The oldest go until the rest takes no more")
+    pending: bool = Field(default=False, description="Also results that wait to be reviewed")
+    dry_run: bool = Field(default=False, description="Only tell what would go")
+
+
+class PruneItem(View):
+    """One thing that went, or would go: a kind such as ``delegations``, since when it is over, its size, and why."""
+
+    kind: str
+    id: str
+    what: str
+    ended_at: str
+    bytes: int
+    reason: str
+
+
+class PruneReport(View):
+    """What ``prune_resources`` removed; of a dry run, what it would remove."""
+
+    dry_run: bool = False
+    counts: dict[str, int] = Field(default={}, description="How many of each kind")
+    events: int = 0
+    bytes: int = 0
+    items: list[PruneItem] = Field(default=[])
+    truncated: bool = Field(default=False, description="Whether there is more than items lists")
+
+
+class ReloadReport(View):
+    """What ``reload`` has put in force."""
+
+    agents: list[str] = Field(description="Those that are offered now")
+    policy_file: str
+    agent_file: str
+
+
+class Check(View):
+    """One line of ``doctor``."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    required_for: str = ""
+
+
+class StatusView(View):
+    """The daemon at a glance."""
+
+    pid: int
+    version: str
+    home: str
+    node_id: str
+    fingerprint: str
+    a2a_url: str
+    sftp: str
+    control_socket: str
+    started_at: str
+    uptime_seconds: int
+    peers: int
+    delegations: dict[str, int] = Field(description="Delegations by state")
+    assignments_active: int = 0
+    slots: int = 0
+    tasks: int = Field(default=0, description="Tasks on the daemon's event loop; it must not grow with finished work")
+    agents: list[str] = Field(default=[])
+    sandbox: str = ""
+    limits: str = Field(default="", description="By what agents are held to their limits")
+    config_dir: str = ""
+    state_dir: str = ""
+    remarks: list[str] = Field(default=[], description="What its owner should know")
+    enforced: list[str] = Field(default=[], description="What is enforced for the first agent, as ACCEPT tells it")
