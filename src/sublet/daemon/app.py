@@ -21,7 +21,8 @@ from anyio.abc import TaskGroup
 from sublet.daemon.api.daemon_models import StatusView
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
-from sublet.daemon.control.service import DaemonService, ServiceParts
+from sublet.daemon.control.service import DaemonService
+from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure

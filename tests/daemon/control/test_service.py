@@ -16,8 +16,9 @@ from sublet.daemon.api.daemon_models import PruneRequest
 from sublet.daemon.api.models import CreateDelegation
 from sublet.daemon.api.peer_models import AddPeer
 from sublet.daemon.api.review_models import ApplyRequest
-from sublet.daemon.control import service as service_module
-from sublet.daemon.control.service import DaemonService, ServiceParts
+from sublet.daemon.control import delegation_service
+from sublet.daemon.control.service import DaemonService
+from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
@@ -345,7 +346,7 @@ async def test_a_disk_that_does_not_answer_blocks_nobody(tmp_path: Path, monkeyp
         return path
 
     monkeypatch.setattr(gatekeeper_module, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(service_module, "_real_directory", hang)
+    monkeypatch.setattr(delegation_service, "real_directory", hang)
     request = CreateDelegation(workspace_dir=str(tmp_path), peer="bob", prompt="p")
     with pytest.raises(SubletError) as no:
         await lending(Recorder(), tmp_path).create_delegation(request, Subject("human"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.text import clean_name
 
 MAX_ROOTS = 256
 
@@ -71,3 +75,34 @@ class LendRoots:
                 self._paths.add(path)
                 raise
         return self.paths()
+
+
+def real_directory(path: str) -> str:
+    """Return the real path of a directory that is there, and never another one instead (case C01).
+
+    Raises:
+        SubletError: ``WORKSPACE_INVALID`` or ``WORKSPACE_NOT_FOUND``.
+    """
+    if not os.path.isabs(path) or "\0" in path:
+        raise SubletError(
+            ErrorCode.WORKSPACE_INVALID,
+            "the workspace must be an absolute path on the daemon's machine",
+            "Give the full path; the daemon never guesses what a relative one is relative to.",
+        )
+    real, shown = Path(os.path.realpath(path)), clean_name(path)
+    try:
+        is_directory = stat.S_ISDIR(real.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise SubletError(
+            ErrorCode.WORKSPACE_NOT_FOUND,
+            f"{shown} does not exist on this machine",
+            "Lend from the machine that has the directory: its own daemon must do it.",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SubletError(
+            ErrorCode.WORKSPACE_INVALID, f"{shown} can't be lent: {reason}", "Lend a directory that you can enter."
+        ) from None
+    if not is_directory:
+        raise SubletError(ErrorCode.WORKSPACE_INVALID, f"{shown} is no directory", "Lend the directory that holds it.")
+    return str(real)

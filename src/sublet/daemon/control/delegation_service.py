@@ -1,0 +1,173 @@
+"""``DaemonApi`` for delegations: lending, following, steering, reviewing (AWCP 6.6, DESIGN 2)."""
+
+from __future__ import annotations
+
+from sublet.daemon.api.models import (
+    MAX_WAIT_SECONDS,
+    AuditReport,
+    CreateDelegation,
+    DelegationView,
+    EventPage,
+)
+from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.control.service_parts import PartOfService
+from sublet.daemon.gatekeeper import looked_up, who
+from sublet.daemon.lending.lend_roots import real_directory
+from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
+from sublet.daemon.storage.records import ResourceRecord
+from sublet.policy.model import Action, Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ids import AGENT_ID, new_follow_up_id
+from sublet.protocol.messages import FollowUp
+from sublet.protocol.text import clean_line
+
+
+class DelegationService(PartOfService):
+    """What may be done with delegations; each operation asks policy first."""
+
+    async def create_delegation(self, request: CreateDelegation, caller: Subject) -> DelegationView:
+        """``DaemonApi.create_delegation``."""
+        name, _, agent = request.peer.partition("/")
+        resources = asked_for(request)
+        attributes: dict[str, str | int | bool] = {
+            "agent": agent,
+            "access_mode": widest(resources),
+            "ttl_seconds": request.ttl_seconds,
+            **self._quota_asked(request),
+        }
+        await self._parts.gate.ask(caller, Action.DELEGATION_CREATE, name, **attributes)
+        if agent and not AGENT_ID.match(agent):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{clean_line(agent, 80)!r} can't be the name of an agent",
+                "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
+            )
+        check_staged(request)
+        lent = [await self._may_lend(resource, request, caller) for resource in resources]
+        check_apart(lent)
+        required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})
+        request = request.model_copy(update={"require_enforced": required})
+        if request.watch and request.result_mode == "staged":
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                "a staged delegation works in a copy, which nobody else changes, so there is nothing to watch",
+                "Leave out --watch or --staged.",
+            )
+        peer = self._parts.peers.require(name)
+        ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
+        return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)
+
+    async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """``DaemonApi.get_status``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.view(delegation_id)
+
+    async def wait_for_result(self, delegation_id: str, timeout: float, caller: Subject) -> DelegationView:
+        """``DaemonApi.wait_for_result``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.wait(delegation_id, timeout)
+
+    async def list_delegations(self, caller: Subject, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
+        """``DaemonApi.list_delegations``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, "*")
+        return await self._parts.delegator.list(limit=limit, active=active)
+
+    async def events_since(
+        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+    ) -> EventPage:
+        """``DaemonApi.events_since``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        return await self._parts.journal.wait_for_events(
+            cursor, delegation_id, timeout=min(timeout, MAX_WAIT_SECONDS), limit=limit
+        )
+
+    async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
+        """``DaemonApi.get_audit_report``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        return await self._parts.delegator.audit(delegation_id, patch=patch)
+
+    async def extend_delegation(self, delegation_id: str, seconds: int, caller: Subject) -> DelegationView:
+        """``DaemonApi.extend_delegation``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        limit = self._parts.policy.limits.max_ttl_seconds
+
+        async def approve(ttl_seconds: int) -> None:
+            # The whole time counts, or many small extensions would make a lease that no rule allows.
+            await self._parts.gate.ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
+
+        return await self._parts.delegator.extend(delegation_id, seconds, limit, approve)
+
+    async def say(
+        self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None
+    ) -> DelegationView:
+        """``DaemonApi.say``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id)
+        await self._parts.gate.ask(caller, Action.DELEGATION_SAY, delegation_id)
+        follow_up = FollowUp(id=follow_up_id or new_follow_up_id(), prompt=prompt)
+        return await self._parts.delegator.say(delegation_id, follow_up)
+
+    async def cancel_delegation(self, delegation_id: str, caller: Subject) -> DelegationView:
+        """``DaemonApi.cancel_delegation``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_CANCEL, delegation_id)
+        return await self._parts.delegator.cancel(delegation_id, f"cancelled by {who(caller)}")
+
+    async def review_delegation(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> Review:
+        """``DaemonApi.review_delegation``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        return await self._parts.results.review(delegation_id, patch=patch)
+
+    async def result_patch(self, delegation_id: str, caller: Subject) -> ResultPatch:
+        """``DaemonApi.result_patch``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_REVIEW, delegation_id)
+        return await self._parts.results.patch(delegation_id)
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
+        """``DaemonApi.apply_delegation``."""
+        attributes: dict[str, str | int | bool] = {
+            "to": "directory" if request.branch is None else "branch",
+            "partial": request.partial,
+            "allow_mass_deletion": request.allow_mass_deletion,
+        }
+        await self._parts.gate.ask(caller, Action.DELEGATION_APPLY, delegation_id, **attributes)
+        await self._ask_to_write(caller, delegation_id)
+        return await self._parts.results.apply(delegation_id, request, who(caller))
+
+    async def discard_delegation(self, delegation_id: str, caller: Subject) -> Discarded:
+        """``DaemonApi.discard_delegation``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_DISCARD, delegation_id)
+        return await self._parts.results.discard(delegation_id, who(caller))
+
+    async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
+        """``DaemonApi.undo_delegation``."""
+        await self._parts.gate.ask(caller, Action.DELEGATION_UNDO, delegation_id)
+        await self._ask_to_write(caller, delegation_id)
+        return await self._parts.results.undo(delegation_id, who(caller))
+
+    async def _may_lend(self, resource: ResourceRecord, request: CreateDelegation, caller: Subject) -> ResourceRecord:
+        """Return ``resource`` with its real path, once policy allows to lend that directory in this way.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, or as ``real_directory``.
+        """
+        path = await looked_up(real_directory, resource.path)
+        await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, path, path=path, access_mode=resource.access_mode)
+        for pattern in revealed(request):
+            await self._parts.gate.ask(caller, Action.WORKSPACE_REVEAL, pattern, path=path)
+        for pattern in unlocked(request):
+            await self._parts.gate.ask(caller, Action.WORKSPACE_UNLOCK, pattern, path=path)
+        return resource.model_copy(update={"path": path})
+
+    def _quota_asked(self, request: CreateDelegation) -> dict[str, int]:
+        """Return what the executor could add by the request, for rules to bound; policy's limits where it is silent."""
+        limits = self._parts.policy.limits.admission
+        asked = {name: getattr(request, name) for name in ("max_total_bytes", "max_files", "max_file_bytes")}
+        return {name: getattr(limits, name) if value is None else value for name, value in asked.items()}
+
+    async def _ask_to_write(self, caller: Subject, delegation_id: str) -> None:
+        """Ask whether the caller may lend the directories for writing: only there may it write by a result.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, or ``NOT_FOUND``.
+        """
+        for workspace in await self._parts.results.workspaces(delegation_id):
+            await self._parts.gate.ask(caller, Action.WORKSPACE_LEND, workspace, path=workspace, access_mode="rw")
