@@ -10,7 +10,8 @@ import anyio
 import asyncssh
 import pytest
 
-from sublet.daemon.working.assignment_run import MAX_PENDING_UPDATES, AssignmentRun, ExecutorTools
+from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
+from sublet.daemon.working.updates import MAX_PENDING_UPDATES
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress
 from sublet.supervisor.model import Job, Outcome, Output, Report
@@ -36,7 +37,7 @@ async def make(side: Worker) -> AssignmentRun:
 
 
 def say(run: AssignmentRun, text: str, dropped: int = 0) -> None:
-    run._report(Output("stdout", text, dropped))
+    run._news.output(Output("stdout", text, dropped))
 
 
 async def test_every_character_is_told_or_counted_once(side: Worker) -> None:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import asyncssh
@@ -17,16 +16,16 @@ import structlog
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.follow_ups import FollowUps
-from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
-from sublet.protocol.messages import Done, DoneExtension, Progress, PromptState, Start
+from sublet.daemon.working.updates import Updates
+from sublet.daemon.working.verdict import why_not_done
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Output, Provider, Stream
+from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Provider
 from sublet.workspace.carrier import Carried, Carrier
 from sublet.workspace.model import META, WORKSPACE
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 
-MAX_PENDING_UPDATES = 256
-"""Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
 LAST_WORD_SECONDS = 1.0
 """How long work whose changes were refused waits for the delegator to say why, once nothing is mounted."""
 LEASE_END_SLACK_SECONDS = 0.5
@@ -36,8 +35,6 @@ MAX_LAUNCHES = 5
 """How often an agent is started that could not begin because the link to its files broke just then."""
 
 log = structlog.get_logger(__name__)
-
-Phase = Literal["mounting", "need_reverse", "running", "unmounting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +99,9 @@ class AssignmentRun:
         self._lost: str | None = None
         self._flushed = False
         self._tried = False
-        self._link_state: LinkState | None = None
         self._interrupted = 0
-        self._dropped = 0
-        self._send, self.updates = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
+        self._news = Updates(record.id)
+        self.updates = self._news.stream
 
     @property
     def id(self) -> str:
@@ -128,7 +124,7 @@ class AssignmentRun:
         self._failed = error
         self._told.set()
         self._scope.deadline = min(self._scope.deadline, anyio.current_time() + seconds)
-        self._update("running", "note", f"\n{error.message}\n", 0)
+        self._news.note(f"\n{error.message}\n")
         self.follow_ups.close()
 
     def renew(self, start: Start, host: str, deadline: float) -> None:
@@ -146,14 +142,14 @@ class AssignmentRun:
 
     def ask_to_dial(self) -> None:
         """``LinkListener.ask_to_dial``."""
-        self._say("need_reverse")
+        self._news.phase("need_reverse")
 
     def link_changed(self, state: LinkState, why: str) -> None:
         """``LinkListener.link_changed``."""
-        self._link_state = state
+        self._news.link = state
         text = "the link to the lender's files "
         text += "is back" if state == "up" else f"was lost ({why}); work in them fails until it is back"
-        self._update("running", "note", text + "\n", 0)
+        self._news.note(text + "\n")
 
     def abandon(self) -> None:
         """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
@@ -166,7 +162,7 @@ class AssignmentRun:
             self._scope.deadline = min(self._scope.deadline, self.deadline.at)
             with self._scope:
                 await self._mounted()
-            self.error = self._failure()
+            self.error = self._why_not_done()
         except SubletError as error:
             self.error = self._stopped or self._failed or error
         except Exception:
@@ -193,18 +189,18 @@ class AssignmentRun:
         """Let the reader of ``updates`` see the end; ``failure`` replaces a DONE that could not be journalled."""
         if failure is not None:
             self.error, self.done = self.error or failure, None
-        self._send.close()
+        self._news.close()
         self.finished.set()
 
     async def _mounted(self) -> None:
         """Connect, mount, work and unmount."""
-        self._say("mounting")
+        self._news.phase("mounting")
         try:
             mount = await self._link.view(self._attach)
             try:
-                self._say("running")
+                self._news.phase("running")
                 await self._while_mounted(mount)
-                self._say("unmounting")
+                self._news.phase("unmounting")
             finally:
                 ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
                 with self._unmounting:
@@ -276,14 +272,14 @@ class AssignmentRun:
                 outcome = await self._launch(prompt, mount, scratch)
                 ended = self.follow_ups.ended(told, outcome)
                 if self.follow_ups.any:
-                    self._update("running", "note", "", 0, ended)
+                    self._news.note("", ended)
                 if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
                     return outcome
                 prompt, told = follow_up.prompt, follow_up.id
                 after = "" if outcome.reason == "done" else f" after {outcome.why()}"
                 shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
                 text = f"Follow-up {self.follow_ups.worked_on} begins{after}: {shown}\n"
-                self._update("running", "note", text, 0, PromptState(follow_up_id=told, state="running"))
+                self._news.note(text, PromptState(follow_up_id=told, state="running"))
         except SubletError as error:
             return error
         finally:
@@ -297,12 +293,12 @@ class AssignmentRun:
             await self._link.restored(mount)
             launches, interrupted = launches + 1, mount.interrupted
             job = self._job(prompt, mount.path, scratch)
-            outcome = await self._tools.provider(self._record.agent).run(job, self._report)
+            outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
             broke = mount.cut.is_set() or mount.interrupted > interrupted
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
                 return outcome
             log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)
-            self._update("running", "note", "the agent could not begin without the lender's files; once more\n", 0)
+            self._news.note("the agent could not begin without the lender's files; once more\n")
 
     def _resources(self, mount_point: Path) -> list[JobResource]:
         """Return where the lent directories are; a lease for reading makes all of them read-only."""
@@ -330,83 +326,16 @@ class AssignmentRun:
             deadline=self.deadline,
         )
 
-    def _failure(self) -> SubletError | None:
-        """Return why the work is not done, with the end of what the agent said; None where it is.
-
-        Work whose last writes did not all arrive is not done (DESIGN 4.1).
-        """
-        outcome = self.outcome
+    def _why_not_done(self) -> SubletError | None:
         late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS
-        missing = not self._flushed and self._start.lease.access_mode == "rw"
-        if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
-            # The delegator cancels a lease that ends, perhaps before our own clock says so.
-            return expired()
-        if self._stopped is not None:
-            return self._stopped
-        if self._failed is not None:
-            return self._failed if outcome is None else self._ended_with(self._failed, outcome)
-        writes = self._start.lease.access_mode == "rw"
-        if outcome is None or (self._lost is not None and outcome.reason != "done"):
-            return SubletError(
-                ErrorCode.MOUNT_FAILED,
-                "the link to the delegator's files was lost while the task ran, and the agent was stopped: "
-                + (self._lost or "the work was ended"),
-                "Look at the audit for what arrived, then delegate again.",
-            )
-        if outcome.reason != "done":
-            return SubletError(
-                ErrorCode.TASK_FAILED,
-                outcome.why(),
-                f"`sublet output {self.id}` has all it printed.",
-                agent_end=self._agent_end(outcome),
-            )
-        if not self._flushed and writes:
-            reason = f": {self._lost}" if self._lost is not None else ""
-            return SubletError(
-                ErrorCode.TASK_FAILED,
-                f"the work was done, but its last writes did not all reach the delegator{reason}",
-                "Look at the audit for what arrived, then delegate again.",
-            )
-        return None
-
-    def _agent_end(self, outcome: Outcome) -> AgentEnd:
-        return AgentEnd(outcome.reason, outcome.exit_code, outcome.summary, self.follow_ups.prompts)
-
-    def _ended_with(self, error: SubletError, outcome: Outcome) -> SubletError:
-        end = self._agent_end(outcome)
-        return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
-
-    def _say(self, phase: Phase) -> None:
-        self._update(phase, "note", "", 0)
-
-    def _report(self, output: Output) -> None:
-        self._update("running", output.stream, output.text, output.dropped_chars)
-
-    def _update(
-        self, phase: Phase, stream: Stream, text: str, dropped_chars: int, prompt: PromptState | None = None
-    ) -> None:
-        self._dropped += dropped_chars
-        update = Progress(
-            delegation_id=self.id,
-            phase=phase,
-            stream=stream,
-            # With everything, since whoever reads this may have missed any other update.
-            link=self._link_state,
-            prompt=prompt,
-            text=text,
-            dropped_chars=self._dropped,
+        return why_not_done(
+            self.id,
+            self.outcome,
+            self.follow_ups.prompts,
+            late=late,
+            # Work whose last writes did not all arrive is not done (DESIGN 4.1).
+            missing=not self._flushed and self._start.lease.access_mode == "rw",
+            lost=self._lost,
+            stopped=self._stopped,
+            failed=self._failed,
         )
-        try:
-            self._send.send_nowait(update)
-            self._dropped = 0
-        except (anyio.WouldBlock, anyio.BrokenResourceError):
-            self._dropped += len(text)
-
-
-def expired() -> SubletError:
-    """Return the error of a lease that ended while the work ran (AWCP 4.5)."""
-    return SubletError(
-        ErrorCode.EXPIRED,
-        "the lease ended while the task was running; the agent was stopped and the directory unmounted",
-        "Delegate again with a longer lease.",
-    )

@@ -1,0 +1,63 @@
+"""What an assignment tells the delegator while it runs: bounded, and never waited for (AWCP 4.4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import anyio
+
+from sublet.daemon.working.data_link import LinkState
+from sublet.protocol.messages import Progress, PromptState
+from sublet.supervisor.model import Output, Stream
+
+MAX_PENDING_UPDATES = 256
+"""Updates that may wait for the peer's stream; what comes meanwhile is dropped and counted."""
+
+Phase = Literal["mounting", "need_reverse", "running", "unmounting"]
+
+
+class Updates:
+    """Makes the progress of one assignment; ``stream`` yields it until ``close``."""
+
+    def __init__(self, delegation_id: str) -> None:
+        self.link: LinkState | None = None
+        """Whether the link to the files is up; None as long as it was never lost."""
+        self._id = delegation_id
+        self._dropped = 0
+        self._send, self.stream = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
+
+    def phase(self, phase: Phase) -> None:
+        """Tell what is being done."""
+        self._tell(phase, "note", "", 0)
+
+    def note(self, text: str, prompt: PromptState | None = None) -> None:
+        """Tell something of our own while the agent works, and how a prompt began or ended."""
+        self._tell("running", "note", text, 0, prompt)
+
+    def output(self, output: Output) -> None:
+        """Tell what the agent printed."""
+        self._tell("running", output.stream, output.text, output.dropped_chars)
+
+    def close(self) -> None:
+        """Let the reader see the end."""
+        self._send.close()
+
+    def _tell(
+        self, phase: Phase, stream: Stream, text: str, dropped_chars: int, prompt: PromptState | None = None
+    ) -> None:
+        self._dropped += dropped_chars
+        update = Progress(
+            delegation_id=self._id,
+            phase=phase,
+            stream=stream,
+            # With everything, since whoever reads this may have missed any other update.
+            link=self.link,
+            prompt=prompt,
+            text=text,
+            dropped_chars=self._dropped,
+        )
+        try:
+            self._send.send_nowait(update)
+            self._dropped = 0
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            self._dropped += len(text)

@@ -1,0 +1,79 @@
+"""Whether the work of an assignment is done, and why not (AWCP 4.5, DESIGN 4.1)."""
+
+from __future__ import annotations
+
+from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
+from sublet.protocol.messages import PromptState
+from sublet.supervisor.model import Outcome
+
+
+def why_not_done(
+    delegation_id: str,
+    outcome: Outcome | None,
+    prompts: tuple[PromptState, ...],
+    *,
+    late: bool,
+    missing: bool,
+    lost: str | None,
+    stopped: SubletError | None,
+    failed: SubletError | None,
+) -> SubletError | None:
+    """Return why the work is not done, with the end of what the agent said; None where it is.
+
+    Args:
+        delegation_id: whose work it is.
+        outcome: what the provider said, None where it did not come to that.
+        prompts: how each prompt ended.
+        late: whether the lease is over, or as good as.
+        missing: whether writes did not all arrive.
+        lost: why the link to the files was lost for good, None where it was not.
+        stopped: why the work was stopped, if so.
+        failed: for what it was to end as failed, if so.
+    """
+    if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
+        # The delegator cancels a lease that ends, perhaps before our own clock says so.
+        return expired()
+    if stopped is not None:
+        return stopped
+    if failed is not None:
+        return failed if outcome is None else _with_end(failed, outcome, prompts)
+    if outcome is None or (lost is not None and outcome.reason != "done"):
+        return SubletError(
+            ErrorCode.MOUNT_FAILED,
+            "the link to the delegator's files was lost while the task ran, and the agent was stopped: "
+            + (lost or "the work was ended"),
+            "Look at the audit for what arrived, then delegate again.",
+        )
+    if outcome.reason != "done":
+        return SubletError(
+            ErrorCode.TASK_FAILED,
+            outcome.why(),
+            f"`sublet output {delegation_id}` has all it printed.",
+            agent_end=_end(outcome, prompts),
+        )
+    if missing:
+        reason = f": {lost}" if lost is not None else ""
+        return SubletError(
+            ErrorCode.TASK_FAILED,
+            f"the work was done, but its last writes did not all reach the delegator{reason}",
+            "Look at the audit for what arrived, then delegate again.",
+        )
+    return None
+
+
+def expired() -> SubletError:
+    """Return the error of a lease that ended while the work ran (AWCP 4.5)."""
+    return SubletError(
+        ErrorCode.EXPIRED,
+        "the lease ended while the task was running; the agent was stopped and the directory unmounted",
+        "Delegate again with a longer lease.",
+    )
+
+
+def _end(outcome: Outcome, prompts: tuple[PromptState, ...]) -> AgentEnd:
+    return AgentEnd(outcome.reason, outcome.exit_code, outcome.summary, prompts)
+
+
+def _with_end(error: SubletError, outcome: Outcome, prompts: tuple[PromptState, ...]) -> SubletError:
+    end = _end(outcome, prompts)
+    return SubletError(error.code, error.message, error.hint, from_peer=error.from_peer, agent_end=end)
