@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sublet.policy.model import Action, Kind
-from sublet.policy.rules import Rule
+from sublet.policy.rules import Condition, Rule
 
 _DELEGATION: Final = frozenset(
     {
@@ -66,5 +66,14 @@ DEFAULT_RULES: Final = (
         kinds=frozenset({"a2a"}),
         actions=frozenset({Action.AGENT_MESSAGE}),
         reason="a client with a token may talk to the agents here",
+    ),
+    Rule(
+        id="default.agent.workers",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"agent"}),
+        actions=frozenset({Action.AGENT_DISPATCH}),
+        when={"declared": Condition(values=(True,))},
+        reason="an agent may call the workers that its own entry in agent.json names",
     ),
 )

@@ -27,6 +27,7 @@ ATTRIBUTES: Final[Mapping[Action, frozenset[str]]] = {
     Action.DELEGATION_CREATE: frozenset({"agent", "access_mode", "ttl_seconds"}),
     Action.DELEGATION_APPLY: frozenset({"to", "partial", "allow_mass_deletion"}),
     Action.DELEGATION_EXTEND: frozenset({"ttl_seconds"}),
+    Action.AGENT_DISPATCH: frozenset({"declared", "depth"}),
     Action.WORKSPACE_LEND: frozenset({"path", "access_mode"}),
     Action.WORKSPACE_REVEAL: frozenset({"path"}),
     Action.WORKSPACE_UNLOCK: frozenset({"path"}),

@@ -11,6 +11,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.router.model import Route
 
 Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
 
@@ -84,6 +85,8 @@ class UnifiedAgentOutput:
     outcome: Outcome | None = None
     provider_session_id: str | None = None
     structured: JsonValue = None
+    route: Route | None = None
+    """How the supervisor has decided, where it did."""
     warnings: tuple[str, ...] = ()
     """What whoever reads the answer should know besides, such as that an earlier session was lost."""
 

@@ -35,6 +35,7 @@ from sublet.supervisor.provider_config import (
     ProviderConfig,
     Variable,
     available,
+    check_workers,
 )
 
 MAX_AGENT_FILE_BYTES = 1 << 20
@@ -118,6 +119,13 @@ class LimitsConfig(Part):
     )
 
 
+class RoutingConfig(Part):
+    """What the supervisor weighs where several agents could do the same."""
+
+    cost: Annotated[float, Field(ge=0, le=1_000_000)] = Field(default=1, description="Relative to the other agents")
+    trust: Annotated[float, Field(ge=0, le=1)] = Field(default=1, description="How far you trust it, from 0 to 1")
+
+
 class Skill(Part):
     """One skill of the agent card."""
 
@@ -132,7 +140,7 @@ class AgentConfig(Part):
     """One agent of ``agent.json``."""
 
     id: Id = "agent"
-    role: Literal["executor"] = "executor"
+    role: Literal["executor", "reviewer", "orchestrator"] = "executor"
     name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
     description: Annotated[str, StringConstraints(max_length=2000)] = ""
     version: Line = "1.0.0"
@@ -141,6 +149,7 @@ class AgentConfig(Part):
     tools: ToolsConfig = ToolsConfig()
     governance: GovernanceConfig = GovernanceConfig()
     skills: Annotated[tuple[Skill, ...], Field(max_length=64)] = ()
+    routing: RoutingConfig = RoutingConfig()
     sandbox: SandboxConfig = SandboxConfig()
     limits: LimitsConfig = LimitsConfig()
     environment: Annotated[tuple[Variable, ...], Field(max_length=128)] = Field(
@@ -207,6 +216,7 @@ class AgentList(Part):
         for agent_id in ids:
             if ids.count(agent_id) > 1:
                 raise ValueError(f"two agents have the id '{agent_id}'")
+        check_workers({agent.id: agent.provider for agent in agents})
         return agents
 
 
@@ -233,7 +243,10 @@ def load_agents(path: Path) -> list[AgentConfig]:
     try:
         if "agents" in body:
             return list(AgentList.model_validate(body).agents)
-        return [AgentConfig.model_validate(body)]
+        only = AgentConfig.model_validate(body)
+        if only.provider.type == "super":
+            raise _invalid(path, "provider.workers", 'its workers are agents of the same file: write {"agents": […]}')
+        return [only]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _invalid(path, _json_path(first["loc"]), first["msg"].removeprefix("Value error, ")) from None
@@ -258,7 +271,7 @@ def agent_json_schema() -> dict[str, JsonValue]:
 def _json_path(location: tuple[int | str, ...]) -> str:
     text = ""
     for part in location:
-        if part in ("command", "preset") and text.endswith("provider"):
+        if part in ("command", "preset", "super") and text.endswith("provider"):
             continue  # which of the providers was tried, not a key of the file
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text

@@ -23,7 +23,7 @@ from sublet.supervisor.model import Deadline, EndReason, Job, JobResource, Launc
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.program import program_paths
-from sublet.supervisor.provider_config import CommandConfig
+from sublet.supervisor.provider_config import CommandConfig, PresetConfig
 
 MAX_SUMMARY_CHARS = 8_000
 MAX_LOGIN_BYTES = 1 << 20
@@ -64,10 +64,12 @@ def plan(config: AgentConfig, sandbox: Sandbox, environ: Mapping[str, str]) -> C
     settings: tuple[tuple[str, str], ...] = ()
     if isinstance(config.provider, CommandConfig):
         argv = config.provider.argv
-    else:
+    elif isinstance(config.provider, PresetConfig):
         preset = PRESETS[config.provider.name]
         argv = preset.command(confined="cwd_only" in sandbox.enforced, model=config.provider.model)
         names, logins, settings = preset.environment, preset.logins(environ), preset.settings
+    else:
+        raise TypeError(f"a provider of type {config.provider.type} runs no command")
     return CommandPlan(
         argv=argv,
         environment=(*names, *config.environment),

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from sublet.supervisor.presets import PRESETS
 
@@ -58,6 +68,32 @@ class PresetConfig(Part):
         return self
 
 
+class SuperStep(Part):
+    """One worker of a super agent, and what it is told before the request."""
+
+    agent: Id
+    task: Annotated[str, StringConstraints(max_length=8_000)] = ""
+
+
+def _step(value: object) -> object:
+    return {"agent": value} if isinstance(value, str) else value
+
+
+class SuperConfig(Part):
+    """Other agents of this file that do the work together, in the directory that this one is given."""
+
+    type: Literal["super"]
+    workers: Annotated[tuple[Annotated[SuperStep, BeforeValidator(_step)], ...], Field(min_length=1, max_length=16)] = (
+        Field(description="Ids of agents of this file; or objects of such an id and a task")
+    )
+    mode: Literal["sequential", "parallel"] = Field(
+        default="sequential", description="One after the other, each told what the one before has done; or all at once"
+    )
+    on_failure: Literal["stop", "continue"] = Field(
+        default="stop", description="Whether the first that fails ends it, or the others go on without it"
+    )
+
+
 def available(value: object) -> object:
     """Say of a provider that is known but not there yet that it is not; anything else passes."""
     kind = value.get("type") if isinstance(value, dict) else None
@@ -71,4 +107,31 @@ def available(value: object) -> object:
     return value
 
 
-ProviderConfig = Annotated[CommandConfig | PresetConfig, Discriminator("type")]
+ProviderConfig = Annotated[CommandConfig | PresetConfig | SuperConfig, Discriminator("type")]
+
+
+def check_workers(providers: Mapping[str, ProviderConfig]) -> None:
+    """Refuse super agents whose workers are not there, or that work for themselves by whatever way.
+
+    Args:
+        providers: by the id of the agent.
+
+    Raises:
+        ValueError: naming the agents, in the order in which they call each other.
+    """
+    done: set[str] = set()
+
+    def follow(name: str, path: Sequence[str]) -> None:
+        if name in path:
+            raise ValueError(f"agents work for themselves: {' → '.join((*path[path.index(name) :], name))}")
+        if name in done:
+            return
+        provider = providers[name]
+        for step in provider.workers if isinstance(provider, SuperConfig) else ():
+            if step.agent not in providers:
+                raise ValueError(f"agent '{name}' has the worker '{step.agent}', which is none of these agents")
+            follow(step.agent, (*path, name))
+        done.add(name)
+
+    for name in providers:
+        follow(name, ())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Provider, Sandbox
+from sublet.supervisor.provider_config import SuperConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +18,14 @@ class ProviderTools:
 
     sandbox: Sandbox
     limiter: Limiter | None = None
+    super_agent: Callable[[AgentConfig], Provider] | None = None
+    """Makes an agent that consists of others; only the daemon knows them all."""
 
 
 def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
     """Return the provider of ``config``; nothing is started yet."""
+    if isinstance(config.provider, SuperConfig):
+        if tools.super_agent is None:
+            raise TypeError("super agents need the other agents of the daemon")
+        return tools.super_agent(config)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter)

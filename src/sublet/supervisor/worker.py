@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import anyio
-import structlog
-
-from sublet.protocol.errors import AgentEnd, ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Job, Outcome, Provider
+from sublet.supervisor.model import Outcome, Provider
 from sublet.supervisor.sessions.control import SessionControl
-
-log = structlog.get_logger(__name__)
 
 
 class WorkerAgent:
@@ -62,15 +57,15 @@ class WorkerAgent:
         return Health(ok=True)
 
     async def handle(self, request: UnifiedAgentInput, ctx: AgentRunContext) -> UnifiedAgentOutput:
-        """Have the provider work on ``request`` until the lease of the call is over: ``UnifiedAgent.handle``.
+        """Have the provider work on ``request``: ``UnifiedAgent.handle``.
 
         Raises:
-            SubletError: ``TASK_FAILED`` with the end of what the agent said; ``LEASE_OVER``.
+            SubletError: ``TASK_FAILED`` with the end of what the agent said.
         """
         warnings: list[str] = []
         bound = await self._bound(ctx, warnings)
         job = replace(ctx.job, prompt=request.text, provider_session_id=bound, chain=ctx.chain)
-        outcome = await self._run(job, ctx)
+        outcome = await self._provider().run(job, ctx.report)
         await self._bind(outcome, bound, ctx, warnings)
         if outcome.reason != "done":
             raise SubletError(
@@ -86,18 +81,6 @@ class WorkerAgent:
             outcome=outcome,
             provider_session_id=outcome.provider_session_id,
             warnings=tuple(warnings),
-        )
-
-    async def _run(self, job: Job, ctx: AgentRunContext) -> Outcome:
-        ttl = ctx.chain.ttl
-        with anyio.move_on_after(ttl) as lease:
-            return await self._provider().run(job, ctx.report)
-        if lease.cancelled_caught:
-            log.info("the lease of a call ended before the agent did", agent=self.id, lease=ctx.chain.lease_id)
-        raise SubletError(
-            LocalCode.LEASE_OVER,
-            f"agent {self.id} was ended after {ttl:.0f} s, when the lease of the call was over",
-            "Ask for less at once, or raise supervisor.lease_seconds in config.json.",
         )
 
     async def _bound(self, ctx: AgentRunContext, warnings: list[str]) -> str | None:

@@ -51,6 +51,8 @@ class SessionRoutingState(Part):
 
     finger_session_id: FingerSessionId
     last_route: LastRoute | None = None
+    last_dispatch: LastRoute | None = None
+    """The last one that went to an agent: what the session goes on with, whatever was asked in between."""
     capability_snapshot_version: Annotated[str, StringConstraints(max_length=100)] = ""
 
 

@@ -1,0 +1,194 @@
+"""One agent, or a person, calls another: chain, policy, lease and journal of every such call (SuperAgent 5.3, 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import anyio
+import structlog
+
+from sublet.policy.model import Action, Subject
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain, address, check_call
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.ids import new_lease_id
+from sublet.protocol.text import clean
+from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput, UnifiedAgentOutput
+
+MAX_SUMMARY_CHARS: Final = 4_000
+"""Of an answer that the journal keeps."""
+
+log = structlog.get_logger(__name__)
+
+
+class Ask(Protocol):
+    """Asks policy; the daemon's gatekeeper."""
+
+    async def __call__(self, caller: Subject, action: Action, name: str, /, **attributes: str | int | bool) -> None:
+        """Return if it may be done.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How deep calls may be nested, and how many seconds one of them may take."""
+
+    max_depth: int
+    lease_seconds: float
+
+
+class Dispatcher:
+    """Makes calls to the agents of this daemon. Nothing is started before chain and policy have let it pass.
+
+    Args:
+        node_id: of this daemon.
+        find: returns an agent by its id, or None.
+        ask: asks policy.
+        limits: returns what holds now.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        find: Callable[[str], Awaitable[UnifiedAgent | None]],
+        ask: Ask,
+        limits: Callable[[], CallLimits],
+    ) -> None:
+        self._node_id = node_id
+        self._find = find
+        self._ask = ask
+        self._limits = limits
+
+    def check(self, agent_id: str, chain: Chain) -> None:
+        """Refuse a call by its chain alone, before anything is done for it.
+
+        Raises:
+            SubletError: as ``check_call``.
+        """
+        check_call(chain, address(agent_id, self._node_id), max_depth=self._limits().max_depth)
+
+    async def dispatch(
+        self,
+        agent_id: str,
+        request: UnifiedAgentInput,
+        ctx: AgentRunContext,
+        *,
+        caller: str | None = None,
+        action: Action = Action.AGENT_DISPATCH,
+        declared: bool = False,
+    ) -> UnifiedAgentOutput:
+        """Have an agent handle ``request`` and return what it says.
+
+        Args:
+            agent_id: who is called.
+            request: what is asked of it.
+            ctx: of who calls.
+            caller: id of the calling agent, which the chain then names; None where a person or a client asks.
+            action: what policy is asked for.
+            declared: whether the caller's own configuration names this agent as one that it works with.
+
+        Raises:
+            SubletError: ``LOOP_REFUSED``, ``DEPTH_REFUSED``, ``LEASE_OVER``, ``POLICY_DENIED``, ``NOT_FOUND``, or what
+                the agent fails with.
+        """
+        chain = self._chain(ctx.chain, caller)
+        try:
+            self.check(agent_id, chain)
+        except SubletError as error:
+            await self._refused(agent_id, error, chain, ctx)
+            raise
+        attributes = {} if action is Action.AGENT_MESSAGE else {"declared": declared, "depth": chain.nesting_depth}
+        await self._ask(ctx.subject, action, agent_id, **attributes)
+        agent = await self._find(agent_id)
+        if agent is None:
+            raise SubletError(LocalCode.NOT_FOUND, f"there is no agent {agent_id} here", "See: sublet agents")
+        sent: dict[str, JsonValue] = {
+            "executionChain": list(chain.execution_chain),
+            "nestingDepth": chain.nesting_depth,
+            "leaseId": chain.lease_id,
+            "ttl": chain.ttl,
+            "provider": agent.provider,
+        }
+        cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(agent_id), sent)
+        inner = replace(ctx, chain=chain, causation_id=cause, job=replace(ctx.job, chain=chain))
+        try:
+            output = await self._leased(agent, request, inner)
+        except SubletError as error:
+            failed: dict[str, JsonValue] = {"ok": False, "code": str(error.code), "message": error.message}
+            await ctx.emit(EventKind.DISPATCH_RESULT, inner.keys(agent_id), failed)
+            raise
+        done: dict[str, JsonValue] = {
+            "ok": True,
+            "summary": clean(output.text, MAX_SUMMARY_CHARS),
+            "warnings": list(output.warnings),
+        }
+        keys = inner.keys(agent_id).model_copy(update={"provider_session_id": output.provider_session_id})
+        await ctx.emit(EventKind.DISPATCH_RESULT, keys, done)
+        return output
+
+    async def _leased(
+        self, agent: UnifiedAgent, request: UnifiedAgentInput, ctx: AgentRunContext
+    ) -> UnifiedAgentOutput:
+        """Let the agent work until the lease of the call is over; then all that it started is ended."""
+        ttl = ctx.chain.ttl
+        with anyio.move_on_after(ttl):
+            return await agent.handle(request, ctx)
+        log.info("the lease of a call ended before the agent did", agent=agent.id, lease=ctx.chain.lease_id)
+        raise SubletError(
+            LocalCode.LEASE_OVER,
+            f"agent {agent.id} was ended after {ttl:.0f} s, when the lease of the call was over",
+            "Ask for less at once, or raise supervisor.lease_seconds in config.json.",
+        )
+
+    def _chain(self, before: Chain, caller: str | None) -> Chain:
+        ttl = self._limits().lease_seconds
+        if caller is not None:
+            return before.called_by(address(caller, self._node_id), lease_id=new_lease_id(), ttl=ttl)
+        return Chain(before.execution_chain, new_lease_id(), ttl if before.ttl is None else min(ttl, before.ttl))
+
+    async def _refused(self, agent_id: str, error: SubletError, chain: Chain, ctx: AgentRunContext) -> None:
+        await ctx.emit(
+            EventKind.POLICY_REJECTED,
+            ctx.keys(agent_id),
+            {
+                "subject": f"{ctx.subject.kind} {ctx.subject.name}".strip(),
+                "action": str(Action.AGENT_DISPATCH),
+                "resource": agent_id,
+                "layer": "chain",
+                "rule": str(error.code),
+                "reason": error.message,
+                "executionChain": list(chain.execution_chain),
+            },
+        )
+
+
+class ModuleHub(Protocol):
+    """The modules that ``/hub`` reaches; whoever registers modules implements it."""
+
+    def names(self) -> list[str]:
+        """Return the ids of those that take input now."""
+
+    async def send(self, module: str, text: str, ctx: AgentRunContext) -> str:
+        """Hand ``text`` to a module and return what it answers. Policy has allowed it.
+
+        Raises:
+            SubletError: it is not there or fails.
+        """
+
+
+class NoModules:
+    """A daemon without modules."""
+
+    def names(self) -> list[str]:
+        """``ModuleHub.names``."""
+        return []
+
+    async def send(self, module: str, text: str, ctx: AgentRunContext) -> str:
+        """``ModuleHub.send``."""
+        raise SubletError(LocalCode.NOT_FOUND, f"there is no module {module} here", "None is registered.")
