@@ -20,9 +20,9 @@ from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, Re
 from sublet.daemon.api.models import AssignmentView, AuditReport, ChangeSet, CreateDelegation, EventPage
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.control.answers import OWNER
 from sublet.daemon.control.client import ControlClient
 from sublet.daemon.control.requests import MAX_BODY_BYTES
-from sublet.daemon.control.routes import OWNER
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.net.unix_socket import bind_private
 from sublet.daemon.paths import Home, resolve_home

@@ -2,7 +2,7 @@
 
 Answers are the views of ``daemon/api/models.py``; failures are ``{"error": …}`` with what ``SubletError.as_json``
 returns. The socket's mode and the peer's uid decide who may speak at all (``control.server``); whoever gets here is the
-person herself.
+person herself, or an agent that runs here (``who``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
-import structlog
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -26,6 +24,16 @@ from sublet.daemon.api import daemon_models, models, peer_models
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.api.review_models import ApplyRequest
+from sublet.daemon.control.answers import (
+    ControlArea,
+    Endpoint,
+    answer,
+    answers,
+    error_body,
+    guarded,
+    no_route,
+    who,
+)
 from sublet.daemon.control.requests import (
     CreatePairLink,
     CreateToken,
@@ -36,45 +44,23 @@ from sublet.daemon.control.requests import (
     Nothing,
     Patch,
     Wait,
-    check_headers,
     read_body,
     read_query,
 )
 from sublet.policy.model import Subject
-from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 
 HEARTBEAT_SECONDS = 15.0
-OWNER = Subject(kind="human")
 
 T = TypeVar("T")
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-log = structlog.get_logger(__name__)
-
-_STATUS: dict[ErrorCode | LocalCode, int] = {
-    LocalCode.INVALID_ARGUMENT: 422,
-    LocalCode.NOT_FOUND: 404,
-    LocalCode.PEER_UNKNOWN: 404,
-    LocalCode.CONFLICT: 409,
-    LocalCode.KEY_CHANGED: 409,
-    LocalCode.ALREADY_RUNNING: 409,
-    LocalCode.POLICY_DENIED: 403,
-    LocalCode.TOKEN_INVALID: 403,
-    LocalCode.PEER_UNREACHABLE: 502,
-    LocalCode.UNAVAILABLE: 503,
-    LocalCode.DAEMON_UNAVAILABLE: 503,
-    LocalCode.INTERNAL: 500,
-}
-_DEFAULT_STATUS = 422
-"""For the codes of AWCP 4.5: the request was understood and refused."""
 
 
 class ControlApi:
     """Makes the application; ``stop`` ends streams and long polls, so that a stop of the daemon needs no patience."""
 
-    def __init__(self, api: DaemonApi) -> None:
+    def __init__(self, api: DaemonApi, areas: Sequence[ControlArea] = ()) -> None:
         self._api = api
+        self._areas = areas
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -117,77 +103,81 @@ class ControlApi:
             ("POST", "/v1/reload", self._reload),
             ("POST", "/v1/shutdown", self._shutdown),
         ]
-        routes = [Route(path, _guarded(endpoint), methods=[method]) for method, path, endpoint in table]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+        for area in self._areas:
+            table += area.table()
+        routes = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in table]
+        return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
 
     # Delegations
 
     async def _create_delegation(self, request: Request) -> Response:
         body = await read_body(request, models.CreateDelegation)
-        return _answer(await self._api.create_delegation(body, OWNER), status=201)
+        return answer(await self._api.create_delegation(body, who(request)), status=201)
 
     async def _list_delegations(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)
-        return _answers(await self._api.list_delegations(OWNER, limit=query.limit, active=query.active))
+        return answers(await self._api.list_delegations(who(request), limit=query.limit, active=query.active))
 
     async def _get_status(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.get_status(request.path_params["id"], OWNER))
+        return answer(await self._api.get_status(request.path_params["id"], who(request)))
 
     async def _wait_for_result(self, request: Request) -> Response:
         wait = read_query(request, Wait)
         one = request.path_params["id"]
-        return _answer(await self._unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, OWNER)))
+        return answer(await self._unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, who(request))))
 
     async def _get_audit_report(self, request: Request) -> Response:
         query = read_query(request, Patch)
-        return _answer(await self._api.get_audit_report(request.path_params["id"], OWNER, patch=query.patch))
+        return answer(await self._api.get_audit_report(request.path_params["id"], who(request), patch=query.patch))
 
     async def _cancel_delegation(self, request: Request) -> Response:
         await read_body(request, Nothing)
-        return _answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
+        return answer(await self._api.cancel_delegation(request.path_params["id"], who(request)))
 
     async def _review_delegation(self, request: Request) -> Response:
         query = read_query(request, Patch)
-        return _answer(await self._api.review_delegation(request.path_params["id"], OWNER, patch=query.patch))
+        return answer(await self._api.review_delegation(request.path_params["id"], who(request), patch=query.patch))
 
     async def _result_patch(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.result_patch(request.path_params["id"], OWNER))
+        return answer(await self._api.result_patch(request.path_params["id"], who(request)))
 
     async def _apply_delegation(self, request: Request) -> Response:
         body = await read_body(request, ApplyRequest)
-        return _answer(await self._api.apply_delegation(request.path_params["id"], body, OWNER))
+        return answer(await self._api.apply_delegation(request.path_params["id"], body, who(request)))
 
     async def _discard_delegation(self, request: Request) -> Response:
         await read_body(request, Nothing)
-        return _answer(await self._api.discard_delegation(request.path_params["id"], OWNER))
+        return answer(await self._api.discard_delegation(request.path_params["id"], who(request)))
 
     async def _undo_delegation(self, request: Request) -> Response:
         await read_body(request, Nothing)
-        return _answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
+        return answer(await self._api.undo_delegation(request.path_params["id"], who(request)))
 
     async def _extend_delegation(self, request: Request) -> Response:
         body = await read_body(request, models.ExtendRequest)
-        return _answer(await self._api.extend_delegation(request.path_params["id"], body.seconds, OWNER))
+        return answer(await self._api.extend_delegation(request.path_params["id"], body.seconds, who(request)))
 
     async def _say(self, request: Request) -> Response:
         body = await read_body(request, models.SayRequest)
         one = request.path_params["id"]
-        return _answer(await self._api.say(one, body.prompt, OWNER, follow_up_id=body.follow_up_id))
+        return answer(await self._api.say(one, body.prompt, who(request), follow_up_id=body.follow_up_id))
 
     async def _prune(self, request: Request) -> Response:
-        return _answer(await self._api.prune_resources(await read_body(request, daemon_models.PruneRequest), OWNER))
+        return answer(
+            await self._api.prune_resources(await read_body(request, daemon_models.PruneRequest), who(request))
+        )
 
     async def _list_assignments(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)
-        return _answers(await self._api.list_assignments(OWNER, limit=query.limit, active=query.active))
+        return answers(await self._api.list_assignments(who(request), limit=query.limit, active=query.active))
 
     # Events
 
     async def _events_since(self, request: Request) -> Response:
         query = read_query(request, EventsPage)
-        return _answer(await self._unless_stopping(lambda: self._page(query, query.timeout, query.limit)))
+        return answer(await self._unless_stopping(partial(self._page, query, who(request), query.timeout, query.limit)))
 
     async def _stream_events(self, request: Request) -> Response:
         query = read_query(request, Events)
@@ -195,12 +185,13 @@ class ControlApi:
         if last.isascii() and last.isdigit() and len(last) < 19:
             query = query.model_copy(update={"cursor": int(last)})
         # Asked once before the answer begins, so that a refusal is still an HTTP error.
-        first = await self._page(query, 0, MAX_PAGE)
+        caller = who(request)
+        first = await self._page(query, caller, 0, MAX_PAGE)
         return StreamingResponse(
-            self._stream(query, first), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            self._stream(query, caller, first), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
-    async def _stream(self, query: Events, page: models.EventPage) -> AsyncIterator[str]:
+    async def _stream(self, query: Events, caller: Subject, page: models.EventPage) -> AsyncIterator[str]:
         """Yield events as server-sent events until the reader goes away or the daemon stops."""
         while True:
             for event in page.events:
@@ -210,14 +201,14 @@ class ControlApi:
                 yield ": alive\n\n"
             query = query.model_copy(update={"cursor": page.cursor})
             try:
-                page = await self._unless_stopping(partial(self._page, query, HEARTBEAT_SECONDS, MAX_PAGE))
+                page = await self._unless_stopping(partial(self._page, query, caller, HEARTBEAT_SECONDS, MAX_PAGE))
             except SubletError as error:
                 yield f"event: error\ndata: {json.dumps(error_body(error))}\n\n"
                 return
 
-    async def _page(self, query: Events, timeout: float, limit: int) -> models.EventPage:
+    async def _page(self, query: Events, caller: Subject, timeout: float, limit: int) -> models.EventPage:
         return await self._api.events_since(
-            query.cursor, OWNER, delegation_id=query.delegation_id, timeout=timeout, limit=limit
+            query.cursor, caller, delegation_id=query.delegation_id, timeout=timeout, limit=limit
         )
 
     async def _unless_stopping(self, waiting: Callable[[], Awaitable[T]]) -> T:
@@ -247,101 +238,61 @@ class ControlApi:
 
     async def _directory(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.directory(OWNER))
+        return answer(await self._api.directory(who(request)))
 
     async def _create_pair_link(self, request: Request) -> Response:
         body = await read_body(request, CreatePairLink)
-        return _answer(await self._api.create_pair_link(OWNER, ttl_seconds=body.ttl_seconds), status=201)
+        return answer(await self._api.create_pair_link(who(request), ttl_seconds=body.ttl_seconds), status=201)
 
     async def _add_peer(self, request: Request) -> Response:
-        return _answer(await self._api.add_peer(await read_body(request, peer_models.AddPeer), OWNER), status=201)
+        return answer(await self._api.add_peer(await read_body(request, peer_models.AddPeer), who(request)), status=201)
 
     async def _list_peers(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answers(await self._api.list_peers(OWNER))
+        return answers(await self._api.list_peers(who(request)))
 
     async def _remove_peer(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.remove_peer(request.path_params["name"], OWNER))
+        return answer(await self._api.remove_peer(request.path_params["name"], who(request)))
 
     async def _create_token(self, request: Request) -> Response:
         body = await read_body(request, CreateToken)
-        return _answer(await self._api.create_token(body.name, body.ttl_seconds, OWNER), status=201)
+        return answer(await self._api.create_token(body.name, body.ttl_seconds, who(request)), status=201)
 
     async def _list_tokens(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answers(await self._api.list_tokens(OWNER))
+        return answers(await self._api.list_tokens(who(request)))
 
     async def _revoke_token(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.revoke_token(request.path_params["name"], OWNER))
+        return answer(await self._api.revoke_token(request.path_params["name"], who(request)))
 
     async def _list_lend_roots(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return JSONResponse(await self._api.list_lend_roots(OWNER))
+        return JSONResponse(await self._api.list_lend_roots(who(request)))
 
     async def _add_lend_root(self, request: Request) -> Response:
         body = await read_body(request, LendRoot)
-        return JSONResponse(await self._api.add_lend_root(body.path, OWNER), status_code=201)
+        return JSONResponse(await self._api.add_lend_root(body.path, who(request)), status_code=201)
 
     async def _remove_lend_root(self, request: Request) -> Response:
-        return JSONResponse(await self._api.remove_lend_root(read_query(request, LendRoot).path, OWNER))
+        return JSONResponse(await self._api.remove_lend_root(read_query(request, LendRoot).path, who(request)))
 
     # The daemon itself
 
     async def _status(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answer(await self._api.status(OWNER))
+        return answer(await self._api.status(who(request)))
 
     async def _doctor(self, request: Request) -> Response:
         read_query(request, Nothing)
-        return _answers(await self._api.doctor(OWNER))
+        return answers(await self._api.doctor(who(request)))
 
     async def _reload(self, request: Request) -> Response:
         await read_body(request, Nothing)
-        return _answer(await self._api.reload(OWNER))
+        return answer(await self._api.reload(who(request)))
 
     async def _shutdown(self, request: Request) -> Response:
         await read_body(request, Nothing)
-        await self._api.shutdown(OWNER)
+        await self._api.shutdown(who(request))
         return JSONResponse({}, status_code=202)
-
-
-def error_body(error: SubletError) -> dict[str, JsonValue]:
-    """Return the JSON form of a failure."""
-    return {"error": error.as_json()}
-
-
-def _guarded(endpoint: Endpoint) -> Endpoint:
-    async def guarded(request: Request) -> Response:
-        try:
-            check_headers(request)
-            return await endpoint(request)
-        except SubletError as error:
-            return _failure(error, _STATUS.get(error.code, _DEFAULT_STATUS))
-        except ClientDisconnect:
-            return Response(status_code=499)
-        except Exception:
-            log.exception("control API: internal error", path=request.url.path)
-            broken = SubletError(LocalCode.INTERNAL, "an internal error occurred", "See the daemon's log.")
-            return _failure(broken, 500)
-
-    return guarded
-
-
-async def _no_route(_request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    wrong = "this method is not offered here" if status == 405 else "there is no such operation"
-    return _failure(SubletError(LocalCode.NOT_FOUND, wrong, "Update the older of client and daemon."), status)
-
-
-def _failure(error: SubletError, status: int) -> Response:
-    return JSONResponse(error_body(error), status_code=status)
-
-
-def _answer(view: BaseModel, *, status: int = 200) -> Response:
-    return Response(view.model_dump_json(), status_code=status, media_type="application/json")
-
-
-def _answers(views: Sequence[BaseModel]) -> Response:
-    return Response(f"[{','.join(view.model_dump_json() for view in views)}]", media_type="application/json")

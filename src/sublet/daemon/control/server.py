@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 
 import anyio
 import structlog
 
 from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.control.answers import ControlArea
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
@@ -54,8 +56,8 @@ class OwnerOnlyProtocol(DeadlineProtocol):
 class ControlServer:
     """Serves the control API on ``home.control_socket``; the caller holds the instance lock."""
 
-    def __init__(self, api: DaemonApi, home: Home) -> None:
-        self._control = ControlApi(api)
+    def __init__(self, api: DaemonApi, home: Home, areas: Sequence[ControlArea] = ()) -> None:
+        self._control = ControlApi(api, areas)
         self._path = home.control_socket
         self._socket: socket.socket | None = None
 
