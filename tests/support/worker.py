@@ -165,7 +165,7 @@ class Worker:
     async def check_nothing_held(self) -> None:
         """Fail where anything of any assignment is left."""
         assert self.executor.active == 0
-        assert not self.executor._records
+        assert not self.executor._assignments.under_way
         assert not self.executor._pending
         assert self.slots.in_use == 0
         assert await self.journal.open_resources() == []

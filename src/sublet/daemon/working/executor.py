@@ -18,40 +18,20 @@ from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_invite, seconds_left
 from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
+from sublet.daemon.working.assignments import Assignments
+from sublet.daemon.working.pending import Pending
 from sublet.policy.engine import Policy
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.events import EventKind
-from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, advance
+from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome
-from sublet.supervisor.slots import RESERVED_SECONDS, Slots
+from sublet.supervisor.slots import Slots
 
-PENDING_SECONDS = RESERVED_SECONDS
-"""How long an accepted INVITE waits for its START before its slot is given to others."""
 STOP_SECONDS = 4.0
 """How long a stop of the daemon waits for running work to be ended and unmounted."""
 
 log = structlog.get_logger(__name__)
-
-
-class Pending:
-    """What an accepted INVITE holds in memory until its START: the key never touches the disk.
-
-    ``decided`` is set when START has taken it, or when it is given up for ``error``; ``gone`` once nothing is left.
-    """
-
-    def __init__(self, key: asyncssh.SSHKey) -> None:
-        self.key = key
-        self.decided = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.error = SubletError(ErrorCode.DECLINED, f"no START came within {PENDING_SECONDS:.0f} s", "Invite again.")
-
-    def give_up(self, error: SubletError) -> None:
-        """Let it go for ``error``."""
-        if not self.decided.is_set():
-            self.error = error
-            self.decided.set()
 
 
 class Executor:
@@ -78,7 +58,7 @@ class Executor:
             policy=policy, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
         )
         self._inviting = asyncio.Lock()
-        self._records: dict[str, AssignmentRecord] = {}
+        self._assignments = Assignments(journal)
         self._pending: dict[str, Pending] = {}
         self._runs: dict[str, AssignmentRun] = {}
         self._group: TaskGroup | None = None
@@ -102,7 +82,7 @@ class Executor:
     async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
         """Answer INVITE: ``ExecutorApi.invite``."""
         async with self._inviting:
-            known = await self._find(message.delegation_id)
+            known = await self._assignments.find(message.delegation_id)
             if known is not None:
                 return self._again(known, message, peer)
             agent = self._acceptance.check(message, peer)
@@ -114,7 +94,7 @@ class Executor:
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
-        run = self._begin(await self._owned(message.delegation_id, peer), message, source_host)
+        run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, source_host)
         try:
             with run.updates:
                 async for update in run.updates:
@@ -129,7 +109,7 @@ class Executor:
 
     async def renew(self, message: Start, peer: KnownPeer, *, source_host: str) -> Accept:
         """Go on with work that runs: ``ExecutorApi.renew``."""
-        record = await self._owned(message.delegation_id, peer)
+        record = await self._assignments.owned(message.delegation_id, peer)
         run = self._runs.get(record.id)
         if run is None:
             raise _not_running(record)
@@ -140,12 +120,12 @@ class Executor:
 
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
-        record = await self._owned(delegation_id, peer)
+        record = await self._assignments.owned(delegation_id, peer)
         await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
 
     async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
         """Let running work end soon, as failed: ``ExecutorApi.wind_down``."""
-        record = await self._owned(delegation_id, peer)
+        record = await self._assignments.owned(delegation_id, peer)
         if (run := self._runs.get(record.id)) is not None:
             run.wind_down(error, seconds)
         else:
@@ -153,12 +133,11 @@ class Executor:
 
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Refuse strangers: ``ExecutorApi.check_owner``."""
-        await self._owned(delegation_id, peer)
+        await self._assignments.owned(delegation_id, peer)
 
     async def end_peer(self, fingerprint: str, why: str) -> None:
         """Stop everything that is pending or running for the peer with that key."""
-        owned = [record.id for record in self._records.values() if record.peer_fingerprint == fingerprint]
-        await self._stop_each(owned, _cancelled(why))
+        await self._stop_each(self._assignments.of_peer(fingerprint), _cancelled(why))
 
     # INVITE
 
@@ -201,11 +180,10 @@ class Executor:
                 updated_at=now,
             )
             group = self._check_serving()
-            await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
+            await self._assignments.begin(record)
         except BaseException:
             await self._release(owner, transport, mount_point)
             raise
-        self._records[owner] = record
         pending = self._pending[owner] = Pending(key)
         group.start_soon(self._hold, owner, pending)
         if self._group is None:
@@ -216,8 +194,7 @@ class Executor:
     async def _hold(self, delegation_id: str, pending: Pending) -> None:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(PENDING_SECONDS):
-                await pending.decided.wait()
+            await pending.wait()
             if self._pending.get(delegation_id) is pending:
                 del self._pending[delegation_id]
                 await self._conclude(delegation_id, pending.error, None)
@@ -269,8 +246,8 @@ class Executor:
     async def _started(self, run: AssignmentRun, start: Start) -> None:
         expires_at = start.lease.expires_at
         try:
-            await self._save(
-                self._records[run.id],
+            await self._assignments.advance(
+                self._assignments.under_way[run.id],
                 AssignmentEvent.START,
                 expires_at=expires_at,
                 generation=start.sublet.generation,
@@ -279,12 +256,12 @@ class Executor:
         except SubletError as error:
             run.stop(error)
             return
-        record = self._records[run.id]
+        record = self._assignments.under_way[run.id]
         log.info("work begins", **_names(record), access_mode=record.access_mode, expires_at=expires_at)
 
     async def _renew(self, run: AssignmentRun, message: Start, peer: KnownPeer, source_host: str) -> Accept:
         async with run.renewing:
-            record = self._records.get(run.id)
+            record = self._assignments.under_way.get(run.id)
             if record is None or run.over:
                 raise _not_running(record)
             if message.sublet.follow_up is not None:
@@ -292,7 +269,7 @@ class Executor:
             now = anyio.current_time()
             worked, left = now - run.began, run.deadline.at - now
             seconds, expires_at = self._acceptance.renewal(record, message, peer, worked=worked, left=left)
-            await self._note(record, generation=message.sublet.generation, expires_at=expires_at)
+            await self._assignments.note(record, generation=message.sublet.generation, expires_at=expires_at)
             run.renew(message, source_host, now + seconds)
         log.info("work is renewed", **_names(record), generation=message.sublet.generation, expires_at=expires_at)
         constraints = record.accept.remote_constraints.model_copy(update={"max_ttl_seconds": max(1, int(seconds))})
@@ -304,12 +281,12 @@ class Executor:
         self, delegation_id: str, error: SubletError | None, outcome: Outcome | None
     ) -> SubletError | None:
         """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
-        record = self._records[delegation_id]
+        record = self._assignments.under_way[delegation_id]
         ended = str(error.code) if error is not None else "done"
         log.info("work ends", **_names(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
         failure = None
         try:
-            await self._save(
+            await self._assignments.advance(
                 record,
                 AssignmentEvent.DONE if error is None else AssignmentEvent.FAIL,
                 error=error_view(error) if error else None,
@@ -325,7 +302,7 @@ class Executor:
 
     async def _release(self, delegation_id: str, transport: str, mount_point: Path | None) -> None:
         """Free what a delegation holds. What can't be freed stays journalled for the next start."""
-        self._records.pop(delegation_id, None)
+        self._assignments.under_way.pop(delegation_id, None)
         self._slots.release(delegation_id)
         try:
             carrier = self._tools.carriers[transport]
@@ -352,30 +329,6 @@ class Executor:
             await self._stop_each([*self._runs, *self._pending], _stopping())
         for run in self._runs.values():
             run.abandon()
-
-    # Records
-
-    async def _find(self, delegation_id: str) -> AssignmentRecord | None:
-        return self._records.get(delegation_id) or await self._journal.load_assignment(delegation_id)
-
-    async def _owned(self, delegation_id: str, peer: KnownPeer) -> AssignmentRecord:
-        record = await self._find(delegation_id)
-        if record is None or record.peer_fingerprint != peer.fingerprint:
-            raise SubletError(ErrorCode.DECLINED, "no such delegation of yours is known here", "Start with INVITE.")
-        return record
-
-    async def _save(self, record: AssignmentRecord, event: AssignmentEvent, **changes: object) -> None:
-        state = advance(ASSIGNMENT_TABLE, record.state, event)
-        changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
-        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
-        self._records[record.id] = changed
-
-    async def _note(self, record: AssignmentRecord, **changes: object) -> None:
-        """Journal facts that are no transition."""
-        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
-        await self._journal.save_assignment(changed)
-        if record.id in self._records:
-            self._records[record.id] = changed
 
     def _check_serving(self) -> TaskGroup:
         if self._group is None:

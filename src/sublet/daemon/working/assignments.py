@@ -1,0 +1,61 @@
+"""The records of assignments that are under way, in memory and in the journal (DESIGN 4.1)."""
+
+from __future__ import annotations
+
+from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.records import AssignmentRecord
+from sublet.daemon.times import rfc3339
+from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, advance
+
+
+class Assignments:
+    """Knows every assignment by its delegation's id; ``under_way`` are those that are not over yet."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.under_way: dict[str, AssignmentRecord] = {}
+        self._journal = journal
+
+    async def find(self, delegation_id: str) -> AssignmentRecord | None:
+        """Return the record of that delegation, also where it is over."""
+        return self.under_way.get(delegation_id) or await self._journal.load_assignment(delegation_id)
+
+    async def owned(self, delegation_id: str, peer: KnownPeer) -> AssignmentRecord:
+        """Return the record of a delegation of ``peer``.
+
+        Raises:
+            SubletError: ``DECLINED`` for one that is not its own; whether there is one is not told.
+        """
+        record = await self.find(delegation_id)
+        if record is None or record.peer_fingerprint != peer.fingerprint:
+            raise SubletError(ErrorCode.DECLINED, "no such delegation of yours is known here", "Start with INVITE.")
+        return record
+
+    def of_peer(self, fingerprint: str) -> list[str]:
+        """Return the ids of what is under way for the peer with that key."""
+        return [record.id for record in self.under_way.values() if record.peer_fingerprint == fingerprint]
+
+    async def begin(self, record: AssignmentRecord) -> None:
+        """Journal a new assignment, which is under way from then on."""
+        await self._journal.save_assignment(record, EventKind.ASSIGNMENT_STATE, {"state": str(record.state)})
+        self.under_way[record.id] = record
+
+    async def advance(self, record: AssignmentRecord, event: AssignmentEvent, **changes: object) -> None:
+        """Journal a transition, and what comes with it.
+
+        Raises:
+            IllegalTransition: there is none by that event.
+        """
+        state = advance(ASSIGNMENT_TABLE, record.state, event)
+        changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
+        await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
+        self.under_way[record.id] = changed
+
+    async def note(self, record: AssignmentRecord, **changes: object) -> None:
+        """Journal facts that are no transition."""
+        changed = record.model_copy(update={**changes, "updated_at": rfc3339()})
+        await self._journal.save_assignment(changed)
+        if record.id in self.under_way:
+            self.under_way[record.id] = changed
