@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.lending import delegation_run
+from sublet.daemon.lending import going_along
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from support.lender import Lender, lender
@@ -54,7 +54,7 @@ async def test_the_peer_is_told_and_the_end_names_the_bound(side: Lender) -> Non
 
     [error] = side.link.failed
     assert (error.code, error.delegation_id) == (ErrorCode.TASK_FAILED, found)
-    assert error.sublet.grace_seconds == delegation_run.QUOTA_GRACE_SECONDS
+    assert error.sublet.grace_seconds == going_along.QUOTA_GRACE_SECONDS
     assert "100 bytes to the directory (max_total_bytes)" in error.message
     assert view.error is not None
     assert (view.error.code, view.error.message, view.error.from_peer) == ("TASK_FAILED", error.message, False)
@@ -87,8 +87,8 @@ async def test_done_after_refused_writes_is_a_failure_that_keeps_what_the_agent_
 async def test_a_peer_that_takes_no_notice_loses_its_access(
     side: Lender, monkeypatch: pytest.MonkeyPatch, fault: SubletError | None
 ) -> None:
-    monkeypatch.setattr(delegation_run, "QUOTA_GRACE_SECONDS", 0)
-    monkeypatch.setattr(delegation_run, "QUOTA_SLACK_SECONDS", 0.1)
+    monkeypatch.setattr(going_along, "QUOTA_GRACE_SECONDS", 0)
+    monkeypatch.setattr(going_along, "QUOTA_SLACK_SECONDS", 0.1)
     side.link.obeys, side.link.fail_fails = False, fault
     found = await side.running(max_file_bytes=50)
     async with Leased(side.data_plane, EXECUTOR_KEY, found).connect() as connection:

@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from sublet.daemon.api.models import DelegationView
-from sublet.daemon.lending import delegation_run, delegator, inviting
+from sublet.daemon.lending import delegation_run, delegator, inviting, late_news
 from sublet.daemon.ports import NotConnected
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
@@ -490,7 +490,7 @@ async def test_nothing_depends_on_whether_the_peer_hears_of_the_end(
 
 
 async def test_a_peer_that_is_heard_again_is_told_of_the_end(side: Lender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegator, "FIRST_TELL_SECONDS", 0.02)
+    monkeypatch.setattr(late_news, "FIRST_TELL_SECONDS", 0.02)
     side.link.cancel_fails = UNREACHABLE
     found = await side.running()
     await side.delegator.cancel(found, "enough")

@@ -19,10 +19,11 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import ExportLimits, LentDirectory
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.serving import listener as sftp_listener
-from sublet.workspace.serving import take_up
+from sublet.workspace.serving import sockets, take_up
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
-from sublet.workspace.serving.listener import MAX_STRANGERS_PER_SOURCE, DataPlane
+from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.serving.login import CIPHERS, MAX_LOGIN_ATTEMPTS
+from sublet.workspace.serving.strangers import MAX_STRANGERS_PER_SOURCE
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 from sublet.workspace.view.rules import default_rules
 from support.sftp_client import Lender, eventually, export, lender, open_channel, string
@@ -349,7 +350,7 @@ async def test_a_dialled_executor_needs_the_leases_own_key(workspace: Path) -> N
 async def test_dialling_while_the_data_plane_stops_is_an_ordinary_failure(
     workspace: Path, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect, connected, go_on = sftp_listener._connect, asyncio.Event(), asyncio.Event()
+    connect, connected, go_on = sockets.connected, asyncio.Event(), asyncio.Event()
 
     async def connect_slowly(host: str, port: int) -> socket.socket:
         sock = await connect(host, port)
@@ -357,7 +358,7 @@ async def test_dialling_while_the_data_plane_stops_is_an_ordinary_failure(
         await go_on.wait()
         return sock
 
-    monkeypatch.setattr(sftp_listener, "_connect", connect_slowly)
+    monkeypatch.setattr(sftp_listener, "connected", connect_slowly)
     before = descriptors()
     plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
     await plane.start("127.0.0.1", 0)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 
-from sublet.daemon.api.models import ConditionView
-from sublet.daemon.storage.records import DelegationRecord
+from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
+from sublet.daemon.lending.lent_resources import widest
+from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
+from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Accept, AccessMode
+from sublet.protocol.ids import new_delegation_id
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, Accept, AccessMode
+from sublet.protocol.text import clean_line
 
 RESUMABLE_TRANSPORTS = frozenset({"sshfs", "archive", "git"})
 """Transports that go on when their link comes back."""
@@ -56,3 +60,31 @@ def queued(place: int, holders: Sequence[str]) -> ConditionView:
     holds = "hold" if len(holders) > 1 else "holds"
     detail = f"{who}{more} {holds} this directory or a part of it; number {place} in the queue"
     return ConditionView(kind="queued", detail=detail, position=place)
+
+
+def new_record(
+    request: CreateDelegation,
+    caller: str,
+    resources: Sequence[ResourceRecord],
+    peer: str,
+    agent: str | None,
+    ttl_seconds: int,
+    quota: LeaseQuota,
+) -> DelegationRecord:
+    """Return the record of a delegation that begins now; the arguments are those of ``Delegator.create``."""
+    now = rfc3339()
+    first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
+    return DelegationRecord(
+        id=new_delegation_id(),
+        caller=caller,
+        request=request,
+        peer=peer,
+        agent=agent,
+        resources=tuple(resources),
+        description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
+        access_mode=widest(resources),
+        ttl_seconds=ttl_seconds,
+        quota=quota,
+        created_at=now,
+        updated_at=now,
+    )

@@ -5,53 +5,41 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
 import structlog
 
-from sublet.daemon.api.models import ConditionView, DelegationView
-from sublet.daemon.api.reports import agent_end, failed_result, refusal, result_view
+from sublet.daemon.api.models import DelegationView
+from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
-from sublet.daemon.failures import sole_failure
 from sublet.daemon.lending.agreement import check_mount_point, narrowed, resumable
 from sublet.daemon.lending.enforcement import check_enforced, enforced_by
+from sublet.daemon.lending.going_along import GoingAlong
 from sublet.daemon.lending.holding import hold
 from sublet.daemon.lending.inviting import invited
 from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lending.lent_access import DelegatorTools, LentAccess
 from sublet.daemon.lending.lent_resources import limited
-from sublet.daemon.lending.output_log import OutputLog
-from sublet.daemon.lending.peer_condition import PeerCondition
 from sublet.daemon.lending.steering import Steering
 from sublet.daemon.lending.transports import chosen_transport
-from sublet.daemon.ports import PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.ports import PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.records import DelegationRecord, error_view, interrupted, lease_over
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent, DelegationState
 from sublet.protocol.messages import (
     Accept,
-    Done,
     Error,
-    ErrorExtension,
-    Progress,
 )
 from sublet.workspace.model import LentDirectory
 from sublet.workspace.view.admission import scan_all
 
-REDIAL_PEER_SECONDS = 1.0
-"""How long to wait before an executor that lost its link is dialled again."""
 HELD_HERE = ("lock", "lease")
 """Kinds of resources that are given back here, whatever the peer does."""
 CANCEL_PEER_SECONDS = 3.0
 """How long the peer is given to hear that its task is over; access is cut long before."""
-QUOTA_GRACE_SECONDS = 5
-"""How long an agent that met the quota may go on, to see the I/O errors and say so."""
-QUOTA_SLACK_SECONDS = 5.0
-"""How much longer the peer is waited for before access is cut anyway."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -80,16 +68,14 @@ class DelegationRun:
         self._resources = resources
         self._tools = tools
         self._access = LentAccess(self._keeper, peer, tools)
-        self._output = OutputLog(tools.journal, record.id)
         self._mounted: list[str] = []
         self._scope = anyio.CancelScope()
         self._ending = anyio.CancelScope(shield=True)
         self._stopped: SubletError | None = None
         self._task: RemoteTask | None = None
-        self._condition = PeerCondition(peer.name)
-        self._dialling = False
         self._recovered = recovered
         self.steering = Steering(self._keeper, self._access, peer, tools.link, self._extended)
+        self._going_along = GoingAlong(self._keeper, self._access, self.steering, peer, tools, recovered=recovered)
         self.untold = False
         """Whether the peer may still hold the task and has not been told that it is over."""
 
@@ -293,133 +279,12 @@ class DelegationRun:
         return answer
 
     async def _follow(self, news: AsyncGenerator[Update, None], accept: Accept) -> None:
-        """Go along with the work until DONE is journalled.
-
-        Raises:
-            SubletError: the peer's ERROR, or what keeps us from hearing of it.
-            DelegationOver: another end came first.
-        """
         assert self._task is not None
-        reverse = accept.sublet.reverse
-        watching = anyio.CancelScope()
-        with sole_failure(SubletError, DelegationOver):
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._end_at_quota, self._task)
-                group.start_soon(self._access.remember)
-                if self.record.transport == "sshfs":
-                    # The others need no connection between the first moment and the last.
-                    group.start_soon(self._watch, watching)
-                if (changes := self._access.changes()) is not None:
-                    group.start_soon(changes.serve)
-                group.start_soon(self.steering.deliver)
-                async with aclosing(news) as updates:
-                    async for update in updates:
-                        if isinstance(update, Done | Error):
-                            self._task = None
-                            watching.cancel()
-                            await self._take(update)
-                            break
-                        if self._condition.hear(update):
-                            await self._keeper.note(condition=self._condition.view)
-                        if isinstance(update, Silence):
-                            continue
-                        if update.prompt is not None:
-                            await self.steering.heard([update.prompt])
-                        if update.phase == "need_reverse" and reverse is not None and not self._dialling:
-                            self._dialling = True
-                            group.start_soon(self._dial, reverse.port)
-                        await self._progress(update)
-                    else:
-                        raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
-                group.cancel_scope.cancel()
-
-    async def _watch(self, watching: anyio.CancelScope) -> None:
-        """Show while the work runs whether the executor is connected to the files, until ``watching`` is cancelled."""
-        with watching:
-            await self._access.connections.serve(self._connected)
-
-    async def _connected(self, connected: bool) -> None:
-        if self._condition.see(connected):
-            await self._keeper.note(condition=self._condition.view)
-
-    async def _end_at_quota(self, task: RemoteTask) -> None:
-        """Once a change is refused for the quota, have the peer end its work as failed; it may say its last word.
-
-        Raises:
-            SubletError: why the work failed, where the peer takes no notice.
-        """
-        await self._access.quota_met.wait()
         try:
-            self._access.check_quota()
-        except SubletError as error:
-            await self._keeper.note(condition=ConditionView(kind="ending", detail=error.message))
-            message = Error(
-                delegation_id=self.record.id,
-                code=ErrorCode.TASK_FAILED,
-                message=error.message,
-                hint=error.hint,
-                sublet=ErrorExtension(grace_seconds=QUOTA_GRACE_SECONDS),
-            )
-            with anyio.move_on_after(QUOTA_GRACE_SECONDS + QUOTA_SLACK_SECONDS):
-                try:
-                    await self._tools.link.fail(self._peer, task, message)
-                except SubletError as failure:
-                    log.warning("peer was not told of the quota", delegation_id=self.record.id, reason=str(failure))
-                await anyio.sleep_forever()
-            raise
-
-    async def _dial(self, port: int) -> None:
-        """Reach the executor from here, and again where the link that it had was lost.
-
-        Raises:
-            SubletError: ``MOUNT_FAILED`` where it has not had the files yet, and can't be reached.
-        """
-        try:
-            while True:
-                try:
-                    await self._access.dial(port)
-                    return
-                except SubletError as error:
-                    if not self._condition.link_is_down and not self._recovered:
-                        raise
-                    log.info("the executor can't be dialled", delegation_id=self.record.id, reason=error.message)
-                await anyio.sleep(REDIAL_PEER_SECONDS)
-                if not self._condition.link_is_down:
-                    return
+            await self._going_along.until_done(news, self._task, accept)
         finally:
-            self._dialling = False
-
-    async def _take(self, end: Done | Error) -> None:
-        """Journal DONE, or raise what ERROR says."""
-        said = refusal(end, self._peer.name) if isinstance(end, Error) else None
-        if self._access.returned:
-            await self._keeper.note(returned=True)
-        try:
-            self._access.check_quota()
-            if said is None:
-                self._access.check_returned()
-        except SubletError as failure:
-            failure.agent_end = agent_end(end)
-            raise
-        if said is not None:
-            raise said
-        assert isinstance(end, Done)
-        await self._running()
-        await self.steering.heard(end.sublet.prompts)
-        await self._keeper.conclude(
-            result_view(end), ConditionView(kind="ending", detail="the work is done and access is cut; auditing")
-        )
-
-    async def _progress(self, update: Progress) -> None:
-        if update.phase == "running":
-            await self._running()
-        if update.text or update.dropped_chars:
-            self._access.show_log(await self._output.append(update.stream, update.text, update.dropped_chars))
-
-    async def _running(self) -> None:
-        if self.record.state is not DelegationState.RUNNING:
-            await self._keeper.advance(DelegationEvent.RUN)
-            self.steering.woken()
+            if self._going_along.ended:
+                self._task = None
 
     async def _end(self, failure: SubletError | None) -> None:
         """Journal the end and cut access, then tell the peer and make the audit, and only after that be settled."""

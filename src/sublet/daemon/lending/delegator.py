@@ -21,21 +21,21 @@ from sublet.daemon.api.models import (
     LeaseQuota,
 )
 from sublet.daemon.background import in_background
+from sublet.daemon.lending.agreement import new_record
 from sublet.daemon.lending.audits import patch_of
 from sublet.daemon.lending.delegation_run import DelegationRun
+from sublet.daemon.lending.late_news import LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
-from sublet.daemon.lending.lent_resources import lent_directories, widest
+from sublet.daemon.lending.lent_resources import lent_directories
 from sublet.daemon.lending.steering import Approve
-from sublet.daemon.ports import PeerAddress, RemoteTask
+from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
-from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, FollowUp
+from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line
 from sublet.workspace.serving.lease_memory import recall
 
@@ -45,12 +45,6 @@ END_SECONDS = 10.0
 """How long a caller waits until a cancel is journalled and access is cut."""
 STOP_SECONDS = 3.5
 """How long a stop of the daemon waits for running delegations to be settled."""
-
-FIRST_TELL_SECONDS = 1.0
-MAX_TELL_SECONDS = 15.0
-"""How long an attempt to tell a silent peer that its task is over may take, and the wait for the next."""
-TELL_SLACK_SECONDS = 90.0
-"""For how long after the end of a lease a peer may still hold something of it."""
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +69,7 @@ class Delegator:
         self._tools = tools
         self._find_peer = find_peer
         self._settled = settled
+        self._late_news = LateNews(tools.journal, tools.link, find_peer)
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
         self._group: TaskGroup | None = None
@@ -126,7 +121,7 @@ class Delegator:
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
         await self._taken_over.wait()
-        record = _new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
+        record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._group.start_soon(self._drive, run)
@@ -288,7 +283,7 @@ class Delegator:
             group.start_soon(self._drive, run)
         for held in await self._journal.open_resources():
             if held.kind == "remote_task" and held.owner not in self._runs:
-                group.start_soon(self._tell_later, held.owner)
+                group.start_soon(self._late_news.tell, held.owner)
 
     async def _settle(self, record: DelegationRecord) -> None:
         memory = self._tools.memories / record.id
@@ -306,33 +301,7 @@ class Delegator:
             if run.record.terminal:
                 self._settled(run.record.view(time.time()))
         if run.untold:
-            await self._tell_later(run.record.id)
-
-    async def _tell_later(self, delegation_id: str) -> None:
-        """Tell the peer that its task is over, as soon as it is heard again, so that its slot is free.
-
-        Until its lease would be over anyway; a task that was never started is given up there after a minute.
-        """
-        record = await self._journal.load_delegation(delegation_id)
-        wait = FIRST_TELL_SECONDS
-        until = 0.0 if record is None else unix_seconds(record.expires_at or record.updated_at) + TELL_SLACK_SECONDS
-        while record is not None and time.time() < until:
-            peer = self._find_peer(record.peer)
-            if peer is None:
-                break
-            try:
-                with anyio.fail_after(MAX_TELL_SECONDS):
-                    await self._tools.link.cancel(
-                        peer, RemoteTask(record.task_id or "", record.context_id or record.id)
-                    )
-                break
-            except (SubletError, TimeoutError) as error:
-                log.info("the peer is told of the end later", delegation_id=delegation_id, reason=str(error))
-            except Exception:
-                log.exception("the peer is told of the end later", delegation_id=delegation_id)
-            await anyio.sleep(wait)
-            wait = min(2 * wait, MAX_TELL_SECONDS)
-        await self._journal.release_owned(delegation_id, "remote_task")
+            await self._late_news.tell(run.record.id)
 
     async def _shielded(self, call: Callable[[*Arguments], Awaitable[None]], *arguments: *Arguments) -> None:
         # The stop of the daemon ends runs in order, by ``_stop_all``, and not by cancelling what they are doing.
@@ -376,30 +345,3 @@ def _no_audit(record: DelegationRecord) -> SubletError:
         )
     why = "It ended before any access was given." if record.settled else "It is made when access is cut."
     return SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
-
-
-def _new_record(
-    request: CreateDelegation,
-    caller: str,
-    resources: Sequence[ResourceRecord],
-    peer: str,
-    agent: str | None,
-    ttl_seconds: int,
-    quota: LeaseQuota,
-) -> DelegationRecord:
-    now = rfc3339()
-    first_line = request.prompt.strip().splitlines()[0] if request.prompt.strip() else ""
-    return DelegationRecord(
-        id=new_delegation_id(),
-        caller=caller,
-        request=request,
-        peer=peer,
-        agent=agent,
-        resources=tuple(resources),
-        description=clean_line(request.description or first_line, MAX_DESCRIPTION_CHARS - 40),
-        access_mode=widest(resources),
-        ttl_seconds=ttl_seconds,
-        quota=quota,
-        created_at=now,
-        updated_at=now,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,19 +12,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import asyncssh
 
 from sublet.daemon.api.models import Usage
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
+from sublet.daemon.lending.credential import credential
 from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
+from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Journal
-from sublet.daemon.storage.records import DelegationRecord, lease_over
+from sublet.daemon.storage.records import lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
@@ -46,11 +46,9 @@ from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirecto
 from sublet.workspace.quota import QuotaMet
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane
-from sublet.workspace.ssh.keys import read_public_key
 from sublet.workspace.view.admission import AdmissionLimits
 from sublet.workspace.view.change_watch import ChangeWatch
 
-KEY_ALGORITHM: Final = "ssh-ed25519"
 REMEMBER_SECONDS: Final = 1.0
 """How often the counters of a lease are kept for the next process."""
 
@@ -125,7 +123,7 @@ class LentAccess:
                 ``WORKSPACE_INVALID`` where the directory is not the one any more that was asked for.
             DelegationOver: it has ended meanwhile.
         """
-        public, self._credential = _credential(accept.remote_constraints.public_key)
+        public, self._credential = credential(accept.remote_constraints.public_key)
         await self._agree()
         resources = await self._prepared()
         expires_at = rfc3339(time.time() + ends - anyio.current_time())
@@ -150,7 +148,7 @@ class LentAccess:
             SubletError: as ``open``; ``WORKSPACE_INVALID`` also for a directory that was replaced meanwhile.
             DelegationOver: it has ended meanwhile.
         """
-        public, self._credential = _credential(accept.remote_constraints.public_key)
+        public, self._credential = credential(accept.remote_constraints.public_key)
         resources = await self._prepared()
         before = await self.recall()
         if isinstance(self._tree, StagedTree):
@@ -184,7 +182,7 @@ class LentAccess:
         self._ends += seconds
         with suppress(SubletError):
             self._tools.data_plane.extend(self._keeper.record.id, seconds)
-            self._tools.data_plane.set_meta(self._keeper.record.id, "lease.json", _lease_json(self._keeper.record))
+            self._tools.data_plane.set_meta(self._keeper.record.id, "lease.json", lease_json(self._keeper.record))
 
     def start(self, follow_up: FollowUp | None = None, *, more: int = 0) -> Start:
         """Return the START of this moment, for a lease that is served; with ``more`` seconds than it has."""
@@ -238,7 +236,7 @@ class LentAccess:
                 resources=tuple(_narrowed(lent, record.access_mode) for lent in resources),
                 public_key=public,
                 seconds=max(0.0, ends - anyio.current_time()),
-                meta=_meta(record),
+                meta=lease_meta(record),
                 limits=ExportLimits(**record.quota.model_dump()),
                 on_quota_met=self._quota_met,
                 on_connected=self.connections.changed,
@@ -318,7 +316,7 @@ class LentAccess:
     def usage(self) -> Usage:
         """Return what went over the data plane so far."""
         live = self._tools.data_plane.usage(self._keeper.record.id)
-        return _usage_view(live or self._usage, self._data_path)
+        return usage_view(live or self._usage, self._data_path)
 
     def revoke(self, reason: str) -> None:
         """Cut access at once: when this returns, the credential is dead and every open handle with it."""
@@ -349,7 +347,7 @@ class LentAccess:
         self.quota_met.set()
         with suppress(SubletError):
             self._tools.data_plane.set_meta(
-                self._keeper.record.id, "lease.json", _lease_json(self._keeper.record, met.error())
+                self._keeper.record.id, "lease.json", lease_json(self._keeper.record, met.error())
             )
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
@@ -359,73 +357,6 @@ class LentAccess:
         return "reverse" if out_of_reach and accept.sublet.reverse is not None else "direct"
 
 
-def _credential(public_key: str | None) -> tuple[str, str]:
-    """Return the key line to authorise and what START says about it; a private key leaves only for plain AWCP peers.
-
-    Raises:
-        SubletError: ``AUTH_FAILED`` for anything but an Ed25519 key.
-    """
-    if public_key is None:
-        private = asyncssh.generate_private_key(KEY_ALGORITHM)
-        return _line(private), private.export_private_key().decode()
-    try:
-        key = read_public_key(public_key)
-    except ValueError:
-        key = None
-    if key is None or key.get_algorithm() != KEY_ALGORITHM:
-        raise SubletError(
-            ErrorCode.AUTH_FAILED,
-            f"the public key in ACCEPT is no {KEY_ALGORITHM} key, so nobody could be let in by it",
-            "The executor has to send the line of a public key, or leave it out.",
-        )
-    return _line(key), f"publickey:{key.get_fingerprint()}"
-
-
-def _line(key: asyncssh.SSHKey) -> str:
-    """Return the public half of ``key`` as an OpenSSH line in our own words: nothing of the peer's text stays."""
-    return " ".join(key.export_public_key().decode().split()[:2])
-
-
 def _narrowed(lent: LentDirectory, access_mode: AccessMode) -> LentDirectory:
     """Return ``lent`` with no more access than the whole lease has."""
     return replace(lent, access_mode="ro") if access_mode == "ro" else lent
-
-
-def _meta(record: DelegationRecord) -> dict[str, bytes]:
-    task = {
-        "delegation_id": record.id,
-        "description": record.description,
-        "prompt": record.request.prompt,
-        "resources": [lent.model_dump(exclude={"path"}) for lent in record.resources],
-    }
-    return {
-        "task.json": json.dumps(task, ensure_ascii=False, indent=2).encode() + b"\n",
-        "lease.json": _lease_json(record),
-        "log.txt": b"",
-    }
-
-
-def _lease_json(record: DelegationRecord, exceeded: SubletError | None = None) -> bytes:
-    """Return what the agent is told of its lease: how long, what it may add, and whether that was not enough."""
-    lease: dict[str, object] = {
-        "access_mode": record.access_mode,
-        "expires_at": record.expires_at,
-        "ttl_seconds": record.ttl_seconds,
-    }
-    if record.access_mode == "rw":
-        lease |= record.quota.model_dump()
-    if exceeded is not None:
-        lease["quota_exceeded"] = exceeded.message
-    return json.dumps(lease, indent=2).encode() + b"\n"
-
-
-def _usage_view(usage: LeaseUsage, data_path: DataPath) -> Usage:
-    return Usage(
-        bytes_read=usage.bytes_read,
-        bytes_written=usage.bytes_written,
-        operations=usage.operations,
-        files_touched=usage.files_touched,
-        bytes_added=usage.quota.bytes,
-        files_added=usage.quota.files,
-        data_path=data_path if usage.operations else None,
-    )

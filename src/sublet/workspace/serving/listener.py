@@ -8,7 +8,6 @@ import logging
 import socket
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,14 +20,12 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.serving.login import CIPHERS, LOGIN_SECONDS, LeaseConnection
 from sublet.workspace.serving.served_lease import ServedLease
+from sublet.workspace.serving.sockets import connected, listening
+from sublet.workspace.serving.strangers import Strangers
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.peek import read_preamble
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
 
-MAX_STRANGERS: Final = 256
-"""Connections that have not logged in yet. Beyond it the oldest makes room for the newest, since an honest login takes
-milliseconds: whoever opens many and stays silent keeps nobody out."""
-MAX_STRANGERS_PER_SOURCE: Final = 64
 MAX_LEASES: Final = 1024
 MAX_ENDED: Final = 1024
 """Leases that ran out and whose final usage nobody has asked for yet."""
@@ -36,7 +33,6 @@ MAX_TRANSFER_THREADS: Final = 4
 """Archives and bundles that are made or taken at the same time, in threads of their own, since that takes long."""
 TRANSFER_STOP_SECONDS: Final = 2.0
 DIAL_SECONDS: Final = 20
-_BACKLOG: Final = 128
 _PREAMBLE_SECONDS: Final = 10
 _KEEPALIVE_SECONDS: Final = 6
 """More than between two of a client's own: who lives is never asked."""
@@ -76,7 +72,7 @@ class DataPlane:
         self._ended: dict[str, LeaseUsage] = {}
         self._listener: socket.socket | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._strangers: dict[asyncio.Task[None], str] = {}
+        self._strangers = Strangers()
 
     @property
     def host_key_line(self) -> str:
@@ -101,7 +97,7 @@ class DataPlane:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            self._listener = _listen(found[0][0], found[0][4])
+            self._listener = listening(found[0][0], found[0][4])
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -212,7 +208,7 @@ class DataPlane:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(DIAL_SECONDS):
-                sock = await _connect(host, port)
+                sock = await connected(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
                     serving = self._begin(self._serve_ssh(sock, connection, authenticated))
@@ -275,27 +271,16 @@ class DataPlane:
                 _log.warning("a connection could not be accepted: %s", exc.strerror)
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            self._make_room(str(peer[0]))
+            self._strangers.make_room(str(peer[0]))
             self._begin_with(sock, str(peer[0]), group)
             # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
             await asyncio.sleep(0)
 
-    def _make_room(self, source: str) -> None:
-        """Cut the connection that has not logged in for longest, of ``source`` or of whoever has most of them."""
-        by_source = Counter(self._strangers.values())
-        if by_source[source] < MAX_STRANGERS_PER_SOURCE:
-            if len(self._strangers) < MAX_STRANGERS:
-                return
-            source = by_source.most_common(1)[0][0]
-        oldest = next(task for task, its_source in self._strangers.items() if its_source == source)
-        del self._strangers[oldest]
-        oldest.cancel()
-
     def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         serving = group.create_task(self._serve_caller(sock, authenticated))
-        self._strangers[serving] = source
-        authenticated.add_done_callback(lambda _: self._strangers.pop(serving, None))
+        self._strangers.add(serving, source)
+        authenticated.add_done_callback(lambda _: self._strangers.forget(serving))
 
         def ended(_: asyncio.Task[None]) -> None:
             # a task that is cancelled before its first step can't see to this itself
@@ -371,36 +356,3 @@ def _fail(authenticated: asyncio.Future[None], exc: Exception) -> None:
     if not authenticated.done():
         authenticated.set_exception(exc)
         authenticated.exception()  # nobody has to ask
-
-
-def _listen(family: int, address: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(_BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-async def _connect(host: str, port: int) -> socket.socket:
-    """Return a non-blocking socket connected to the first address of ``host`` that answers."""
-    loop = asyncio.get_running_loop()
-    failure: OSError = OSError("the name has no address")
-    for family, kind, proto, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, proto)
-        sock.setblocking(False)
-        try:
-            await loop.sock_connect(sock, address)
-        except OSError as exc:
-            sock.close()
-            failure = exc
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise failure
