@@ -17,15 +17,18 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.archive.tree_pack import AllVisible
+from sublet.workspace.bundles import exchange
 from sublet.workspace.bundles.carrier import GitCarrier
-from sublet.workspace.bundles.exchange import GitExchange
+from sublet.workspace.bundles.exchange import BRANCH, GitExchange, objects_of
 from sublet.workspace.bundles.runs import GitRuns, Halted
+from sublet.workspace.git_runner import git_environment
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from sublet.workspace.view.rules import default_rules
 from sublet.workspace.view.walk import Budget
 from support.daemons import wait_for
+from support.processes import is_alive
 from support.sftp_lender import public_line
 
 pytestmark = pytest.mark.anyio
@@ -155,16 +158,85 @@ def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     other = GitExchange(tmp_path / "other", GitRuns())
     other.create()
     with pytest.raises(SubletError, match="holds more than"):
-        other.take(bundle, 1 << 19)
+        other.take(bundle, max_bytes=1 << 19, max_names=10)
 
 
-@pytest.mark.parametrize("content", [b"", b"no bundle at all", b"# v2 git bundle\n\n"])
+def test_a_bundle_of_too_many_objects_is_refused_before_git_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, bundle = snapshot(tmp_path, b"content")
+    repository.bundle(bundle)
+    assert objects_of(bundle) == 3
+    monkeypatch.setattr(exchange, "OBJECTS_BESIDE_NAMES", 0)
+    runs = GitRuns()
+    other = GitExchange(tmp_path / "other", runs)
+    other.create()
+    runs.halt()
+    with pytest.raises(SubletError, match="more than 2 names"):
+        other.take(bundle, max_bytes=1 << 20, max_names=2)
+    with pytest.raises(SubletError, match="more than 9 bytes"):
+        other.take(bundle, max_bytes=9, max_names=2)
+
+
+def test_one_tree_in_very_many_places_counts_as_often_as_it_stands_there(tmp_path: Path) -> None:
+    repository, bundle = snapshot(tmp_path, b"content")
+
+    def git(*arguments: str, given: str = "") -> str:
+        argv = ["git", *arguments]
+        environment = git_environment(GIT_DIR=str(tmp_path / "made"), GIT_COMMITTER_NAME="x", GIT_COMMITTER_EMAIL="x")
+        environment |= {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x"}
+        return subprocess.run(
+            argv, env=environment, input=given, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    tree = git("rev-parse", f"{BRANCH}^{{tree}}")
+    for _ in range(4):
+        tree = git("mktree", given="".join(f"040000 tree {tree}\t{number}\n" for number in range(10)))
+    git("update-ref", BRANCH, git("commit-tree", "-m", "bomb", tree))
+    repository.bundle(bundle)
+    assert objects_of(bundle) < 10
+    for number, (max_bytes, max_names) in enumerate(((1 << 20, 1_000), (10_000, 100_000))):
+        other = GitExchange(tmp_path / f"other-{number}", GitRuns())
+        other.create()
+        with pytest.raises(SubletError, match="holds more than"):
+            other.take(bundle, max_bytes=max_bytes, max_names=max_names)
+
+
+def test_a_result_is_measured_by_what_it_adds(tmp_path: Path) -> None:
+    repository, bundle = snapshot(tmp_path, bytes(100_000))
+    base = repository.snapshot(descriptor := os.open(tmp_path / "tree", os.O_RDONLY), AllVisible(), Budget(100, 10))
+    (tmp_path / "tree" / "more").write_bytes(b"more")
+    result = repository.snapshot(descriptor, AllVisible(), Budget(100, 10), parent=base)
+    os.close(descriptor)
+    repository.bundle(bundle, base)
+    other = GitExchange(tmp_path / "other", GitRuns())
+    other.create()
+    (tmp_path / "tree" / "more").unlink()
+    descriptor = os.open(tmp_path / "tree", os.O_RDONLY)
+    assert other.snapshot(descriptor, AllVisible(), Budget(100, 10)) == base
+    os.close(descriptor)
+    assert other.take(bundle, max_bytes=1_000, max_names=10, base=base) == result
+    (change,) = other.changes(base, result)
+    with other.open_content(change.blob) as content:
+        assert content.read() == b"more"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no bundle at all",
+        b"# v2 git bundle\n\n",
+        b"# v3 git bundle\n@filter=blob:none\n\nPACK\0\0\0\2\0\0\0\0",
+        b"# v2 git bundle\n" + b"0" * 40 + b" refs/heads/sublet\n\nPACK\0\0\0\2\0\0\0\0",
+    ],
+)
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
     other = GitExchange(tmp_path / "other", GitRuns())
     other.create()
     (tmp_path / "bundle").write_bytes(content)
     with pytest.raises(SubletError):
-        other.take(tmp_path / "bundle", 1 << 20)
+        other.take(tmp_path / "bundle", max_bytes=1 << 20, max_names=10)
 
 
 def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tmp_path: Path) -> None:
@@ -188,15 +260,6 @@ def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tm
     with pytest.raises(Halted):
         runs.run(["touch", str(tmp_path / "late")], dict(os.environ), None)
     assert not (tmp_path / "late").exists()
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize("way", ["download", "upload"])

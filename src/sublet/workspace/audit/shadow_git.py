@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import Final
 
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.text import clean_line
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.workspace.git_runner import GitEnded, end_git, finish_git, git_environment, git_program, start_git
 
 GIT_SECONDS: Final = 60.0
 """Time that a question to git may take; what it said until then counts as cut."""
+MAX_LISTING_BYTES: Final = 256 << 20
+"""What git may say of all names of a snapshot."""
 IMPORT_SECONDS: Final = 600.0
 REPACK_SECONDS: Final = 600.0
 MAX_PACKS: Final = 64
@@ -112,11 +111,11 @@ class ShadowGit:
         Raises:
             SubletError: ``NOT_FOUND`` where there is no such commit.
         """
-        output, cut = self.run(["ls-tree", "-r", "-z", "--full-tree", checked_id(commit)], limit=None)
+        output, cut = self.run(["ls-tree", "-r", "-z", "--full-tree", checked_id(commit)], limit=MAX_LISTING_BYTES)
         if cut:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"git did not list snapshot {commit} within {GIT_SECONDS:g} s",
+                f"git did not list snapshot {commit} within {GIT_SECONDS:g} s and {MAX_LISTING_BYTES >> 20} MiB",
                 "Try again when the machine is less busy, or lend a smaller directory.",
             )
         found = []
@@ -180,57 +179,28 @@ class ShadowGit:
         if len(list((self.git_dir / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
             self.run(["repack", "-a", "-d", "-k", "-q", "--window=0"], limit=0, seconds=REPACK_SECONDS)
 
-    def start(self, arguments: Sequence[str], errors: int, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        """Start git on this repository with no environment but its own.
+    def start(self, arguments: Sequence[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+        """Start git on this repository with no environment but its own, to be handed to ``finish_git``.
 
         Raises:
             SubletError: ``DEP_MISSING`` where git is not installed.
         """
-        git = shutil.which("git")
-        if git is None:
-            raise SubletError(
-                ErrorCode.DEP_MISSING,
-                "git is not on PATH; it keeps the record of what a delegation changed",
-                "Install git 2.29 or later (Debian and Ubuntu: apt install git).",
-            )
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LC_ALL": "C",
-            "HOME": "/dev/null",
-            "XDG_CONFIG_HOME": "/dev/null",
-            "GIT_DIR": str(self.git_dir),
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": "/dev/null",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
-        return subprocess.Popen(
-            [git, *arguments], cwd=self.git_dir, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=errors
+        git = git_program(
+            "; it keeps the record of what a delegation changed",
+            "Install git 2.29 or later (Debian and Ubuntu: apt install git).",
         )
+        return start_git([git, *arguments], git_environment(GIT_DIR=str(self.git_dir)), self.git_dir, stdin)
 
-    def run(self, arguments: Sequence[str], *, limit: int | None, seconds: float = GIT_SECONDS) -> tuple[bytes, bool]:
+    def run(self, arguments: Sequence[str], *, limit: int, seconds: float = GIT_SECONDS) -> tuple[bytes, bool]:
         """Return what git prints, at most ``limit`` bytes of it, and whether it was cut there or by ``seconds``.
 
         Raises:
             SubletError: ``DEP_MISSING`` without git, ``NOT_FOUND`` for an unknown object, else ``INTERNAL``.
         """
-        with tempfile.TemporaryFile() as errors, self.start(arguments, errors.fileno()) as process:
-            timer = threading.Timer(seconds, process.kill)
-            timer.start()
-            try:
-                assert process.stdout is not None
-                output, cut = _read(process.stdout.fileno(), limit)
-                if cut:
-                    process.kill()
-                status = process.wait()
-            finally:
-                process.kill()
-                timer.cancel()
-            if status > 0 and not cut:
-                raise _failure(arguments[0], errors)
-        return output, cut or status < 0
+        ended = finish_git(self.start(arguments), limit=limit, seconds=seconds)
+        if ended.status > 0 and not ended.cut:
+            raise _failure(arguments[0], ended)
+        return ended.output, ended.cut or ended.status < 0
 
 
 class Importer:
@@ -239,7 +209,6 @@ class Importer:
     def __init__(self, repository: ShadowGit) -> None:
         self._repository = repository
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Importer:
@@ -249,11 +218,10 @@ class Importer:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None and self._timer is not None:
-            self._process.kill()
+            end_git(self._process)
             self._timer.cancel()
             with contextlib.suppress(BrokenPipeError):
                 self._process.__exit__(kind, exc, trace)
-        self._errors.close()
 
     def blob(self, content: bytes) -> None:
         """Store ``content``; its name is ``blob_id(content)``."""
@@ -267,20 +235,14 @@ class Importer:
             self._write(b"from %s\n" % checked_id(parent).encode())
         for path in deleted:
             for name in {mask(path, PLAIN), mask(path, SYMLINK)}:
-                self._write(b"D %s\n" % _quoted(name))
+                self._write(b"D %s\n" % quoted(name))
         for path, mode, object_id in changed:
-            self._write(b"M %o %s %s\n" % (mode, object_id.encode(), _quoted(mask(path, mode))))
+            self._write(b"M %o %s %s\n" % (mode, object_id.encode(), quoted(mask(path, mode))))
         self._write(b"\nget-mark :1\ndone\n")
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.close()
-            answer = process.stdout.read(_CHUNK).decode("ascii", "replace").strip()
-        except BrokenPipeError:
-            answer = ""
-        if process.wait() != 0 or not _OBJECT_ID.fullmatch(answer):
-            raise _failure("fast-import", self._errors)
+        ended = _ended(self._running())
+        answer = ended.output.decode("ascii", "replace").strip()
+        if ended.status != 0 or not _OBJECT_ID.fullmatch(answer):
+            raise _failure("fast-import", ended)
         return answer
 
     def _write(self, *pieces: bytes) -> None:
@@ -290,14 +252,13 @@ class Importer:
             for piece in pieces:
                 process.stdin.write(piece)
         except BrokenPipeError:
-            process.wait()
-            raise _failure("fast-import", self._errors) from None
+            raise _failure("fast-import", _ended(process)) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             arguments = ["fast-import", "--quiet", "--done", "--force", "--depth=0"]
-            self._process = self._repository.start(arguments, self._errors.fileno(), subprocess.PIPE)
-            self._timer = threading.Timer(IMPORT_SECONDS, self._process.kill)
+            self._process = self._repository.start(arguments, subprocess.PIPE)
+            self._timer = threading.Timer(IMPORT_SECONDS, end_git, [self._process])
             self._timer.start()
         return self._process
 
@@ -339,25 +300,21 @@ def _diff_arguments(old: str, new: str, *, renames: bool = False) -> list[str]:
     return ["-r", how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
 
 
-def _quoted(path: bytes) -> bytes:
+def quoted(path: bytes) -> bytes:
     """Return ``path`` in the quotes of ``fast-import``, where only these three bytes have a meaning."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
-def _read(fd: int, limit: int | None) -> tuple[bytes, bool]:
-    pieces: list[bytes] = []
-    size = 0
-    while piece := os.read(fd, _CHUNK):
-        pieces.append(piece)
-        size += len(piece)
-        if limit is not None and size > limit:
-            return b"".join(pieces)[:limit], True
-    return b"".join(pieces), False
+def _ended(process: subprocess.Popen[bytes]) -> GitEnded:
+    """Let an import end, and return what it has said."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    return finish_git(process, limit=_CHUNK, seconds=IMPORT_SECONDS)
 
 
-def _failure(command: str, errors: IO[bytes]) -> SubletError:
-    errors.seek(0)
-    said = clean_line(errors.read(_CHUNK).decode("utf-8", "replace"), 300)
+def _failure(command: str, ended: GitEnded) -> SubletError:
+    said = ended.said()
     if any(words in said.lower() for words in _UNKNOWN_OBJECT):
         return SubletError(
             LocalCode.NOT_FOUND, f"the audit does not hold that snapshot any more: {said}", "Its record was pruned."

@@ -60,7 +60,7 @@ class ClonedView(UnpackedView):
             name = name.removesuffix(SUFFIX)
             repository = GitExchange(self._private / os.fsdecode(name), self._runs)
             repository.create()
-            base = repository.take(self.path / file, limits.max_bytes)
+            base = repository.take(self.path / file, max_bytes=limits.max_bytes, max_names=limits.max_entries)
             repository.check_out(self.path / file, self.path / os.fsdecode(name))
             (self.path / file).unlink()
             self._results[name] = (repository, base)

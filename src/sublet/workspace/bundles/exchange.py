@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,14 +17,20 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.text import clean_line
-from sublet.workspace.audit.shadow_git import ATTRIBUTES, mask
+from sublet.workspace.audit.shadow_git import ATTRIBUTES, mask, quoted
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.confined.fs import OPEN_FILE
+from sublet.workspace.git_runner import git_environment, git_program
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import Budget, Directory, walk
 
 BRANCH: Final = "refs/heads/sublet"
+OBJECTS_BESIDE_NAMES: Final = 16
+"""Objects that stand for no name of a tree: its root and the commits."""
+MAX_SAID_BYTES: Final = 256 << 20
+"""What git may say of all names of a tree."""
+_MAX_BUNDLE_HEAD: Final = 4096
+_PACKED: Final = ("-c", "fetch.unpackLimit=1", "-c", "transfer.unpackLimit=1")
 _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 _LINK: Final = 0o120000
 _SAFE: Final = (
@@ -83,18 +88,46 @@ class GitExchange:
         """Write the branch to a bundle, without what ``base`` holds already."""
         self._run("bundle", "create", "-q", str(target), BRANCH, *([f"^{base}"] if base else []))
 
-    def take(self, bundle: Path, max_bytes: int) -> str:
+    def take(self, bundle: Path, *, max_bytes: int, max_names: int, base: str | None = None) -> str:
         """Import a bundle, every object checked, and return its commit.
 
+        Its size and the number of its objects are looked at before git reads it, and it stays packed, so that no more
+        is written than it has bytes. What it comes to when it is unpacked is held to the same bounds: one tree can
+        stand in many places.
+
+        Args:
+            bundle: the file.
+            max_bytes: of the bundle, of all its objects, and of the files by which its tree is larger than ``base``.
+            max_names: of its tree.
+            base: a commit that is here already, on which the bundle is built.
+
         Raises:
-            SubletError: ``TASK_FAILED`` for a bundle that is none, or that holds more than ``max_bytes`` when unpacked.
+            SubletError: ``TASK_FAILED`` for a bundle that is none, or that is beyond a bound.
         """
-        self._run("fetch", "-q", "--no-tags", "--no-auto-gc", str(bundle), f"+{BRANCH}:{BRANCH}")
+        if bundle.stat().st_size > max_bytes:
+            raise _too_much(f"{max_bytes:,} bytes")
+        if objects_of(bundle) > max_names + OBJECTS_BESIDE_NAMES:
+            raise _too_much(f"{max_names:,} names")
+        had = self._object_bytes()
+        self._run(*_PACKED, "fetch", "-q", "--no-tags", "--no-auto-gc", str(bundle), f"+{BRANCH}:{BRANCH}")
         commit = _checked(self._run("rev-parse", "--verify", "-q", BRANCH).decode("ascii", "replace").strip())
-        sizes = self._run("cat-file", "--batch-all-objects", "--batch-check=%(objectsize)")
-        if sum(map(int, sizes.split())) > max_bytes:
-            raise _failure("a bundle", f"it holds more than {max_bytes:,} bytes")
+        names, size = self._extent(commit)
+        if names > max_names:
+            raise _too_much(f"{max_names:,} names")
+        there = self._extent(base)[1] if base is not None else 0
+        if self._object_bytes() - had > max_bytes or size - there > max_bytes:
+            raise _too_much(f"{max_bytes:,} bytes")
         return commit
+
+    def _object_bytes(self) -> int:
+        """Return what all objects that are here come to when they are unpacked."""
+        return sum(map(int, self._run("cat-file", "--batch-all-objects", "--batch-check=%(objectsize)").split()))
+
+    def _extent(self, commit: str) -> tuple[int, int]:
+        """Return how many names the tree of ``commit`` has, and how many bytes its files."""
+        names = self._run("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit).split(b"\0")[:-1]
+        sizes = (name.partition(b"\t")[0].rpartition(b" ")[2] for name in names)
+        return len(names), sum(int(size) for size in sizes if size != b"-")
 
     def check_out(self, bundle: Path, target: Path) -> None:
         """Make ``target`` a repository of its own with the bundle's branch checked out."""
@@ -128,32 +161,53 @@ class GitExchange:
             said = self._run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked)
         return {blob.decode(): int(size) for blob, size in (line.split() for line in said.splitlines())}
 
-    def content(self, blob: str) -> bytes:
-        """Return a blob's content, which is bounded by what ``take`` has let in."""
-        return self._run("cat-file", "blob", blob)
+    def content(self, blob: str, size: int) -> bytes:
+        """Return a blob's content of ``size`` bytes, for small ones."""
+        return self._run("cat-file", "blob", blob, limit=size)
 
-    def _run(self, *arguments: str, stdin: IO[bytes] | None = None, bare: bool = True) -> bytes:
-        git = shutil.which("git")
-        if git is None:
-            raise SubletError(ErrorCode.DEP_MISSING, "git is not on PATH", "Install git, or use another transport.")
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LC_ALL": "C",
-            "HOME": "/dev/null",
-            "XDG_CONFIG_HOME": "/dev/null",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": "/dev/null",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
-        if bare:
-            environment["GIT_DIR"] = str(self._directory)
-        done = self._runs.run([git, *_SAFE, *arguments], environment, stdin)
-        if done.returncode != 0:
-            raise _failure(f"git {_command(arguments)}", clean_line(done.stderr.decode("utf-8", "replace"), 300))
-        return done.stdout
+    def open_content(self, blob: str) -> IO[bytes]:
+        """Return a file without a name that has a blob's content, which is bounded by what ``take`` has let in."""
+        file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - it is the caller's
+        try:
+            self._run("cat-file", "blob", blob, stdout=file)
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _run(
+        self,
+        *arguments: str,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        bare: bool = True,
+        limit: int = MAX_SAID_BYTES,
+    ) -> bytes:
+        git = git_program("", "Install git, or use another transport.")
+        environment = git_environment(**({"GIT_DIR": str(self._directory)} if bare else {}))
+        ended = self._runs.run([git, *_SAFE, *arguments], environment, stdin, limit=limit, stdout=stdout)
+        if ended.late or ended.cut:
+            took = "it took too long" if ended.late else f"it would say more than {limit:,} bytes"
+            raise _failure(f"git {_command(arguments)}", took)
+        if ended.status != 0:
+            raise _failure(f"git {_command(arguments)}", ended.said())
+        return ended.output
+
+
+def objects_of(bundle: Path) -> int:
+    """Return how many objects a bundle says that it holds; git refuses one that holds others.
+
+    Raises:
+        SubletError: ``TASK_FAILED`` where it is none of ours: of version 2, with one branch.
+    """
+    with open(bundle, "rb") as file:
+        head, blank, pack = file.read(_MAX_BUNDLE_HEAD).partition(b"\n\n")
+    signature, *lines = head.split(b"\n")
+    branches = [line for line in lines if not line.startswith(b"-")]
+    if signature != b"# v2 git bundle" or len(branches) != 1 or not blank or pack[:4] != b"PACK" or len(pack) < 12:
+        raise _failure("a bundle", "it is none, or of another kind")
+    return int.from_bytes(pack[8:12], "big")
 
 
 def _add(stream: IO[bytes], directory: Directory, name: bytes, status: os.stat_result) -> None:
@@ -169,12 +223,12 @@ def _add(stream: IO[bytes], directory: Directory, name: bytes, status: os.stat_r
     else:
         return
     if mask(path, mode) == path:  # git refuses names such as .git, whatever the case
-        stream.write(b"M %o inline %s\ndata %d\n" % (mode, _quoted(path), len(content)))
+        stream.write(b"M %o inline %s\ndata %d\n" % (mode, quoted(path), len(content)))
         stream.write(content + b"\n")
 
 
-def _quoted(path: bytes) -> bytes:
-    return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+def _too_much(bound: str) -> SubletError:
+    return _failure("a bundle", f"it holds more than {bound}")
 
 
 def _checked(commit: str) -> str:

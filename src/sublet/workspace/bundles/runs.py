@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
+
+from sublet.workspace.git_runner import GitEnded, end_git, finish_git, start_git
 
 GIT_SECONDS: Final = 600.0
 """Of one run of git."""
@@ -24,15 +23,14 @@ class GitRuns:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._halted = False
-        self._running: set[int] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
 
     def halt(self) -> None:
         """Kill what runs, with all that it has started, and run nothing more. Idempotent, from any thread."""
         with self._lock:
             self._halted = True
-            for group in self._running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGKILL)
+            for process in self._running:
+                end_git(process)
 
     def check(self) -> None:
         """Return where nothing was halted.
@@ -44,40 +42,34 @@ class GitRuns:
             raise Halted
 
     def run(
-        self, argv: Sequence[str], environment: Mapping[str, str], stdin: IO[bytes] | None
-    ) -> subprocess.CompletedProcess[bytes]:
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        stdin: IO[bytes] | None,
+        *,
+        limit: int = 0,
+        stdout: IO[bytes] | None = None,
+    ) -> GitEnded:
         """Run one command in ``/`` and return how it ended, and what it said.
 
         Args:
             argv: the command.
             environment: all of its environment.
             stdin: a file to read from; nothing where that is None.
+            limit: bytes of output that are kept; with more it is ended.
+            stdout: a file for the output instead.
 
         Raises:
             Halted: it was killed by ``halt``, or not begun.
-            subprocess.TimeoutExpired: after ``GIT_SECONDS``; it is killed.
         """
         with self._lock:
             self.check()
-            process = subprocess.Popen(
-                argv,
-                cwd="/",
-                env=dict(environment),
-                stdin=stdin or subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # what git starts is in its group, and ends with it
-            )
-            self._running.add(process.pid)
-        with process:
-            try:
-                out, err = process.communicate(timeout=GIT_SECONDS)
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
-            finally:
-                with self._lock:
-                    self._running.discard(process.pid)
+            process = start_git(argv, environment, "/", stdin or subprocess.DEVNULL, stdout or subprocess.PIPE)
+            self._running.add(process)
+        try:
+            ended = finish_git(process, limit=limit, seconds=GIT_SECONDS)
+        finally:
+            with self._lock:
+                self._running.discard(process)
         self.check()
-        return subprocess.CompletedProcess(argv, process.returncode, out, err)
+        return ended

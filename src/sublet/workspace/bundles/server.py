@@ -24,6 +24,8 @@ from sublet.workspace.view.walk import Budget
 SUFFIX: Final = b".bundle"
 MAX_BUNDLE_BYTES: Final = 2 << 30
 """Of one result, and of what it holds when it is unpacked."""
+MAX_TARGET_BYTES: Final = 4096
+"""Of a symbolic link: the kernel makes none whose target is longer."""
 _FRAME_HEAD: Final = 5
 _CHUNK: Final = 256 * 1024
 _LINK: Final = 0o120000
@@ -153,15 +155,19 @@ class GitUpload:
                 repository = GitExchange(Path(self._scratch.name) / str(number), self._runs)
                 repository.create()
                 base = repository.snapshot(branch.root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
-                result = repository.take(bundle, MAX_BUNDLE_BYTES)
+                result = repository.take(bundle, max_bytes=MAX_BUNDLE_BYTES, max_names=MAX_ENTRIES, base=base)
                 changes += _planned(name, repository, base, repository.changes(base, result))
         for piece in plan_frames(change.planned for change in changes):
             self._upload.plan(piece[_FRAME_HEAD:])
         self._upload.approve()
         for change in changes:
             if change.entry is not None:
-                content = change.repository.content(change.blob) if change.entry.size else b""
-                self._upload.receive(header(change.entry) + content + padding(len(content)))
+                self._upload.receive(header(change.entry))
+                if change.entry.size:
+                    with change.repository.open_content(change.blob) as content:
+                        while piece := content.read(_CHUNK):
+                            self._upload.receive(piece)
+                self._upload.receive(padding(change.entry.size))
         self._upload.receive(END)
         return self._upload.finish()
 
@@ -225,7 +231,7 @@ def _planned(name: bytes, repository: GitExchange, base: str, changes: list[Chan
                 entry = Entry(directory, "directory", 0o755, 0, now)
                 made.append(_Change(repository, Planned(directory, "directory"), entry))
         if change.mode == _LINK:
-            entry = Entry(parts, "symlink", 0o777, 0, now, repository.content(change.blob))
+            entry = Entry(parts, "symlink", 0o777, 0, now, repository.content(change.blob, MAX_TARGET_BYTES))
             made.append(_Change(repository, Planned(parts, "symlink"), entry))
         else:
             entry = Entry(parts, "file", change.mode & 0o777, sizes[change.blob], now)

@@ -9,25 +9,25 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.text import clean_line
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES, STAND_IN_BYTES, is_stand_in
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.merge import refusal
 from sublet.workspace.changes.record import Entry
+from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, git_program, start_git
 from sublet.workspace.model import ViewRules
 
 GIT_SECONDS: Final = 120.0
 MAX_PATCH_FILE_BYTES: Final = 256 * 1024 * 1024
 MAX_BRANCH_BYTES: Final = 200
+MAX_ANSWER_BYTES: Final = 1024 * 1024
+"""What git may say: an id, a name or a path."""
 
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*\Z")
 _OVERRIDES: Final = (
@@ -43,6 +43,12 @@ _OVERRIDES: Final = (
     "gc.auto=0",
     "maintenance.auto=false",
 )
+_IDENTITY: Final = {
+    "GIT_AUTHOR_NAME": "Sublet",
+    "GIT_AUTHOR_EMAIL": "sublet@localhost",
+    "GIT_COMMITTER_NAME": "Sublet",
+    "GIT_COMMITTER_EMAIL": "sublet@localhost",
+}
 _INDEX_LINE: Final = re.compile(rb"^index ([0-9a-f]{64})\.\.([0-9a-f]{64})((?: [0-7]{6})?)$", re.MULTILINE)
 """In a patch only a header can look like this: lines of content begin with a sign, those of binaries hold no space."""
 _SHORT: Final = 12
@@ -165,7 +171,7 @@ def _store(git: _UserGit, directory: Path, entry: Entry) -> bytes:
     if entry.target is not None:
         return git.ask("hash-object", "-w", "--no-filters", "--stdin", given=entry.target).strip()
     with open(directory / "result" / str(entry.stored), "rb") as content:
-        return git.ask("hash-object", "-w", "--no-filters", "--stdin", source=content.fileno()).strip()
+        return git.ask("hash-object", "-w", "--no-filters", "--stdin", source=content).strip()
 
 
 def _check_branch(git: _UserGit, branch: str) -> None:
@@ -186,9 +192,7 @@ class _UserGit:
     """Git on the lender's repository, with nothing of theirs that would run."""
 
     def __init__(self, directory: Path) -> None:
-        program = shutil.which("git")
-        if program is None:
-            raise SubletError(ErrorCode.DEP_MISSING, "git is not on PATH", "Install git.")
+        program = git_program("", "Install git.")
         self._start = [program, *(part for setting in _OVERRIDES for part in ("-c", setting))]
         self._directory = directory
         self.index: Path | None = None
@@ -199,67 +203,43 @@ class _UserGit:
                 "Apply it, or save it as a patch.",
             )
 
-    def ask(self, *arguments: str, given: bytes = b"", source: int | None = None) -> bytes:
+    def ask(self, *arguments: str, given: bytes = b"", source: IO[bytes] | None = None) -> bytes:
         """Return what git prints.
 
         Raises:
             SubletError: ``UNAVAILABLE`` with git's words where it fails.
         """
         done = self._run(arguments, given, source)
-        if done.returncode != 0:
+        if done.status != 0 or done.cut:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"git {arguments[0]} failed: {clean_line(done.stderr.decode(errors='replace'), 300)}",
+                f"git {arguments[0]} failed: {done.said() or 'it was ended'}",
                 "Apply the result, or save it as a patch.",
             )
-        return done.stdout
+        return done.output
 
     def try_ask(self, *arguments: str) -> bytes:
         """Return what git prints, nothing where it fails."""
         done = self._run(arguments, b"", None)
-        return done.stdout if done.returncode == 0 else b""
+        return done.output if done.status == 0 else b""
 
     def succeeds(self, *arguments: str) -> bool:
         """Tell whether git ends with status 0."""
-        return self._run(arguments, b"", None).returncode == 0
+        return self._run(arguments, b"", None).status == 0
 
-    def _run(self, arguments: Sequence[str], given: bytes, source: int | None) -> subprocess.CompletedProcess[bytes]:
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LC_ALL": "C",
-            "HOME": "/dev/null",
-            "XDG_CONFIG_HOME": "/dev/null",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": "/dev/null",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_AUTHOR_NAME": "Sublet",
-            "GIT_AUTHOR_EMAIL": "sublet@localhost",
-            "GIT_COMMITTER_NAME": "Sublet",
-            "GIT_COMMITTER_EMAIL": "sublet@localhost",
-        }
+    def _run(self, arguments: Sequence[str], given: bytes, source: IO[bytes] | None) -> GitEnded:
+        environment = git_environment(**_IDENTITY)
         if self.index is not None:
             environment["GIT_INDEX_FILE"] = str(self.index)
-        try:
-            with tempfile.TemporaryFile() as file:
-                file.write(given)
-                file.seek(0)
-                return subprocess.run(
-                    [*self._start, *arguments],
-                    cwd=self._directory,
-                    env=environment,
-                    stdin=file.fileno() if source is None else source,
-                    capture_output=True,
-                    timeout=GIT_SECONDS,
-                    check=False,
-                )
-        except subprocess.TimeoutExpired:
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            process = start_git([*self._start, *arguments], environment, self._directory, source or file)
+            ended = finish_git(process, limit=MAX_ANSWER_BYTES, seconds=GIT_SECONDS)
+        if ended.late:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"git {arguments[0]} took longer than {GIT_SECONDS:.0f} s",
                 "Try again when the machine is less busy.",
-            ) from None
+            )
+        return ended

@@ -7,18 +7,18 @@ asked to list the content from its standard input, without includes, and execute
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.workspace.git_runner import finish_git, git_environment, git_program, start_git
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
+MAX_LISTED_BYTES: Final = 16 * MAX_CONFIG_BYTES
+"""Every key is told with its section, so that more is said than was given."""
 MAX_ENTRIES: Final = 5_000
 MAX_VALUE_CHARS: Final = 1_024
 GIT_SECONDS: Final = 10.0
@@ -115,37 +115,22 @@ def read_config(config: bytes) -> Config:
 
 def _listed(config: bytes) -> Iterator[Entry]:
     """Yield the entries of ``config`` as git understands them."""
-    git = shutil.which("git")
-    if git is None:
-        raise SubletError(
-            ErrorCode.DEP_MISSING,
-            "git is not on PATH; it reads the repository's configuration",
-            "Install git, or lend the directory without its repository.",
-        )
-    environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LC_ALL": "C",
-        "HOME": "/dev/null",
-        "GIT_DIR": "/dev/null",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-    }
-    try:
-        listed = subprocess.run(
+    git = git_program(
+        "; it reads the repository's configuration", "Install git, or lend the directory without its repository."
+    )
+    with tempfile.TemporaryFile() as given:
+        given.write(config[:MAX_CONFIG_BYTES])
+        given.seek(0)
+        process = start_git(
             [git, "config", "--file", "-", "--no-includes", "--null", "--list"],
-            input=config[:MAX_CONFIG_BYTES],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment,
-            timeout=GIT_SECONDS,
-            check=False,
+            git_environment(GIT_DIR="/dev/null"),
+            "/",
+            given,
         )
-    except subprocess.TimeoutExpired:
+        listed = finish_git(process, limit=MAX_LISTED_BYTES, seconds=GIT_SECONDS)
+    if listed.status != 0 or listed.cut:
         return
-    if listed.returncode != 0:
-        return
-    for line in listed.stdout.split(b"\0")[:MAX_ENTRIES]:
+    for line in listed.output.split(b"\0")[:MAX_ENTRIES]:
         # A key without "=" means true; git then leaves out the line end.
         name, sign, value = line.decode("utf-8", "replace").partition("\n")
         section, _, rest = name.partition(".")
