@@ -11,11 +11,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
 from sublet.policy.defaults import CEILING
+from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
 from sublet.policy.model import Action, Kind
-from sublet.policy.names import canonical
-from sublet.policy.rules import KINDS, Condition, Effect, Layer, Rule, matcher
+from sublet.policy.names import plain
+from sublet.policy.rules import KINDS, Condition, Effect, Layer, Rule
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.text import clean_line
@@ -176,8 +177,8 @@ def _rule(
     patterns = [model.action] if isinstance(model.action, str) else model.action
     actions: set[Action] = set()
     for pattern in patterns:
-        matches = matcher(pattern)
-        named = {action for action in Action if matches(canonical(action))}
+        matches = matcher(plain(pattern))
+        named = {action for action in Action if matches(str(action))}
         if not named:
             problems.append(f"{place}.action: {pattern!r} names no action; they are {', '.join(sorted(Action))}")
         actions |= named

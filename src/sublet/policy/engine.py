@@ -2,52 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from sublet.policy.config import PolicyConfig, load
-from sublet.policy.defaults import CEILING, DEFAULT_RULES
-from sublet.policy.lending import Protected, decide_lending
+from sublet.policy.decider import decide_by_rules
+from sublet.policy.defaults import DEFAULT_RULES
+from sublet.policy.lending import Protected, decide_lending, real_path
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject
-from sublet.policy.names import canonical
-from sublet.policy.rules import Rule, subject_name
-from sublet.policy.table import LAYERS, Cell, RuleTable
+from sublet.policy.rules import Rule
+from sublet.policy.table import RuleTable
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A policy that was read and found good, and is not in force yet."""
+
+    config: PolicyConfig
+    agent_rules: tuple[Rule, ...]
+    table: RuleTable
 
 
 class Policy:
     """Rules in four layers, and the limits beside them.
 
-    Layers, from low to high, are global, role (kind of subject), agent (one subject by name) and request. Every deny
-    stands. The highest layer that has an allow for this action and subject replaces the allows below it. The request
-    layer only narrows. What nothing allows is denied.
+    Layers, from low to high, are global, role (kind of subject, or role of an agent), agent (one subject by name) and
+    request. Every deny stands. The highest layer that has an allow for this action and subject replaces the allows
+    below it. What wants approval needs a grant whatever else allows it. The request layer only narrows; its one
+    temporary allow is a grant that a person issued. What nothing allows is denied. docs/policy.md says it for people.
 
     Args:
         protected: directories that are never lent.
         config: rules and limits; the defaults where none is given.
+        agent_rules: rules that ``agent.json`` makes (``policy.agent_rules``).
+        clock: tells the time in Unix seconds, for rules that hold at times.
     """
 
-    def __init__(self, protected: Protected, config: PolicyConfig | None = None) -> None:
+    def __init__(
+        self,
+        protected: Protected,
+        config: PolicyConfig | None = None,
+        *,
+        agent_rules: Sequence[Rule] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._protected = protected
         self._source: Path | None = None
-        self._use(config or PolicyConfig())
+        self._clock = clock
+        self.use(_prepared(config or PolicyConfig(), agent_rules))
 
     @classmethod
-    def load(cls, source: Path, protected: Protected) -> Policy:
+    def load(cls, source: Path, protected: Protected, *, agent_rules: Sequence[Rule] = ()) -> Policy:
         """Return the policy that the file ``source`` holds; where there is none, the defaults.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
         """
-        policy = cls(protected, load(source))
+        policy = cls(protected, load(source), agent_rules=agent_rules)
         policy._source = source
         return policy
 
     @property
     def limits(self) -> Limits:
         """The limits that hold now."""
-        return self._limits
+        return self._now.config.limits
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules that hold now: the built-in ones, those of the file, and those of ``agent.json``."""
+        return (*DEFAULT_RULES, *self._now.config.rules, *self._now.agent_rules)
+
+    @property
+    def source(self) -> Path | None:
+        """The file, or where it would be."""
+        return self._source
+
+    def prepare(self, agent_rules: Sequence[Rule]) -> Prepared:
+        """Read the file again, without putting anything in force. Blocks: call it in a thread.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
+        """
+        return _prepared(self._now.config if self._source is None else load(self._source), agent_rules)
+
+    def use(self, prepared: Prepared) -> None:
+        """Put ``prepared`` in force, all at once."""
+        self._now = prepared
 
     def reload(self) -> None:
         """Read the file again. A bad one changes nothing: what held before goes on to hold.
@@ -55,8 +98,7 @@ class Policy:
         Raises:
             SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
         """
-        if self._source is not None:
-            self._use(load(self._source))
+        self.use(self.prepare(self._now.agent_rules))
 
     def decide(
         self,
@@ -66,121 +108,39 @@ class Policy:
         request: Sequence[Rule] = (),
         *,
         granted: bool = False,
+        at: float | None = None,
     ) -> Decision:
         """Decide whether ``subject`` may do ``action`` to ``resource``.
 
         Args:
             subject: who asks, authenticated.
             action: what is asked for.
-            resource: what it is done to; for ``WORKSPACE_LEND`` with the attribute ``path``.
+            resource: what it is done to; for ``WORKSPACE_LEND`` with the attribute ``path``, which is looked up on the
+                disk: links are followed before any rule sees it.
             request: rules of the request layer: its denies stand, its allows narrow what the layers below allow.
             granted: whether a person's grant for exactly this call is at hand. It does what an approval wants, and
                 allows what no rule speaks of; no deny and no limit gives way to it.
+            at: the time in Unix seconds, where it is not now.
         """
-        if action not in CEILING[subject.kind]:
-            return Decision(
-                False,
-                "global",
-                "ceiling",
-                f"{action} is not for callers of kind {subject.kind}, whatever the rules say",
-            )
-        decision = _by_rules(self._table.cell(action, subject.kind), subject, action, resource, granted=granted)
-        if request and (decision.allowed or decision.needs_grant):
-            decision = _narrowed(decision, request, subject, action, resource, granted=granted)
-        if not decision.allowed:
-            return decision
-        mode = resource.attributes.get("access_mode")
-        if mode is not None and mode not in self._limits.access_modes:
-            allowed = ", ".join(self._limits.access_modes)
-            return Decision(
-                False, "global", "limits.access_modes", f"access {mode} is not allowed", f"Ask for: {allowed}."
-            )
+        now = self._now
         if action is Action.WORKSPACE_LEND:
-            lending = decide_lending(subject, str(resource.attributes.get("path", resource.name)), self._protected)
+            path = real_path(str(resource.attributes.get("path", resource.name)))
+            resource = Resource(path, {**resource.attributes, "path": path})
+        decision = decide_by_rules(
+            now.table,
+            now.config.limits,
+            subject,
+            action,
+            resource,
+            request,
+            granted=granted,
+            now=self._clock() if at is None else at,
+        )
+        if decision.allowed and action is Action.WORKSPACE_LEND:
+            lending = decide_lending(subject, resource.name, self._protected)
             return decision if lending.allowed else lending
         return decision
 
-    def _use(self, config: PolicyConfig) -> None:
-        table = RuleTable((*DEFAULT_RULES, *config.rules))
-        self._table, self._limits = table, config.limits
 
-
-_GRANTED: Final = Decision(True, "request", "grant", "a grant allows exactly this call")
-
-
-def _by_rules(cell: Cell, subject: Subject, action: Action, resource: Resource, *, granted: bool) -> Decision:
-    name, resource_name = subject_name(subject), canonical(resource.name)
-    for bucket in cell.denies:
-        rule = bucket.find(name, resource_name, resource)
-        if rule is not None:
-            return _decision(rule)
-    approvals = [rule for _, bucket in cell.approvals if (rule := bucket.find(name, resource_name, resource))]
-    decision = _permitted(cell, approvals, subject, action, resource)
-    if granted and (decision.needs_grant or not decision.allowed):
-        return _GRANTED
-    return decision
-
-
-def _permitted(cell: Cell, approvals: Sequence[Rule], subject: Subject, action: Action, resource: Resource) -> Decision:
-    """Return what the highest layer with an allow says, and the lowest approval beside it.
-
-    An approval permits like an allow of its layer, unless a layer above it says by allows of its own what is allowed;
-    whatever permits, each approval wants its grant.
-    """
-    name, resource_name = subject_name(subject), canonical(resource.name)
-    for layer, bucket in cell.allows:
-        if not bucket.speaks_for(name):
-            continue
-        rule = bucket.find(name, resource_name, resource)
-        if rule is None and not any(LAYERS.index(a.layer) >= LAYERS.index(layer) for a in approvals):
-            return Decision(
-                False,
-                layer,
-                "unmatched",
-                f"the {layer} layer says what this caller may do by {action}, and this is not in it",
-                "A person can change it in policy.json.",
-            )
-        if approvals:
-            return _decision(approvals[0])
-        assert rule is not None
-        return _decision(rule)
-    if approvals:
-        return _decision(approvals[0])
-    return Decision(
-        False,
-        "global",
-        "unmatched",
-        f"no rule allows {action} for callers of kind {subject.kind}",
-        "A person can do it, or allow it in policy.json.",
-    )
-
-
-def _narrowed(
-    decision: Decision,
-    request: Sequence[Rule],
-    subject: Subject,
-    action: Action,
-    resource: Resource,
-    *,
-    granted: bool,
-) -> Decision:
-    """Return ``decision`` as the request layer leaves it."""
-    cell = RuleTable(request).cell(action, subject.kind)
-    own = _by_rules(cell, subject, action, resource, granted=False)
-    silent = not cell.denies and not cell.approvals and not cell.allows
-    only_denies = not cell.allows and own.rule == "unmatched"
-    if silent or only_denies or own.allowed:
-        return decision
-    return decision if own.needs_grant and granted else own
-
-
-def _decision(rule: Rule) -> Decision:
-    said = {"allow": "allows it", "approval": "wants a person's approval", "deny": "denies it"}[rule.effect]
-    return Decision(
-        rule.effect == "allow",
-        rule.layer,
-        rule.id,
-        rule.reason or f"rule {rule.id} {said}",
-        rule.hint,
-        needs_grant=rule.effect == "approval",
-    )
+def _prepared(config: PolicyConfig, agent_rules: Sequence[Rule]) -> Prepared:
+    return Prepared(config, tuple(agent_rules), RuleTable((*DEFAULT_RULES, *config.rules, *agent_rules)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sublet.policy.attributes import attribute_of
 from sublet.policy.defaults import CEILING
-from sublet.policy.names import canonical
-from sublet.policy.rules import ATTRIBUTES, Condition, Rule
+from sublet.policy.names import skeleton as canonical
+from sublet.policy.rules import Condition, Rule
 
 _HIGHER = {"global": ("role", "agent"), "role": ("agent",), "agent": (), "request": ()}
 
@@ -32,7 +33,7 @@ def lint(rules: Mapping[str, Rule]) -> list[str]:
 def _conditions(rule: Rule) -> list[tuple[str, str]]:
     problems = []
     for name, condition in rule.when.items():
-        known = {action for action in rule.actions if name in ATTRIBUTES.get(action, ())}
+        known = {action for action in rule.actions if attribute_of(action, name)}
         if not known:
             problems.append((name, f"no action of the rule has this attribute, so it {_consequence(rule)}"))
         if condition == Condition():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from sublet.policy.model import Action, Kind, Resource, Subject
-from sublet.policy.names import canonical
+from sublet.policy.attributes import ARGUMENT_PREFIX
+from sublet.policy.globs import components, matcher, path_matcher, within
+from sublet.policy.model import Action, Kind, Resource
+from sublet.policy.names import plain, skeleton
+from sublet.policy.times import Times
 
 Effect = Literal["allow", "approval", "deny"]
 """``approval`` allows what a grant for exactly this call allows, and nothing without one."""
@@ -18,54 +18,47 @@ Layer = Literal["global", "role", "agent", "request"]
 Scalar = str | int | bool
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-
-MAX_MATCHERS: Final = 16_384
-
-_WILDCARDS = re.compile(r"[*?\[]")
-
-ATTRIBUTES: Final[Mapping[Action, frozenset[str]]] = {
-    Action.DELEGATION_CREATE: frozenset({"agent", "access_mode", "ttl_seconds"}),
-    Action.DELEGATION_APPLY: frozenset({"to", "partial", "allow_mass_deletion"}),
-    Action.DELEGATION_EXTEND: frozenset({"ttl_seconds"}),
-    Action.AGENT_DISPATCH: frozenset({"declared", "depth"}),
-    Action.WORKSPACE_LEND: frozenset({"path", "access_mode"}),
-    Action.WORKSPACE_REVEAL: frozenset({"path"}),
-    Action.WORKSPACE_UNLOCK: frozenset({"path"}),
-    Action.ASSIGNMENT_ACCEPT: frozenset({"access_mode", "ttl_seconds"}),
-    Action.LEND_ROOT_MANAGE: frozenset({"path"}),
-}
-"""Attributes that a resource has, by action; a condition on any other could never hold."""
+PATH_ATTRIBUTES: Final = frozenset({"path"})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What an attribute must be: one of ``values``, like ``glob``, within ``minimum`` and ``maximum``, where given."""
+    """What an attribute must be, where given: one of ``values``, like ``glob``, within one of the paths ``scopes``,
+    from ``minimum`` to ``maximum``.
+
+    What allows wants an exact value (``exact``); for what denies or wants approval a lookalike is enough, and so is a
+    path of which can't be told where it leads.
+    """
 
     values: tuple[Scalar, ...] | None = None
     glob: str | None = None
     minimum: int | None = None
     maximum: int | None = None
+    scopes: tuple[str, ...] | None = None
 
-    def holds(self, value: Scalar) -> bool:
-        """Tell whether ``value`` satisfies every part that is given."""
-        if self.values is not None and not any(_same(value, v) for v in self.values):
+    def holds(self, name: str, value: Scalar, *, exact: bool) -> bool:
+        """Tell whether ``value`` of the attribute ``name`` satisfies every part that is given."""
+        if self.values is not None and not any(_same(name, value, wanted, exact=exact) for wanted in self.values):
             return False
-        if self.glob is not None and not (isinstance(value, str) and matcher(self.glob)(canonical(value))):
+        if self.glob is not None and not (isinstance(value, str) and _like(name, value, self.glob, exact=exact)):
+            return False
+        if self.scopes is not None and not (isinstance(value, str) and _inside(value, self.scopes, exact=exact)):
             return False
         if self.minimum is None and self.maximum is None:
             return True
         if isinstance(value, bool) or not isinstance(value, int):
-            return False
+            return not exact
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of one layer. Patterns are ``fnmatch`` globs over canonical names; ``*`` also matches a slash.
+    """A rule of one layer. Patterns are globs over canonical names, or over the components of absolute paths.
 
     ``when`` are conditions on attributes of the resource. Where the attribute is not given, an allow does not match,
     and a deny or an approval does: what is not known never widens. Of an attribute with several values, an allow wants
-    all to satisfy the condition, a deny or an approval any.
+    all to satisfy the condition, a deny or an approval any. ``times`` is when the rule holds at all. ``hide`` makes a
+    deny look like the absence of what was asked for.
     """
 
     id: str
@@ -78,60 +71,56 @@ class Rule:
     when: Mapping[str, Condition] = field(default_factory=dict)
     reason: str = ""
     hint: str = ""
+    role: str = "*"
+    times: Times | None = None
+    hide: bool = False
 
-    def conditions_hold(self, resource: Resource) -> bool:
-        """Tell whether the attributes are as the rule wants them."""
+    @property
+    def exact(self) -> bool:
+        """Whether names and values are compared strictly: a lookalike is never allowed, and always denied."""
+        return self.effect == "allow"
+
+    def conditions_hold(self, resource: Resource, now: float) -> bool:
+        """Tell whether the attributes, and the time in Unix seconds, are as the rule wants them."""
+        if self.times is not None and not self.times.hold(now):
+            return False
+        exact = self.exact
         for attribute, condition in self.when.items():
             value = resource.attributes.get(attribute)
             if value is None:
-                if self.effect == "allow":
+                if exact:
                     return False
             elif isinstance(value, tuple):
-                satisfied = all if self.effect == "allow" else any
-                if not satisfied(condition.holds(item) for item in value):
+                satisfied = all if exact else any
+                if not satisfied(condition.holds(attribute, item, exact=exact) for item in value):
                     return False
-            elif not condition.holds(value):
+            elif not condition.holds(attribute, value, exact=exact):
                 return False
         return True
 
 
-@functools.lru_cache(maxsize=MAX_MATCHERS)
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return the test of a canonical name against ``pattern``.
-
-    Absolute paths are compared with the pattern as it is written, all other names with its canonical form.
-    """
-    names = _matcher(canonical(pattern))
-    if canonical(pattern) == pattern:
-        return names
-    paths = _matcher(pattern)
-    return lambda name: paths(name) if name.startswith("/") else names(name)
+def _same(name: str, value: Scalar, wanted: Scalar, *, exact: bool) -> bool:
+    if not isinstance(value, str) or not isinstance(wanted, str):
+        return type(value) is type(wanted) and value == wanted
+    if name in PATH_ATTRIBUTES:
+        found = components(value)
+        return found == components(wanted) if found is not None else not exact
+    if not exact:
+        return skeleton(value) == skeleton(wanted)
+    return value == wanted if name.startswith(ARGUMENT_PREFIX) else plain(value) == plain(wanted)
 
 
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Return the fastest test that does."""
-    if pattern == "*":
-        return lambda _name: True
-    if is_literal(pattern):
-        return pattern.__eq__
-    if pattern.endswith("*") and is_literal(pattern[:-1]):
-        prefix = pattern[:-1]
-        return lambda name: name.startswith(prefix)
-    expression = re.compile(fnmatch.translate(pattern))
-    return lambda name: expression.match(name) is not None
+def _like(name: str, value: str, glob: str, *, exact: bool) -> bool:
+    if name in PATH_ATTRIBUTES:
+        return path_matcher(glob)(value) if components(value) is not None else not exact
+    if not exact:
+        return matcher(skeleton(glob))(skeleton(value))
+    return matcher(glob)(value) if name.startswith(ARGUMENT_PREFIX) else matcher(plain(glob))(plain(value))
 
 
-def is_literal(pattern: str) -> bool:
-    """Tell whether ``pattern`` has no wildcard."""
-    return _WILDCARDS.search(pattern) is None
-
-
-def subject_name(subject: Subject) -> str:
-    """Return the subject's name as rules compare it."""
-    return canonical(subject.name)
-
-
-def _same(value: Scalar, wanted: Scalar) -> bool:
-    if isinstance(value, str) and isinstance(wanted, str):
-        return canonical(value) == canonical(wanted)
-    return type(value) is type(wanted) and value == wanted
+def _inside(value: str, scopes: tuple[str, ...], *, exact: bool) -> bool:
+    for scope in scopes:
+        found = within(value, components(scope) or (), absolute=scope.startswith("/"))
+        if found or (found is None and not exact):
+            return True
+    return False

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from sublet.policy.attributes import ARGUMENT_PREFIX
 from sublet.policy.model import Resource, Value
 from sublet.protocol.canonical import JsonValue
 
-ARGUMENT_PREFIX: Final = "args."
-"""An argument ``command`` is the attribute ``args.command``; one inside an object is ``args.outer.inner``."""
 MAX_ARGUMENT_ATTRIBUTES: Final = 256
 MAX_ARGUMENT_DEPTH: Final = 8
 
@@ -21,6 +20,8 @@ def tool_resource(
     *,
     access_mode: Literal["ro", "rw"] | None = None,
     delegation_id: str | None = None,
+    peer: str | None = None,
+    room: str | None = None,
 ) -> Resource:
     """Return the resource of ``Action.TOOL_CALL``.
 
@@ -28,25 +29,30 @@ def tool_resource(
         tool: its name as the agent said it; policy compares canonical names.
         arguments: what it is called with; what policy can't compare (null, lists of other than strings) is left out, so
             that an allow with a condition on it does not match and a deny does.
-        paths: what it touches, relative to the lease's view, absolute where outside of it.
+        paths: what it touches, relative to the lease's view, absolute where outside of it; with every link followed,
+            as policy sees no disk.
         access_mode: of the lease in which it runs.
         delegation_id: the delegation for which it runs.
+        peer: the daemon that gave the work.
+        room: the room in which it was asked for.
     """
     attributes: dict[str, Value] = {}
-    _flatten(ARGUMENT_PREFIX, arguments, attributes, 0)
+    size = _flatten(ARGUMENT_PREFIX, arguments, attributes, 0)
+    known = {"access_mode": access_mode, "delegation_id": delegation_id, "peer": peer, "room": room}
+    attributes |= {name: value for name, value in known.items() if value is not None}
+    attributes["size_bytes"] = size
     if paths:
         attributes["path"] = tuple(paths)
-    if access_mode is not None:
-        attributes["access_mode"] = access_mode
-    if delegation_id is not None:
-        attributes["delegation_id"] = delegation_id
     return Resource(tool, attributes)
 
 
-def _flatten(prefix: str, arguments: Mapping[str, JsonValue], found: dict[str, Value], depth: int) -> None:
+def _flatten(prefix: str, arguments: Mapping[str, JsonValue], found: dict[str, Value], depth: int) -> int:
+    """Add the arguments to ``found``, and return how many bytes their texts have."""
+    size = 0
     for name, value in arguments.items():
+        size += len(name.encode(errors="replace")) + _size(value)
         if len(found) >= MAX_ARGUMENT_ATTRIBUTES:
-            return
+            continue
         match value:
             case bool() | int() | str():
                 found[prefix + name] = value
@@ -56,3 +62,16 @@ def _flatten(prefix: str, arguments: Mapping[str, JsonValue], found: dict[str, V
                 _flatten(f"{prefix}{name}.", value, found, depth + 1)
             case _:
                 pass
+    return size
+
+
+def _size(value: JsonValue) -> int:
+    match value:
+        case str():
+            return len(value.encode(errors="replace"))
+        case list():
+            return sum(_size(item) for item in value)
+        case dict():
+            return sum(len(name.encode(errors="replace")) + _size(item) for name, item in value.items())
+        case _:
+            return 8

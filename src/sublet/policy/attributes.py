@@ -1,0 +1,85 @@
+"""Which attributes the resource of an action has, and what they can be; rules may look at no other (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from sublet.policy.model import Action
+from sublet.protocol.messages import MAX_TTL_SECONDS
+
+ARGUMENT_PREFIX: Final = "args."
+"""An argument ``command`` of a tool is the attribute ``args.command``; one inside an object ``args.outer.inner``."""
+
+Type = Literal["name", "path", "number", "flag", "choice", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What an attribute can be.
+
+    ``type``: ``name`` is compared in canonical form, ``path`` by whole components, ``number`` is within ``minimum`` and
+    ``maximum``, ``choice`` one of ``choices``; ``any`` is known at run time only.
+    """
+
+    type: Type
+    choices: frozenset[str] = frozenset()
+    minimum: int = 0
+    maximum: int | None = None
+
+
+_NAME: Final = Attribute("name")
+_PATH: Final = Attribute("path")
+_COUNT: Final = Attribute("number")
+_FLAG: Final = Attribute("flag")
+_ACCESS: Final = Attribute("choice", frozenset({"ro", "rw"}))
+_TTL: Final = Attribute("number", minimum=1, maximum=MAX_TTL_SECONDS)
+_ARGUMENT: Final = Attribute("any")
+_CALL: Final = {"peer": _NAME, "room": _NAME}
+
+ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
+    Action.DELEGATION_CREATE: {
+        "agent": _NAME,
+        "access_mode": _ACCESS,
+        "ttl_seconds": _TTL,
+        "max_total_bytes": _COUNT,
+        "max_files": _COUNT,
+        "max_file_bytes": _COUNT,
+    },
+    Action.DELEGATION_APPLY: {
+        "to": Attribute("choice", frozenset({"directory", "branch"})),
+        "partial": _FLAG,
+        "allow_mass_deletion": _FLAG,
+    },
+    Action.DELEGATION_EXTEND: {"ttl_seconds": _TTL},
+    Action.WORKSPACE_LEND: {"path": _PATH, "access_mode": _ACCESS},
+    Action.WORKSPACE_REVEAL: {"path": _PATH},
+    Action.WORKSPACE_UNLOCK: {"path": _PATH},
+    Action.ASSIGNMENT_ACCEPT: {"access_mode": _ACCESS, "ttl_seconds": _TTL},
+    Action.LEND_ROOT_MANAGE: {"path": _PATH},
+    Action.TOOL_CALL: {"path": _PATH, "access_mode": _ACCESS, "delegation_id": _NAME, "size_bytes": _COUNT, **_CALL},
+    Action.AGENT_MESSAGE: {"room": _NAME, "size_bytes": _COUNT},
+    Action.AGENT_ASK: {"agent": _NAME, "size_bytes": _COUNT, **_CALL},
+    Action.AGENT_DISPATCH: {"declared": _FLAG, "depth": _COUNT, **_CALL},
+    Action.MODULE_DISPATCH: {"depth": _COUNT, **_CALL},
+    Action.CAPABILITY_RUN: {"size_bytes": _COUNT},
+    Action.GRANT_ISSUE: {"agent": _NAME, "tool": _NAME, "ttl_seconds": _COUNT, "max_uses": _COUNT},
+}
+"""By action; what is not here has none."""
+
+PATH_RESOURCES: Final = frozenset({Action.WORKSPACE_LEND, Action.LEND_ROOT_MANAGE})
+"""Actions whose resource is an absolute path, or ``*`` for all of them at once."""
+
+FIXED_RESOURCES: Final[Mapping[Action, frozenset[str]]] = {
+    Action.DAEMON_CONTROL: frozenset({"status", "doctor", "reload", "stop"}),
+    Action.RESOURCES_PRUNE: frozenset({"*"}),
+}
+"""Actions that are asked for these resources only."""
+
+
+def attribute_of(action: Action, name: str) -> Attribute | None:
+    """Return what attribute ``name`` of the resource of ``action`` can be, or None where it has no such attribute."""
+    if name.startswith(ARGUMENT_PREFIX):
+        return _ARGUMENT if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) else None
+    return ATTRIBUTES.get(action, {}).get(name)

@@ -1,0 +1,156 @@
+"""Globs: over names, where ``*`` is any text, and over paths, where whole components are compared (DESIGN 7).
+
+A pattern that begins with a slash is one over absolute paths: ``*`` is one component or a part of one, ``**`` any
+number of them, also none. So ``/srv/project`` never matches ``/srv/project-evil``, and ``/srv/project/**`` is the
+directory and all that is in it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable
+from typing import Final
+
+MAX_MATCHERS: Final = 16_384
+ANY_DEPTH: Final = "**"
+
+_WILDCARDS = re.compile(r"[*?\[]")
+_LITERAL_RUNS = re.compile(r"\[[^\]]*\]|[*?]")
+
+
+def is_literal(pattern: str) -> bool:
+    """Tell whether ``pattern`` has no wildcard."""
+    return _WILDCARDS.search(pattern) is None
+
+
+def literal_prefix(pattern: str) -> str | None:
+    """Return what a pattern of the form ``text*`` begins with; None for any other, and for one over paths."""
+    if pattern.endswith("*") and not pattern.startswith("/") and is_literal(pattern[:-1]):
+        return pattern[:-1]
+    return None
+
+
+def needed_literal(pattern: str) -> str:
+    """Return the longest text that every match of ``pattern`` contains; for a pattern over paths, its beginning."""
+    if pattern.startswith("/"):
+        wildcard = _WILDCARDS.search(pattern)
+        return pattern if wildcard is None else pattern[: wildcard.start()].rstrip("/")
+    return max(_LITERAL_RUNS.split(pattern), key=len)
+
+
+@functools.lru_cache(maxsize=MAX_MATCHERS)
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return the fastest test of a name, or of an absolute path, against ``pattern``."""
+    if pattern == "*":
+        return lambda _name: True
+    if pattern.startswith("/"):
+        return path_matcher(pattern)
+    if is_literal(pattern):
+        return pattern.__eq__
+    prefix = literal_prefix(pattern)
+    if prefix is not None:
+        return lambda name: name.startswith(prefix)
+    expression = re.compile(fnmatch.translate(pattern))
+    return lambda name: expression.match(name) is not None
+
+
+@functools.lru_cache(maxsize=MAX_MATCHERS)
+def path_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return the test of a path, absolute or relative as the pattern is, component by component.
+
+    A path with ``..`` or an empty component matches nothing: what it names can't be told from its text.
+    """
+    parts = pattern.strip("/").split("/")
+    absolute = pattern.startswith("/")
+    expressions = [None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts]
+
+    def matches(path: str) -> bool:
+        found = components(path)
+        return found is not None and path.startswith("/") == absolute and _match(expressions, found)
+
+    return matches
+
+
+def _match(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) -> bool:
+    """Match components by the set of places in the pattern that can be reached, so that no pattern is costly."""
+    places = _spread({0}, expressions)
+    for component in path:
+        after = set()
+        for place in places:
+            if place < len(expressions):
+                expression = expressions[place]
+                if expression is None:
+                    after.add(place)
+                elif expression.match(component):
+                    after.add(place + 1)
+        places = _spread(after, expressions)
+        if not places:
+            return False
+    return len(expressions) in places
+
+
+def _spread(places: set[int], expressions: list[re.Pattern[str] | None]) -> set[int]:
+    """Return ``places`` with those behind a ``**``, which may match nothing."""
+    found = set(places)
+    for place in places:
+        while place < len(expressions) and expressions[place] is None:
+            place += 1
+            found.add(place)
+    return found
+
+
+def components(path: str) -> tuple[str, ...] | None:
+    """Return the components of ``path``; None where ``..``, a NUL or nothing at all makes it tell nothing."""
+    if not path or "\0" in path:
+        return None
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    return None if ".." in parts else parts
+
+
+def within(path: str, scope: tuple[str, ...], *, absolute: bool) -> bool | None:
+    """Tell whether ``path`` is ``scope`` or lies in it, by whole components; None where that can't be told."""
+    parts = components(path)
+    if parts is None:
+        return None
+    return path.startswith("/") == absolute and parts[: len(scope)] == scope
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Tell whether all that ``narrow`` matches is matched by ``wide`` as well; False also where it is unclear."""
+    if wide in ("*", narrow):
+        return True
+    if is_literal(narrow):
+        return matcher(wide)(narrow)
+    if wide.startswith("/"):
+        return wide.endswith("/" + ANY_DEPTH) and is_literal(wide[:-3]) and narrow.startswith(wide[:-2])
+    prefix = literal_prefix(wide)
+    return prefix is not None and not narrow.startswith("/") and narrow.startswith(prefix)
+
+
+def defect(pattern: str) -> str:
+    """Return why ``pattern`` can never match anything, or nothing."""
+    if pattern != pattern.strip() or not pattern:
+        return "it is empty, or begins or ends with a space"
+    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in pattern):
+        return "it has a control character"
+    opened = pattern.find("[")
+    while opened >= 0:
+        closed = pattern.find("]", opened + 2)
+        if closed < 0:
+            return "its '[' is not closed"
+        inside = pattern[opened + 1 : closed]
+        if not inside.isascii():
+            return "characters in brackets are ASCII ones"
+        if any(inside[i - 1] > inside[i + 1] for i in range(1, len(inside) - 1) if inside[i] == "-"):
+            return f"'[{inside}]' is empty"
+        opened = pattern.find("[", closed)
+    if pattern.startswith("/"):
+        if pattern != "/" and (pattern.endswith("/") or "//" in pattern):
+            return "a path has no empty component and no slash at its end"
+        if {".", ".."} & set(pattern.split("/")):
+            return "a path is compared without '.' and '..'"
+        if any(ANY_DEPTH in part and part != ANY_DEPTH for part in pattern.split("/")):
+            return "'**' stands for whole components, alone between slashes"
+    return ""

@@ -1,0 +1,76 @@
+"""Names of tools: one tool under many names is one tool (SuperAgent 6.2, DESIGN 7)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+from sublet.policy.names import MAX_FORMS, plain, skeleton
+
+WRITING_TOOLS: Final = frozenset({"file.write", "file.edit", "file.move", "file.delete"})
+"""Those that change files by themselves; a read-only lease has none of them."""
+READING_TOOLS: Final = frozenset({"file.read", "file.list", "file.search"})
+"""Those that change nothing anywhere."""
+FAMILIES: Final = frozenset({"file", "shell", "network", "mcp", "capability", "agent", "module"})
+"""First parts of tool names; in ``agent.json``, a family alone means all of its tools."""
+
+_WRAPPERS: Final = ("functions.", "default.api.", "tools.", "tool.")
+"""What chat models put before a name; it names no other tool."""
+
+_ALIASES: Final = {
+    alias: name
+    for name, aliases in {
+        "file.read": "read read.file readfile read.text.file fs.read.text.file open.file view.file cat",
+        "file.write": "write write.file writefile write.text.file fs.write.text.file create.file",
+        "file.edit": "edit edit.file editfile multiedit multi.edit apply.patch patch str.replace notebookedit",
+        "file.list": "ls list.dir list.directory list.files listdir dir",
+        "file.search": "grep glob search search.files search.file.content ripgrep find",
+        "file.move": "mv move.file rename rename.file movefile",
+        "file.delete": "rm delete.file remove.file unlink deletefile rmdir",
+        "shell.exec": (
+            "bash shell exec sh run.shell.command run.command execute.command exec.command shell.command shell.run "
+            "terminal terminal.create terminal.run local.shell run.terminal.cmd execute command"
+        ),
+        "network.fetch": "fetch web.fetch webfetch url.fetch http.get curl wget browse",
+    }.items()
+    for alias in aliases.split()
+}
+"""Names that agents use for our tools, in the form with dots."""
+
+_SEPARATORS = re.compile(r"[\s._:/\\-]+")
+
+
+def tool_plain(name: str) -> str:
+    """Return the form that allows compare: parts in lower case with dots between them, known aliases replaced."""
+    return _tool(plain(name.lstrip("/")))
+
+
+@functools.lru_cache(maxsize=MAX_FORMS)
+def tool_skeletons(name: str) -> tuple[str, ...]:
+    """Return the forms that denies compare: the name, and what follows each qualifier before it.
+
+    ``mcp__files__file_delete`` is also ``files.file.delete`` and ``file.delete``.
+    """
+    dotted = _SEPARATORS.sub(".", skeleton(name.lstrip("/"))).strip(".")
+    forms = [_tool(dotted)]
+    rest = dotted
+    while "." in rest:
+        rest = rest.partition(".")[2]
+        form = _tool(rest)
+        if "." in form and form not in forms:
+            forms.append(form)
+    return tuple(forms)
+
+
+@functools.lru_cache(maxsize=MAX_FORMS)
+def _tool(name: str) -> str:
+    dotted = _SEPARATORS.sub(".", name).strip(".")
+    for wrapper in _WRAPPERS:
+        dotted = dotted.removeprefix(wrapper)
+    return _ALIASES.get(dotted, dotted)
+
+
+def tool_pattern(pattern: str, *, exact: bool) -> str:
+    """Return a glob over tool names in the form that allows (``exact``) or denies compare."""
+    return _tool((plain if exact else skeleton)(pattern.lstrip("/")))
