@@ -1,4 +1,4 @@
-"""``policy.json``: read, checked against its shape, and linted, with every problem named by its place."""
+"""``policy.json``: read, checked against its shape, linted and tested, with every problem named by its place."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+from pydantic import ValidationError
 
-from sublet.policy.defaults import CEILING
+from sublet.policy.defaults import CEILING, DEFAULT_RULES
+from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
 from sublet.policy.globs import matcher
 from sublet.policy.limits import AdmissionLimits, Limits
 from sublet.policy.lint import lint
-from sublet.policy.model import Action, Kind
+from sublet.policy.model import Action, Subject
 from sublet.policy.names import plain
-from sublet.policy.rules import KINDS, Condition, Effect, Layer, Rule
+from sublet.policy.rule_tests import RuleTest, run_tests
+from sublet.policy.rules import KINDS, Condition, Layer, Rule
+from sublet.policy.subjects import subject_named
+from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.text import clean_line
 
 MAX_POLICY_BYTES: Final = 1024 * 1024
@@ -27,67 +30,22 @@ MAX_PROBLEMS_SHOWN: Final = 5
 
 _DEFAULTS: Final = Limits()
 
-Pattern = Annotated[str, Field(min_length=1, max_length=1_000)]
-Item = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """What a policy file says: rules beside the default ones, and limits."""
+    """What a policy file says: rules beside the default ones, limits, and tests of the rules."""
 
     rules: tuple[Rule, ...] = ()
     limits: Limits = _DEFAULTS
+    tests: tuple[RuleTest, ...] = ()
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class BadPolicy(Exception):
+    """What is wrong with a policy, place by place."""
 
-
-class _Condition(_Model):
-    any_of: Annotated[list[StrictBool | StrictInt | str], Field(min_length=1)] | None = None
-    like: Pattern | None = None
-    min: StrictInt | None = None
-    max: StrictInt | None = None
-
-
-class _Subject(_Model):
-    kind: Kind | None = None
-    name: Pattern | None = None
-
-
-class _Rule(_Model):
-    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
-    effect: Effect
-    action: Annotated[list[Pattern], Field(min_length=1)] | Pattern
-    subject: _Subject = _Subject()
-    resource: Pattern = "*"
-    when: dict[str, _Condition | StrictBool | StrictInt | str] = {}
-    reason: Annotated[str, Field(max_length=500)] = ""
-    hint: Annotated[str, Field(max_length=500)] = ""
-
-
-class _Admission(_Model):
-    max_total_bytes: Annotated[StrictInt, Field(ge=0)] = _DEFAULTS.admission.max_total_bytes
-    max_files: Annotated[StrictInt, Field(ge=0, le=1_000_000)] = _DEFAULTS.admission.max_files
-    max_file_bytes: Annotated[StrictInt, Field(ge=0)] = _DEFAULTS.admission.max_file_bytes
-    max_seconds: Annotated[float, Field(gt=0, le=120)] = _DEFAULTS.admission.max_seconds
-    on_sensitive: Literal["hide", "refuse"] = "hide"
-
-
-class _Limits(_Model):
-    max_ttl_seconds: Annotated[StrictInt, Field(ge=1, le=MAX_TTL_SECONDS)] = _DEFAULTS.max_ttl_seconds
-    slots: Annotated[StrictInt, Field(ge=0, le=1_000)] = _DEFAULTS.slots
-    access_modes: Annotated[list[AccessMode], Field(min_length=1)] = ["ro", "rw"]
-    admission: _Admission = _Admission()
-    require_enforced: Annotated[list[Item], Field(max_length=16)] = []
-
-
-class _File(_Model):
-    version: Literal[1]
-    limits: _Limits = _Limits()
-    rules_global: Annotated[list[_Rule], Field(alias="global")] = []
-    role: dict[Kind, list[_Rule]] = {}
-    agent: dict[Pattern, list[_Rule]] = {}
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(*problems)
+        self.problems = problems
 
 
 def load(source: Path) -> PolicyConfig:
@@ -97,83 +55,98 @@ def load(source: Path) -> PolicyConfig:
         SubletError: ``INVALID_ARGUMENT`` naming the place in the file and what is wrong there.
     """
     try:
+        document = read(source)
+        return PolicyConfig() if document is None else parse(document)
+    except BadPolicy as exc:
+        raise _bad(source, exc.problems) from None
+
+
+def read(source: Path) -> object:
+    """Return the JSON document in the file; None where there is no file.
+
+    Raises:
+        BadPolicy: it can't be read, or is not JSON.
+    """
+    try:
         with source.open("rb") as file:
             raw = file.read(MAX_POLICY_BYTES + 1)
     except FileNotFoundError:
-        return PolicyConfig()
+        return None
     except OSError as exc:
-        raise _bad(source, [f"can't be read: {exc.strerror}"]) from None
+        raise BadPolicy([f"can't be read: {exc.strerror}"]) from None
     if len(raw) > MAX_POLICY_BYTES:
-        raise _bad(source, [f"is larger than {MAX_POLICY_BYTES} bytes"])
+        raise BadPolicy([f"is larger than {MAX_POLICY_BYTES} bytes"])
     try:
-        return parse(json.loads(raw, object_pairs_hook=_unique))
-    except _BadPolicy as exc:
-        raise _bad(source, exc.problems) from None
+        return json.loads(raw, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as exc:
-        raise _bad(source, [f"is not JSON: {exc}"]) from None
+        raise BadPolicy([f"is not JSON: {exc}"]) from None
 
 
-class _BadPolicy(Exception):
-    """What is wrong, place by place."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(*problems)
-        self.problems = problems
-
-
-def parse(document: object) -> PolicyConfig:
+def parse(document: object, *, tested: bool = True) -> PolicyConfig:
     """Return the policy that a JSON document says.
 
+    Args:
+        document: the document.
+        tested: whether the tests that it carries have to pass.
+
     Raises:
-        _BadPolicy: naming every problem by its place.
+        BadPolicy: naming every problem by its place.
     """
     try:
-        file = _File.model_validate(document)
+        file = FileModel.model_validate(document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-        raise _BadPolicy([f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in found]) from None
+        raise BadPolicy([f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
-    for place, model, layer, kind, name in _placed(file):
-        rule = _rule(place, model, layer, kind, name, problems)
-        if rule is not None:
-            rules[place] = rule
-    if len(rules) > MAX_RULES:
-        problems.append(f"there are more than {MAX_RULES} rules")
+    placed = _placed(file)
+    if len(placed) > MAX_RULES:
+        raise BadPolicy([f"there are more than {MAX_RULES} rules"])
+    for place, model, layer, told in placed:
+        rules[place] = _rule(place, model, layer, told, problems)
     problems += lint(rules)
-    if problems:
-        raise _BadPolicy(problems)
-    admission = file.limits.admission
-    return PolicyConfig(
-        tuple(rules.values()),
-        Limits(
-            max_ttl_seconds=file.limits.max_ttl_seconds,
-            slots=file.limits.slots,
-            access_modes=tuple(file.limits.access_modes),
-            admission=AdmissionLimits(**admission.model_dump()),
-            require_enforced=tuple(file.limits.require_enforced),
-        ),
+    tests = [_test(f"tests[{i}]", model, problems) for i, model in enumerate(file.tests)]
+    limits = Limits(
+        max_ttl_seconds=file.limits.max_ttl_seconds,
+        slots=file.limits.slots,
+        access_modes=tuple(file.limits.access_modes),
+        admission=AdmissionLimits(**file.limits.admission.model_dump()),
+        require_enforced=tuple(file.limits.require_enforced),
     )
+    config = PolicyConfig(tuple(rules.values()), limits, tuple(test for test in tests if test is not None))
+    if not problems and tested and config.tests:
+        results = run_tests(config.tests, RuleTable((*DEFAULT_RULES, *config.rules)), limits)
+        problems += [f"{result.test.place}: {result.problem}" for result in results if not result.passed]
+    if problems:
+        raise BadPolicy(problems)
+    return config
 
 
-def _placed(file: _File) -> list[tuple[str, _Rule, Layer, Kind | None, str | None]]:
-    """Return every rule with its place in the file, its layer, and the subject that the layer speaks of."""
-    found: list[tuple[str, _Rule, Layer, Kind | None, str | None]] = []
-    found += [(f"global[{i}]", rule, "global", None, None) for i, rule in enumerate(file.rules_global)]
-    for kind, rules in file.role.items():
-        found += [(f"role.{kind}[{i}]", rule, "role", kind, None) for i, rule in enumerate(rules)]
+def _placed(file: FileModel) -> list[tuple[str, RuleModel, Layer, SubjectModel]]:
+    """Return every rule with its place in the file, its layer, and of whom the layer speaks."""
+    found: list[tuple[str, RuleModel, Layer, SubjectModel]] = []
+    found += [(f"global[{i}]", rule, "global", SubjectModel()) for i, rule in enumerate(file.rules_global)]
+    for role, rules in file.role.items():
+        kind = next((kind for kind in KINDS if kind == role), None)
+        told = SubjectModel(kind=kind) if kind else SubjectModel(kind="agent", role=role)
+        found += [(f"role.{role}[{i}]", rule, "role", told) for i, rule in enumerate(rules)]
     for name, rules in file.agent.items():
-        found += [(f"agent.{name}[{i}]", rule, "agent", None, name) for i, rule in enumerate(rules)]
+        found += [(f"agent.{name}[{i}]", rule, "agent", SubjectModel(name=name)) for i, rule in enumerate(rules)]
     return found
 
 
-def _rule(
-    place: str, model: _Rule, layer: Layer, kind: Kind | None, name: str | None, problems: list[str]
-) -> Rule | None:
-    if kind is not None and model.subject.kind not in (None, kind):
-        problems.append(f"{place}.subject.kind: a rule below role.{kind} can't speak of {model.subject.kind}")
-    if name is not None and model.subject.name is not None:
-        problems.append(f"{place}.subject.name: a rule below agent speaks of {name} already")
+def _rule(place: str, model: RuleModel, layer: Layer, told: SubjectModel, problems: list[str]) -> Rule:
+    subject = model.subject
+    if told.kind is not None and subject.kind not in (None, told.kind):
+        problems.append(f"{place}.subject.kind: a rule below {place.partition('[')[0]} speaks of {told.kind} only")
+    if told.role is not None and subject.role is not None:
+        problems.append(f"{place}.subject.role: a rule below {place.partition('[')[0]} speaks of that role already")
+    if told.name is not None and subject.name is not None:
+        problems.append(f"{place}.subject.name: a rule below agent speaks of {told.name} already")
+    kind = told.kind or subject.kind
+    role = told.role or subject.role
+    if role is not None and kind not in (None, "agent"):
+        problems.append(f"{place}.subject.role: only agents have roles, and the rule speaks of {kind}")
     patterns = [model.action] if isinstance(model.action, str) else model.action
     actions: set[Action] = set()
     for pattern in patterns:
@@ -182,29 +155,64 @@ def _rule(
         if not named:
             problems.append(f"{place}.action: {pattern!r} names no action; they are {', '.join(sorted(Action))}")
         actions |= named
-    kinds = {k for k in KINDS if (kind or model.subject.kind) in (None, k)}
-    if model.effect == "allow":
+    kinds = {k for k in KINDS if kind in (None, k) and (role is None or k == "agent")}
+    if model.effect != "deny":
         # A wildcard means what the kind may be allowed at all; lint tells where nothing is left.
         kinds = {k for k in kinds if actions & CEILING[k]}
+    if model.hide and model.effect != "deny":
+        problems.append(f"{place}.hide: only what is denied can be hidden")
     return Rule(
         id=model.id,
         effect=model.effect,
         layer=layer,
         kinds=frozenset(kinds),
         actions=frozenset(actions),
-        name=name or model.subject.name or "*",
+        name=told.name or subject.name or "*",
+        role=role or "*",
         resource=model.resource,
         when={key: _condition(value) for key, value in model.when.items()},
+        times=model.times.times() if model.times else None,
+        hide=model.hide,
         reason=model.reason,
         hint=model.hint,
     )
 
 
-def _condition(value: _Condition | bool | int | str) -> Condition:
-    if not isinstance(value, _Condition):
+def _condition(value: ConditionModel | bool | int | str) -> Condition:
+    if not isinstance(value, ConditionModel):
         return Condition(values=(value,))
     values = None if value.any_of is None else tuple(value.any_of)
-    return Condition(values=values, glob=value.like, minimum=value.min, maximum=value.max)
+    scopes = (value.within,) if isinstance(value.within, str) else value.within
+    return Condition(values, value.like, value.min, value.max, None if scopes is None else tuple(scopes))
+
+
+def _test(place: str, model: TestModel, problems: list[str]) -> RuleTest | None:
+    try:
+        subject = _subject(model.subject)
+        action = Action(model.action)
+    except SubletError as error:
+        problems.append(f"{place}.subject: {error.message}")
+        return None
+    except ValueError:
+        problems.append(f"{place}.action: {model.action!r} is no action; they are {', '.join(sorted(Action))}")
+        return None
+    return RuleTest(
+        place=place,
+        subject=subject,
+        action=action,
+        resource=model.resource,
+        attributes={key: tuple(v) if isinstance(v, list) else v for key, v in model.attributes.items()},
+        arguments=model.args,
+        expected=model.expect,
+        rule=model.rule,
+        at=model.at.timestamp() if model.at else None,
+    )
+
+
+def _subject(told: SubjectModel | str) -> Subject:
+    if isinstance(told, str):
+        return subject_named(told)
+    return Subject(told.kind or "agent", told.name or "", role=told.role or "")
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
@@ -212,7 +220,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _BadPolicy([f"the name {key!r} is there twice in one object"])
+            raise BadPolicy([f"the name {key!r} is there twice in one object"])
         found[key] = value
     return found
 
@@ -228,5 +236,5 @@ def _bad(source: Path, problems: Sequence[str]) -> SubletError:
     return SubletError(
         LocalCode.INVALID_ARGUMENT,
         f"{source}: {shown}" + (f"; and {more} more problems" if more > 0 else ""),
-        "Mend the file, or move it away to have the defaults.",
+        "Mend the file, or move it away to have the defaults; `sublet policy lint` lists every problem.",
     )

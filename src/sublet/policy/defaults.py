@@ -76,4 +76,22 @@ DEFAULT_RULES: Final = (
         when={"declared": Condition(values=(True,))},
         reason="an agent may call the workers that its own entry in agent.json names",
     ),
+    Rule(
+        id="default.agent.files",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"agent"}),
+        actions=frozenset({Action.TOOL_CALL}),
+        resource="file.*",
+        reason="an agent may work on the files of its lease, which the mount and its access mode confine",
+    ),
+    Rule(
+        id="default.agent.shell",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"agent"}),
+        actions=frozenset({Action.TOOL_CALL}),
+        resource="shell.exec",
+        reason="an agent may run programs, which its sandbox confines",
+    ),
 )

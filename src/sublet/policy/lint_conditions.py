@@ -1,0 +1,102 @@
+"""Finds conditions that can never hold: of attributes that are not there, of the wrong type, or out of range."""
+
+from __future__ import annotations
+
+from sublet.policy.attributes import Attribute, attribute_of
+from sublet.policy.globs import components, defect, matcher
+from sublet.policy.names import plain, skeleton
+from sublet.policy.rules import Condition, Rule
+
+
+def lint_conditions(rule: Rule) -> list[tuple[str, str]]:
+    """Return the attribute and the defect of each condition of ``rule`` that can't hold, or says nothing."""
+    problems = []
+    for name, condition in rule.when.items():
+        known = [found for action in sorted(rule.actions) if (found := attribute_of(action, name)) is not None]
+        if not known:
+            problems.append((name, f"no action of the rule has this attribute, so it {_consequence(rule)}"))
+        elif condition == Condition():
+            problems.append((name, "says nothing; give any_of, like, within, min or max"))
+        elif condition.minimum is not None and condition.maximum is not None and condition.minimum > condition.maximum:
+            problems.append((name, "min is greater than max, so the rule never matches"))
+        else:
+            reasons = [_impossible(condition, attribute) for attribute in known]
+            if all(reasons):
+                problems.append((name, f"never holds: {reasons[0]}"))
+    return problems
+
+
+def _consequence(rule: Rule) -> str:
+    return "never matches" if rule.effect == "allow" else "always holds and means nothing"
+
+
+def _impossible(condition: Condition, attribute: Attribute) -> str:
+    """Return why no value of the attribute satisfies the condition, or nothing."""
+    return (
+        _wrong_type(condition, attribute)
+        or _out_of_range(condition, attribute)
+        or _no_choice(condition, attribute)
+        or _no_path(condition, attribute)
+        or (defect(condition.glob) if condition.glob is not None else "")
+    )
+
+
+def _wrong_type(condition: Condition, attribute: Attribute) -> str:
+    kind = attribute.type
+    if kind == "any":
+        return ""
+    if kind != "number" and (condition.minimum is not None or condition.maximum is not None):
+        return "min and max are for numbers, and this is none"
+    if kind in ("number", "flag") and condition.glob is not None:
+        return "like is for text, and this is none"
+    if kind != "path" and condition.scopes is not None:
+        return "within is for paths, and this is none"
+    wanted = {"number": int, "flag": bool}.get(kind, str)
+    if condition.values is not None and not any(type(value) is wanted for value in condition.values):
+        return f"it is a {'text' if wanted is str else kind}, and none of the values is one"
+    return ""
+
+
+def _out_of_range(condition: Condition, attribute: Attribute) -> str:
+    if attribute.type != "number":
+        return ""
+    low, high = attribute.minimum, attribute.maximum
+    spelled = f"it is at least {low}" + (f" and at most {high}" if high is not None else "")
+    if condition.maximum is not None and condition.maximum < low:
+        return spelled
+    if high is not None and condition.minimum is not None and condition.minimum > high:
+        return spelled
+    if condition.values is None:
+        return ""
+    possible = [
+        value
+        for value in condition.values
+        if type(value) is int
+        and value >= low
+        and (high is None or value <= high)
+        and (condition.minimum is None or value >= condition.minimum)
+        and (condition.maximum is None or value <= condition.maximum)
+    ]
+    return "" if possible else spelled if condition.minimum is None else "no value is within min and max"
+
+
+def _no_choice(condition: Condition, attribute: Attribute) -> str:
+    if attribute.type != "choice":
+        return ""
+    spelled = f"it is one of {', '.join(sorted(attribute.choices))}"
+    if condition.values is not None:
+        wanted = {skeleton(value) for value in condition.values if isinstance(value, str)}
+        if not wanted & attribute.choices:
+            return spelled
+    if condition.glob is not None and not any(map(matcher(plain(condition.glob)), attribute.choices)):
+        return spelled
+    return ""
+
+
+def _no_path(condition: Condition, attribute: Attribute) -> str:
+    if condition.scopes is None or attribute.type not in ("path", "any"):
+        return ""
+    for scope in condition.scopes:
+        if components(scope) is None or "*" in scope:
+            return f"{scope!r} is no path: write whole components, without '..' and wildcards"
+    return ""

@@ -1,0 +1,83 @@
+"""The tests that a policy file carries: questions with the answers that its rules have to give (``policy test``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sublet.policy.decider import decide_by_rules
+from sublet.policy.limits import Limits
+from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.table import RuleTable
+from sublet.policy.tool_calls import tool_resource
+from sublet.protocol.canonical import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """One test: ``expected`` is the outcome, ``rule`` the id of the rule that has to give it, where that matters.
+
+    ``at`` is the time in Unix seconds, or None for now.
+    """
+
+    place: str
+    subject: Subject
+    action: Action
+    resource: str
+    attributes: Mapping[str, Value]
+    arguments: Mapping[str, JsonValue]
+    expected: str
+    rule: str | None
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """What came of a test; ``problem`` is empty where it passed."""
+
+    __test__ = False
+
+    test: RuleTest
+    decision: Decision
+    problem: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer was the expected one."""
+        return not self.problem
+
+
+def run_tests(tests: Sequence[RuleTest], table: RuleTable, limits: Limits) -> list[TestResult]:
+    """Return the results, in order. No directory is looked up: what may be lent at all is not for rules to say."""
+    results = []
+    for test in tests:
+        decision = decide_by_rules(
+            table,
+            limits,
+            test.subject,
+            test.action,
+            asked_resource(test.action, test.resource, test.attributes, test.arguments),
+            now=time.time() if test.at is None else test.at,
+        )
+        results.append(TestResult(test, decision, _problem(test, decision)))
+    return results
+
+
+def asked_resource(
+    action: Action, name: str, attributes: Mapping[str, Value], arguments: Mapping[str, JsonValue]
+) -> Resource:
+    """Return the resource of a question that a person has written."""
+    if action in (Action.TOOL_CALL, Action.CAPABILITY_RUN) and arguments:
+        made = tool_resource(name, arguments)
+        return Resource(name, {**made.attributes, **attributes})
+    return Resource(name, attributes)
+
+
+def _problem(test: RuleTest, decision: Decision) -> str:
+    said = f"{decision.outcome} by {decision.layer} rule {decision.rule}"
+    if decision.outcome != test.expected:
+        return f"expected {test.expected}, and it is {said}"
+    if test.rule is not None and decision.rule != test.rule:
+        return f"expected rule {test.rule} to decide, and it is {said}"
+    return ""
