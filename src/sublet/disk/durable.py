@@ -20,19 +20,33 @@ def write_durably(path: Path, content: bytes) -> None:
     Raises:
         OSError: it can't be written; what was there stays.
     """
+    _write(path, content, sync=True)
+    sync_directory(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, where it may be lost with the power: its reader can do without it.
+
+    Raises:
+        OSError: it can't be written; what was there stays.
+    """
+    _write(path, content, sync=False)
+
+
+def _write(path: Path, content: bytes, *, sync: bool) -> None:
     draft = path.with_name(f"{path.name}.new")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         draft.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
-    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

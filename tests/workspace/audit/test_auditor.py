@@ -611,3 +611,27 @@ def test_a_broken_repository_is_told(bench: Bench) -> None:
     with pytest.raises(SubletError, match="audit's own repository") as caught:
         bench.begin()
     assert caught.value.code is LocalCode.INTERNAL
+
+
+def test_a_newest_snapshot_whose_objects_were_lost_is_not_built_upon(bench: Bench) -> None:
+    """Objects are not synced, so after a loss of power the head may name what is not there."""
+    bench.write("a", "a\n")
+    bench.begin()
+    (shadow,) = (bench.state / "shadows").iterdir()
+    for pack in (shadow / "git" / "objects" / "pack").iterdir():
+        pack.unlink()
+    bench.begin()
+    bench.write("a", "b\n")
+    report = bench.end()
+    assert changes(report) == {"a": "changed"}
+    assert "+b" in bench.patch(report).text
+
+
+@pytest.mark.parametrize("kept", [0, 10, 31])
+def test_a_damaged_secret_names_nothing(bench: Bench, kept: int) -> None:
+    bench.begin()
+    (shadow,) = (bench.state / "shadows").iterdir()
+    (shadow / "salt").write_bytes((shadow / "salt").read_bytes()[:kept])
+    with pytest.raises(SubletError, match="damaged") as caught:
+        bench.begin()
+    assert caught.value.code is LocalCode.UNAVAILABLE

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sublet.disk.durable import write_whole
 
 MAX_FILE_BYTES = 4096
 
@@ -34,9 +35,7 @@ def read_ports(path: Path) -> LastPorts:
 
 def write_ports(path: Path, ports: LastPorts) -> None:
     """Remember ``ports`` for the next process."""
-    temporary = path.with_suffix(".new")
     try:
-        temporary.write_text(ports.model_dump_json())
-        os.replace(temporary, path)
+        write_whole(path, ports.model_dump_json().encode())
     except OSError as error:
         log.warning("the ports could not be remembered", reason=error.strerror)

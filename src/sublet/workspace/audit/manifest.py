@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sublet.disk.durable import write_whole
+
 MAX_MANIFESTS: Final = 64
 """Manifests kept per workspace; an older snapshot's is rebuilt from its commit."""
 
@@ -46,10 +48,7 @@ Manifest = Mapping[bytes, Record]
 def save(directory: Path, commit: str, manifest: Manifest) -> None:
     """Write the manifest of ``commit`` whole or not at all, and forget the oldest beyond ``MAX_MANIFESTS``."""
     body = b"".join(_lines(manifest))
-    target = directory / commit
-    draft = directory / f"{commit}.{os.getpid()}.new"
-    draft.write_bytes(_MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    draft.replace(target)
+    write_whole(directory / commit, _MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     kept = sorted(directory.iterdir(), key=lambda p: p.stat().st_mtime_ns)
     for old in kept[:-MAX_MANIFESTS]:
         old.unlink()

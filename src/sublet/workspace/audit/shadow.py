@@ -8,7 +8,9 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import manifest as manifests
 from sublet.workspace.audit.manifest import Manifest
@@ -16,6 +18,8 @@ from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.git.refs import Refs
 from sublet.workspace.model import ViewRules
+
+_SALT_BYTES: Final = 16
 
 
 def lock(directory: Path, *, create: bool) -> int:
@@ -52,13 +56,15 @@ class Shadow:
         self._manifests.mkdir(mode=0o700, exist_ok=True)
         self.git.create()
         if not self._salt.exists():
-            (self.directory / "workspace").write_bytes(real)
-            draft = self.directory / "salt.new"
-            draft.write_bytes(secrets.token_hex(16).encode())
-            draft.replace(self._salt)
+            write_durably(self.directory / "workspace", real)
+            write_durably(self._salt, secrets.token_hex(_SALT_BYTES).encode())
 
     def head(self) -> str | None:
-        """Return the newest snapshot, or None where there is none that can be used."""
+        """Return the newest snapshot, or None where there is none that can be used: its objects may be lost."""
+        commit = self._named()
+        return commit if commit is not None and self.git.holds(commit) else None
+
+    def _named(self) -> str | None:
         with contextlib.suppress(FileNotFoundError, SubletError):
             return checked_id(self._head.read_text())
         return None
@@ -74,15 +80,24 @@ class Shadow:
 
     @property
     def salt(self) -> bytes:
-        """The secret of this workspace."""
-        return self._salt.read_bytes()
+        """The secret of this workspace.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the file was damaged: nothing is named by half a secret.
+        """
+        salt = self._salt.read_bytes()
+        if len(salt) != 2 * _SALT_BYTES:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"{self._salt} is damaged, so what was there before can't be compared with what is there now",
+                f"Remove {self.directory}, with all snapshots of that workspace.",
+            )
+        return salt
 
     def keep_refs(self, snapshot: str, refs: Refs) -> None:
         """Write ``refs`` whole or not at all; those of earlier snapshots are forgotten."""
-        draft = self.directory / "refs.new"
         lines = b"".join(value + b" " + name + b"\0" for name, value in refs.items() if b"\0" not in value)
-        draft.write_bytes(snapshot.encode() + b"\0" + lines)
-        draft.replace(self._refs)
+        write_durably(self._refs, snapshot.encode() + b"\0" + lines)
 
     def kept_refs(self, snapshot: str) -> dict[bytes, bytes]:
         """Return what ``keep_refs`` wrote.
@@ -130,10 +145,8 @@ class Shadow:
                 commit = importer.commit(parent, deleted, changed)
         if commit != parent or found != known:
             manifests.save(self._manifests, commit, found)
-        if moves_head and self.head() != commit:
-            draft = self.directory / "head.new"
-            draft.write_text(commit)
-            draft.replace(self._head)
+        if moves_head and commit != self._named():
+            write_durably(self._head, commit.encode())
         return commit, found, taken.unread
 
 

@@ -105,6 +105,15 @@ class ShadowGit:
         """Return what adds a commit; git starts with the first thing to add."""
         return Importer(self)
 
+    def holds(self, commit: str) -> bool:
+        """Tell whether the objects of ``commit`` and its tree are there.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` without git.
+        """
+        asked = self.start(["cat-file", "-e", f"{checked_id(commit)}^{{tree}}"])
+        return finish_git(asked, limit=0, seconds=GIT_SECONDS).status == 0
+
     def entries(self, commit: str) -> list[tuple[bytes, int, str]]:
         """Return path, mode and object id of every file of ``commit``.
 
