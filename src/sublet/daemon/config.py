@@ -9,14 +9,17 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sublet.daemon.net.network import is_loopback, parse_host_port
 from sublet.daemon.paths import Home, resolve_home
 from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.storage.pruning import Retention
+from sublet.protocol.bounds import MAX_TTL_SECONDS
+from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
 
 CONFIG_FILE = "config.json"
@@ -67,6 +70,57 @@ class HooksConfig(BaseModel):
     notify: bool = Field(default=False, description="Show a desktop notice through notify-send where it is there")
 
 
+class ClassifierConfig(BaseModel):
+    """``supervisor.classifier`` of ``config.json``: a chat model that proposes routes where the rules are unsure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    endpoint: Annotated[str, Field(max_length=1024, pattern=r"^https?://[^\s]+$")] = Field(
+        description="Base URL of an OpenAI-compatible endpoint, to which /chat/completions is added"
+    )
+    model: Short = Field(description="Name of the model")
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")] | None = Field(
+        default=None, description="Environment variable of the daemon that holds the key"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20.0
+
+    @field_validator("endpoint")
+    @classmethod
+    def _no_plaintext_abroad(cls, endpoint: str) -> str:
+        host = urlsplit(endpoint).hostname or ""
+        if endpoint.startswith("http://") and not is_loopback(host):
+            raise ValueError("beyond this machine it needs https")
+        return endpoint
+
+
+class SupervisorConfig(BaseModel):
+    """``supervisor`` of ``config.json``: how requests are routed, and how far calls go (SuperAgent 7.1)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    default_route: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$|^ask_human$|^reject$")] | None = Field(
+        default=None, description="Agent for what fits none, or ask_human, or reject; by default the first agent"
+    )
+    default_provider: Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9_-]*$")] | None = Field(
+        default=None, description="Provider whose agents come first where nothing else tells two apart"
+    )
+    min_confidence: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.4, description="A person is asked where the router is less sure"
+    )
+    remember: bool = Field(default=True, description="A session goes on with the agent that it had before")
+    hub: bool = Field(default=True, description="/hub MODULE at the beginning of a request goes straight to a module")
+    max_depth: Annotated[int, Field(ge=0, le=HIGHEST_MAX_DEPTH)] = Field(
+        default=DEFAULT_MAX_DEPTH, description="Callers that a call may have behind it"
+    )
+    lease_seconds: Annotated[float, Field(gt=0, le=MAX_TTL_SECONDS)] = Field(
+        default=600.0, description="How long one call of an agent may take"
+    )
+    question_seconds: Annotated[float, Field(gt=0, le=MAX_TTL_SECONDS)] = Field(
+        default=86_400.0, description="How long a question waits for a person's answer"
+    )
+    classifier: ClassifierConfig | None = None
+
+
 class ConfigFile(BaseModel):
     """``config.json``: every option of ``sublet up`` under its name, and two paths more."""
 
@@ -83,6 +137,7 @@ class ConfigFile(BaseModel):
     log_level: LogLevel | None = None
     retention: RetentionConfig = RetentionConfig()
     hooks: HooksConfig = HooksConfig()
+    supervisor: SupervisorConfig = SupervisorConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +230,7 @@ class DaemonConfig:
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
         self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
         self.hooks = file.hooks
+        self.supervisor = file.supervisor
         self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -51,6 +53,8 @@ class Dispatcher:
         find: returns an agent by its id, or None.
         ask: asks policy.
         limits: returns what holds now.
+        slot: holds one of the daemon's slots for a job, by its id, while a request is worked on; calls between agents
+            are part of a request, and take none.
     """
 
     def __init__(
@@ -59,11 +63,18 @@ class Dispatcher:
         find: Callable[[str], Awaitable[UnifiedAgent | None]],
         ask: Ask,
         limits: Callable[[], CallLimits],
+        slot: Callable[[str], AbstractContextManager[None]],
     ) -> None:
+        self._slot = slot
+        self._running: Counter[str] = Counter()
         self._node_id = node_id
         self._find = find
         self._ask = ask
         self._limits = limits
+
+    def running(self, agent_id: str) -> int:
+        """Return how many calls of an agent are under way."""
+        return self._running[agent_id]
 
     def check(self, agent_id: str, chain: Chain) -> None:
         """Refuse a call by its chain alone, before anything is done for it.
@@ -108,6 +119,14 @@ class Dispatcher:
         agent = await self._find(agent_id)
         if agent is None:
             raise SubletError(LocalCode.NOT_FOUND, f"there is no agent {agent_id} here", "See: sublet agents")
+        with self._slot(ctx.job.delegation_id) if caller is None else nullcontext():
+            return await self._called(agent, request, ctx, chain)
+
+    async def _called(
+        self, agent: UnifiedAgent, request: UnifiedAgentInput, ctx: AgentRunContext, chain: Chain
+    ) -> UnifiedAgentOutput:
+        """Journal the call, make it, and journal what came of it."""
+        agent_id = agent.id
         sent: dict[str, JsonValue] = {
             "executionChain": list(chain.execution_chain),
             "nestingDepth": chain.nesting_depth,
@@ -137,8 +156,12 @@ class Dispatcher:
     ) -> UnifiedAgentOutput:
         """Let the agent work until the lease of the call is over; then all that it started is ended."""
         ttl = ctx.chain.ttl
-        with anyio.move_on_after(ttl):
-            return await agent.handle(request, ctx)
+        self._running[agent.id] += 1
+        try:
+            with anyio.move_on_after(ttl):
+                return await agent.handle(request, ctx)
+        finally:
+            self._running[agent.id] -= 1
         log.info("the lease of a call ended before the agent did", agent=agent.id, lease=ctx.chain.lease_id)
         raise SubletError(
             LocalCode.LEASE_OVER,

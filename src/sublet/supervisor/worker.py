@@ -11,6 +11,7 @@ from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, U
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome, Provider
 from sublet.supervisor.sessions.control import SessionControl
+from sublet.supervisor.tools import ToolGate
 
 
 class WorkerAgent:
@@ -20,9 +21,17 @@ class WorkerAgent:
         config: the entry.
         provider: returns what does its work now.
         sessions: where its provider's sessions are bound.
+        gate: makes what stands before its tools in one run; None where no tool is governed.
     """
 
-    def __init__(self, config: AgentConfig, provider: Callable[[], Provider], sessions: SessionControl) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        provider: Callable[[], Provider],
+        sessions: SessionControl,
+        gate: Callable[[AgentConfig, AgentRunContext], ToolGate] | None = None,
+    ) -> None:
+        self._gate = gate
         self._config = config
         self._provider = provider
         self._sessions = sessions
@@ -64,7 +73,8 @@ class WorkerAgent:
         """
         warnings: list[str] = []
         bound = await self._bound(ctx, warnings)
-        job = replace(ctx.job, prompt=request.text, provider_session_id=bound, chain=ctx.chain)
+        gate = self._gate(self._config, ctx) if self._gate is not None else ctx.job.gate
+        job = replace(ctx.job, prompt=request.text, provider_session_id=bound, chain=ctx.chain, gate=gate)
         outcome = await self._provider().run(job, ctx.report)
         await self._bind(outcome, bound, ctx, warnings)
         if outcome.reason != "done":

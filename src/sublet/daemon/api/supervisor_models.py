@@ -1,0 +1,162 @@
+"""What faces exchange with the supervisor: requests, answers, sessions and agents, with the specification's names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic.alias_generators import to_camel
+
+from sublet.daemon.api.models import Request
+from sublet.protocol.bounds import MAX_PROMPT_CHARS
+
+MAX_MESSAGES_SHOWN = 200
+Decision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
+Status = Literal["active", "paused", "completed", "error"]
+SessionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+
+
+class AskRequest(Request):
+    """Something for the supervisor.
+
+    Args:
+        text: what is asked; or, with ``answer``, what the session's question is answered with.
+        session_id: the session to go on with; a new one by default.
+        agent: who is to do it; by default the router decides.
+        answer: whether ``text`` answers the session's question.
+    """
+
+    text: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
+    session_id: SessionId | None = None
+    agent: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    answer: bool = False
+
+
+class Named(BaseModel):
+    """Base of answers with the specification's camelCase names."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class AskBegun(Named):
+    """A request has begun: its ids, by which events tell of it."""
+
+    finger_session_id: str
+    request_id: str
+
+
+class AskOutput(Named):
+    """A piece of what the agent says while it works."""
+
+    stream: Literal["stdout", "stderr", "note"]
+    text: str
+    dropped_chars: int = 0
+
+
+class AskAnswer(Named):
+    """What came of a request.
+
+    ``result`` is None where a person has to answer ``question`` first; where it was rejected, ``reason`` says why.
+    """
+
+    finger_session_id: str
+    request_id: str
+    route_decision: Decision
+    target: str = ""
+    confidence: float = 1
+    reason: str = ""
+    result: str | None = None
+    question: str | None = None
+    options: list[str] = []
+    agent_id: str | None = None
+    provider_session_id: str | None = None
+    structured: JsonValue = None
+    warnings: list[str] = []
+
+
+class RouteView(Named):
+    """Where a session's last request went."""
+
+    target: str
+    decision: Decision
+    confidence: float
+    timestamp: str
+
+
+class BindingView(Named):
+    """Which session of its provider's an agent goes on with; ``*`` stands for all agents of the provider."""
+
+    agent_id: str
+    provider: str
+    role: str | None
+    provider_session_id: str
+    updated_at: str
+
+
+class MessageView(Named):
+    """One message of a session."""
+
+    at: str
+    role: Literal["user", "agent", "human", "note"]
+    text: str
+    request_id: str | None = None
+    agent_id: str | None = None
+    route_decision: Decision | None = None
+    code: str | None = None
+
+
+class SessionView(Named):
+    """A session at a glance. ``busy`` tells that a request of it runs now."""
+
+    finger_session_id: str
+    title: str
+    status: Status
+    owner: str
+    created_at: str
+    updated_at: str
+    last_route: RouteView | None = None
+    question: str | None = None
+    options: list[str] = []
+    busy: bool = False
+
+
+class SessionDetail(SessionView):
+    """A session with its bindings and its newest messages, the oldest of them first."""
+
+    bindings: list[BindingView] = []
+    messages: list[MessageView] = []
+    unreadable_messages: int = 0
+
+
+class NewSession(Request):
+    """Begin a session."""
+
+    title: Annotated[str, Field(max_length=200)] = ""
+
+
+class SessionChange(Request):
+    """Pause, complete or resume a session."""
+
+    status: Literal["active", "paused", "completed"]
+
+
+class LocalAgentView(Named):
+    """An agent of this daemon: what it can do, and whether the caller may have it."""
+
+    agent_id: str
+    role: str
+    provider: str
+    description: str = ""
+    skills: list[str] = []
+    cost: float = 1
+    trust: float = 1
+    running: int = 0
+    ok: bool = True
+    detail: str = ""
+    denied: str = Field(default="", description="Why policy lets the caller not have it")
+
+
+class LocalAgents(Named):
+    """The agents of this daemon, the default one first."""
+
+    agents: list[LocalAgentView] = []

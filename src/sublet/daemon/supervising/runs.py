@@ -1,0 +1,161 @@
+"""One request at work: in a private directory of its own, and gone with whoever asked."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from sublet.daemon.times import rfc3339
+from sublet.protocol.chain import Chain
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.ids import new_delegation_id
+from sublet.supervisor.agent import UnifiedAgentOutput
+from sublet.supervisor.model import Job, JobResource, Output, Report
+
+MAX_PENDING_PIECES = 256
+MAX_RUNS = 256
+"""Requests that may be under way at once, those that only wait for a slot or a turn included."""
+
+log = structlog.get_logger(__name__)
+
+Work = Callable[[Job, Report], Awaitable[UnifiedAgentOutput]]
+
+
+class Runs:
+    """Keeps what is at work; ``serve`` must run for anything to happen, and ends it all when cancelled.
+
+    Args:
+        scratch_root: below which each has its directory.
+    """
+
+    def __init__(self, scratch_root: Path) -> None:
+        self._scratch_root = scratch_root
+        self._group: TaskGroup | None = None
+        self._under_way = 0
+
+    async def serve(self) -> None:
+        """Run what is asked until cancelled, and end it then."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._group = None
+
+    async def run(
+        self, text: str, chain: Chain, seconds: float, work: Work
+    ) -> AsyncGenerator[Output | UnifiedAgentOutput]:
+        """Do ``work`` and yield what is said meanwhile, then what it returns.
+
+        Args:
+            text: the prompt.
+            chain: who called until here.
+            seconds: how long it may take.
+            work: gets the job and where to report to.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the daemon stops or too much is under way; or what ``work`` raises.
+        """
+        if self._group is None:
+            raise stopping()
+        if self._under_way >= MAX_RUNS:
+            raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_RUNS} requests are under way", "Try again in a moment.")
+        one = _Run(_job(text, self._scratch_root, chain, seconds), work)
+        self._under_way += 1
+        try:
+            self._group.start_soon(one.run)
+            with one.pieces:
+                async for piece in one.pieces:
+                    yield piece
+        finally:
+            one.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await one.finished.wait()
+            self._under_way -= 1
+        if one.dropped:
+            yield Output("note", "", one.dropped)
+        yield one.result()
+
+
+class _Run:
+    def __init__(self, job: Job, work: Work) -> None:
+        self.scope = anyio.CancelScope()
+        self.finished = asyncio.Event()
+        self.dropped = 0
+        self._job = job
+        self._work = work
+        self._output: UnifiedAgentOutput | None = None
+        self._error: SubletError | None = None
+        self._send, self.pieces = anyio.create_memory_object_stream[Output](MAX_PENDING_PIECES)
+
+    async def run(self) -> None:
+        """Do it in a directory of its own, which is gone afterwards. Nothing is raised."""
+        home = self._job.scratch.parent
+        try:
+            with self.scope:
+                await asyncio.to_thread(_make, home)
+                self._output = await self._work(self._job, self._report)
+        except SubletError as error:
+            self._error = error
+        except Exception:
+            log.exception("a request broke")
+            self._error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+            self._send.close()
+            self.finished.set()
+
+    def result(self) -> UnifiedAgentOutput:
+        """Return what came of it.
+
+        Raises:
+            SubletError: why nothing did.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._output is None:
+            raise stopping()
+        return self._output
+
+    def _report(self, output: Output) -> None:
+        self.dropped += output.dropped_chars
+        try:
+            self._send.send_nowait(output)
+        except (anyio.WouldBlock, anyio.BrokenResourceError):
+            self.dropped += len(output.text)
+
+
+def stopping() -> SubletError:
+    """Return the error of what the stop of the daemon ends."""
+    return SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Try again later.")
+
+
+def _make(home: Path) -> None:
+    for name in ("workspace", "meta", "scratch"):
+        (home / name).mkdir(mode=0o700, parents=True)
+
+
+def _job(text: str, scratch_root: Path, chain: Chain, seconds: float) -> Job:
+    job_id = new_delegation_id()
+    home = scratch_root / job_id
+    return Job(
+        delegation_id=job_id,
+        description="message",
+        prompt=text,
+        access_mode="rw",
+        resources=[JobResource("workspace", home / "workspace", "rw")],
+        meta=home / "meta",
+        scratch=home / "scratch",
+        mount_point=home / "workspace",
+        remaining_seconds=seconds,
+        expires_at=rfc3339(time.time() + seconds),
+        chain=chain,
+    )

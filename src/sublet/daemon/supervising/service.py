@@ -1,0 +1,256 @@
+"""``SupervisorApi``: one method per operation, and before each the question to policy (SuperAgent 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from sublet.daemon.api.supervisor_models import (
+    MAX_MESSAGES_SHOWN,
+    AskAnswer,
+    AskBegun,
+    AskOutput,
+    AskRequest,
+    BindingView,
+    LocalAgents,
+    LocalAgentView,
+    MessageView,
+    RouteView,
+    SessionChange,
+    SessionDetail,
+    SessionView,
+)
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.supervising.agents import AgentSet
+from sublet.daemon.supervising.runs import Runs
+from sublet.policy.model import Action, Subject
+from sublet.protocol.chain import Chain
+from sublet.protocol.errors import SubletError
+from sublet.protocol.events import EventKeys
+from sublet.protocol.ids import new_request_id, new_session_id
+from sublet.supervisor.agent import AgentRunContext, Emit, Health, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.dispatch import Dispatcher
+from sublet.supervisor.model import Job, Output, Report
+from sublet.supervisor.questions import pending
+from sublet.supervisor.sessions.control import SessionControl
+from sublet.supervisor.sessions.model import MainSession
+from sublet.supervisor.supervisor_agent import AGENT, ANSWER, SupervisorAgent
+
+MAX_TITLE_CHARS = 80
+OWNER = "human"
+"""Who a session of this machine's person belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it was admitted.
+
+    Args:
+        text: what is asked.
+        subject: who asks, for policy.
+        owner: whose session it may go on with.
+        chain: who called until here, where another agent did.
+        metadata: how the supervisor is to take it.
+    """
+
+    text: str
+    subject: Subject
+    owner: str = OWNER
+    chain: Chain = field(default_factory=Chain)
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorParts:
+    """What the service is made of; the composition root makes it once."""
+
+    gate: Gatekeeper
+    sessions: SessionControl
+    supervisor: SupervisorAgent
+    dispatcher: Dispatcher
+    agents: AgentSet
+    runs: Runs
+    configs: Callable[[], Sequence[AgentConfig]]
+    lease_seconds: Callable[[], float]
+    chain_of: Callable[[Subject], Chain]
+    emit: Emit
+    clock: Callable[[], float]
+
+
+class SupervisorService:
+    """Implements ``SupervisorApi``."""
+
+    def __init__(self, parts: SupervisorParts) -> None:
+        self._parts = parts
+
+    async def ask(self, request: AskRequest, caller: Subject) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
+        """``SupervisorApi.ask``."""
+        await self._parts.gate.ask(caller, Action.AGENT_ASK, request.agent or "*")
+        metadata: dict[str, JsonValue] = {ANSWER: request.answer}
+        if request.agent is not None:
+            metadata[AGENT] = request.agent
+        chain = self._parts.chain_of(caller)
+        owner = OWNER if caller.kind == "human" else f"{caller.kind}:{caller.name}"
+        asked = Asked(request.text, caller, owner, chain, metadata)
+        async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
+            async for update in updates:
+                yield update
+
+    async def list_agents(self, caller: Subject) -> LocalAgents:
+        """``SupervisorApi.list_agents``."""
+        await self._parts.gate.ask(caller, Action.SESSION_READ, "*")
+        denied = {one.agent_id: one.denied for one in self._parts.supervisor.candidates(caller)}
+        return LocalAgents(
+            agents=[await self._agent_view(one, denied.get(one.id, "")) for one in self._parts.configs()]
+        )
+
+    async def list_sessions(self, caller: Subject, *, limit: int = 50) -> list[SessionView]:
+        """``SupervisorApi.list_sessions``."""
+        await self._parts.gate.ask(caller, Action.SESSION_READ, "*")
+        return [self._view(one) for one in await self._parts.sessions.list(limit)]
+
+    async def get_session(self, session_id: str, caller: Subject, *, messages: int = 20) -> SessionDetail:
+        """``SupervisorApi.get_session``."""
+        await self._parts.gate.ask(caller, Action.SESSION_READ, session_id)
+        session = await self._parts.sessions.get(session_id)
+        bindings = await self._parts.sessions.bindings(session_id)
+        said = await self._parts.sessions.messages(session_id, min(messages, MAX_MESSAGES_SHOWN))
+        return SessionDetail(
+            **self._view(session).model_dump(),
+            bindings=[BindingView.model_validate(one.model_dump()) for one in bindings],
+            messages=[MessageView.model_validate(one.model_dump()) for one in said.messages],
+            unreadable_messages=said.unreadable,
+        )
+
+    async def create_session(self, title: str, caller: Subject) -> SessionView:
+        """``SupervisorApi.create_session``."""
+        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, "*")
+        return self._view(await self._parts.sessions.create(title=title))
+
+    async def change_session(self, session_id: str, change: SessionChange, caller: Subject) -> SessionView:
+        """``SupervisorApi.change_session``."""
+        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, session_id)
+        return self._view(await self._parts.sessions.set_status(session_id, change.status))
+
+    async def delete_session(self, session_id: str, caller: Subject) -> SessionView:
+        """``SupervisorApi.delete_session``."""
+        await self._parts.gate.ask(caller, Action.SESSION_MANAGE, session_id)
+        return self._view(await self._parts.sessions.delete(session_id))
+
+    def _view(self, session: MainSession) -> SessionView:
+        waiting = pending(session, self._parts.clock())
+        last = session.routing.last_route if session.routing else None
+        return SessionView(
+            finger_session_id=session.finger_session_id,
+            title=session.title,
+            status=session.status,
+            owner=session.owner,
+            created_at=session.created_at,
+            updated_at=session.updated_at,
+            last_route=RouteView.model_validate(last.model_dump()) if last else None,
+            question=waiting.question if waiting else None,
+            options=list(waiting.options) if waiting else [],
+            busy=self._parts.sessions.busy(session.finger_session_id),
+        )
+
+    async def _agent_view(self, config: AgentConfig, denied: str) -> LocalAgentView:
+        agent = await self._parts.agents.find(config.id)
+        health = await agent.health() if agent is not None else Health(ok=False, detail="it is not offered any more")
+        return LocalAgentView(
+            agent_id=config.id,
+            role=config.role,
+            provider=agent.provider if agent is not None else config.provider.type,
+            description=config.description,
+            skills=[skill.name for skill in config.skills],
+            cost=config.routing.cost,
+            trust=config.routing.trust,
+            running=self._parts.dispatcher.running(config.id),
+            ok=health.ok,
+            detail=health.detail,
+            denied=denied,
+        )
+
+
+async def run_asked(
+    parts: SupervisorParts, asked: Asked, session_id: str | None, metadata: Mapping[str, JsonValue] | None = None
+) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
+    """Have the supervisor see to a request that policy has admitted: as ``SupervisorApi.ask``.
+
+    Args:
+        parts: of the service.
+        asked: the request.
+        session_id: the session to go on with; one that is not there is begun where ``metadata`` is given.
+        metadata: of a session that is begun under that id.
+
+    Raises:
+        SubletError: ``NOT_FOUND``, ``SESSION_CLOSED``, ``UNAVAILABLE``, or what the work fails with.
+    """
+    keys = EventKeys(request_id=new_request_id())
+    request_id = keys.request_id or ""
+    if session_id is not None and metadata is None:
+        await parts.sessions.for_input(session_id, asked.owner)
+    one = session_id or new_session_id()
+    yield AskBegun(finger_session_id=one, request_id=request_id)
+
+    async def work(job: Job, report: Report) -> UnifiedAgentOutput:
+        async with parts.sessions.turn(one):
+            if session_id is None or metadata is not None:
+                await _begun(parts, one, asked, keys, metadata)
+            # Again, since it may have been paused while this request waited for its turn.
+            await parts.sessions.for_input(one, asked.owner)
+            ctx = AgentRunContext(
+                finger_session_id=one,
+                request_id=request_id,
+                chain=asked.chain,
+                emit=parts.emit,
+                job=job,
+                report=report,
+                subject=asked.subject,
+            )
+            return await parts.supervisor.handle(UnifiedAgentInput(asked.text, metadata=asked.metadata), ctx)
+
+    told = parts.runs.run(asked.text, asked.chain, parts.lease_seconds(), work)
+    async with aclosing(told) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Output):
+                yield AskOutput(stream=piece.stream, text=piece.text, dropped_chars=piece.dropped_chars)
+            else:
+                yield _answer(piece, one, request_id)
+
+
+async def _begun(
+    parts: SupervisorParts, session_id: str, asked: Asked, keys: EventKeys, metadata: Mapping[str, JsonValue] | None
+) -> None:
+    """Begin the session, unless it is there already."""
+    title = asked.text.strip().partition("\n")[0][:MAX_TITLE_CHARS]
+    try:
+        await parts.sessions.create(
+            title=title, owner=asked.owner, session_id=session_id, metadata=dict(metadata or {}), keys=keys
+        )
+    except SubletError as error:
+        if error.code != "CONFLICT":
+            raise
+
+
+def _answer(output: UnifiedAgentOutput, session_id: str, request_id: str) -> AskAnswer:
+    route = output.route
+    asks, rejects = output.decision == "ask_human", output.decision == "reject"
+    return AskAnswer(
+        finger_session_id=session_id,
+        request_id=request_id,
+        route_decision=output.decision,
+        target=route.target if route else "",
+        confidence=route.confidence if route else 1,
+        reason=route.reason if route else "",
+        result=None if asks or rejects else output.text,
+        question=output.text if asks else None,
+        options=list(route.options) if route and asks else [],
+        agent_id=None if asks or rejects else output.agent_id,
+        provider_session_id=output.provider_session_id,
+        structured=output.structured,
+        warnings=list(output.warnings),
+    )
