@@ -27,6 +27,7 @@ from sublet.daemon.api.daemon_api import KnownPeer, PairReply, PairRequest
 from sublet.daemon.ports import FaceContext, PeerAddress
 from sublet.policy.model import Subject
 from sublet.protocol import ids
+from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
@@ -175,7 +176,9 @@ class ScriptedMessages:
         self.closed = 0
         self.failure: Exception | None = None
 
-    async def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncGenerator[str, None]:
+    async def answer(
+        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
+    ) -> AsyncGenerator[str, None]:
         self.asked.append((text, caller, context_id))
         try:
             yield "you said: "

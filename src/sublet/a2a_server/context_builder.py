@@ -127,7 +127,7 @@ class AwcpContextBuilder(RequestContextBuilder):
             raise InvalidParamsError(message=f"at most {MAX_PROMPT_CHARS} characters of text are accepted")
         await self._check_open_tasks(call)
         streamed = call.context.state.get("method") in _STREAMING
-        put_work(call.context, TextWork(text, call.caller.subject, streamed))
+        put_work(call.context, TextWork(text, call.caller.subject, streamed, call.caller.owner))
         return context_id
 
     async def _admit_awcp(

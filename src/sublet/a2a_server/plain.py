@@ -68,7 +68,9 @@ class PlainAnswers:
     async def _collect(self, work: TextWork, updater: TaskUpdater, take: Callable[[str], None]) -> SubletError | None:
         left = MAX_ANSWER_CHARS
         try:
-            answer = self._messages.answer(work.text, work.subject, context_id=updater.context_id)
+            answer = self._messages.answer(
+                work.text, work.subject, context_id=updater.context_id, owner=work.owner, chain=work.chain
+            )
             async with aclosing(answer) as pieces:
                 async for piece in pieces:
                     take(piece[:left])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from a2a.server.context import ServerCallContext
@@ -11,6 +11,7 @@ from a2a.types import Task
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.messages import Error, Invite, Start
 
 _STATE_KEY = "sublet.work"
@@ -28,11 +29,17 @@ class AwcpWork:
 
 @dataclass(frozen=True, slots=True)
 class TextWork:
-    """A plain message; ``streamed`` tells whether its sender reads the answer as it comes."""
+    """A plain message.
+
+    ``streamed`` tells whether its sender reads the answer as it comes, ``owner`` whose conversations it may go on
+    with, and ``chain`` who called until here, where another agent sent it.
+    """
 
     text: str
     subject: Subject
     streamed: bool
+    owner: str
+    chain: Chain = field(default_factory=Chain)
 
 
 Work: TypeAlias = AwcpWork | TextWork

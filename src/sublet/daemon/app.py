@@ -23,6 +23,7 @@ from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
+from sublet.daemon.control.supervisor_routes import SupervisorArea
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
@@ -97,7 +98,7 @@ class _Daemon:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
-            control = ControlServer(service, self._config.home)
+            control = ControlServer(service, self._config.home, [SupervisorArea(parts.supervising.service)])
             async with anyio.create_task_group() as reports:
                 self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
                 await self._serve(parts, control, ready)
@@ -114,7 +115,7 @@ class _Daemon:
                 _running(parts.data_plane.serve),
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
-                _running(parts.delegator.serve, parts.executor.serve, parts.messages.serve),
+                _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
             ):
                 status = await self._status(parts)
                 await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))

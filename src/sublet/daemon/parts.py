@@ -30,6 +30,8 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
 from sublet.daemon.storage.store import Store
+from sublet.daemon.supervising.prune_store import KeptSessions
+from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.messages import Messages
@@ -87,6 +89,7 @@ class Parts:
     delegator: Delegator
     executor: Executor
     messages: Messages
+    supervising: Supervising
     pruning: Pruning
     results: StagedResults
     scratch_root: Path
@@ -115,20 +118,36 @@ async def make_parts(
     sandbox = _sandbox(config, own)
     cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
     agent_file = config.agent_file or DEFAULT_AGENT_FILE
-    tools = ProviderTools(sandbox, cages)
+    lend_roots = await LendRoots.load(journal)
+    gate = Gatekeeper(policy, journal, lend_roots.paths)
+    slots = Slots(policy.limits.slots)
+    scratch_root = state_dir / "scratch"
+    supervising = Supervising(
+        Around(
+            config=config.supervisor,
+            state_dir=state_dir,
+            config_dir=Path(config.home.config_dir),
+            scratch_root=scratch_root,
+            node_id=identity.node_id,
+            journal=journal,
+            policy=policy,
+            gate=gate,
+            slots=slots,
+            agents=lambda: offer.agents,
+            provider=lambda agent_id: offer.provider(agent_id),
+        )
+    )
+    tools = ProviderTools(sandbox, cages, supervising.super_agent)
     offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
-    lend_roots = await LendRoots.load(journal)
     reverse = ReverseAcceptor()
-    scratch_root = state_dir / "scratch"
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
     locks = DirectoryLocks()
-    slots = Slots(policy.limits.slots)
 
     def reverse_port(source_host: str) -> int | None:
         """Return the port at which a delegator can dial us: one on loopback is out of reach from elsewhere."""
@@ -169,7 +188,7 @@ async def make_parts(
         identity=identity,
         journal=journal,
         policy=policy,
-        gate=Gatekeeper(policy, journal, lend_roots.paths),
+        gate=gate,
         peers=peers,
         tokens=await TokenStore.load(journal),
         nonces=await NonceMemory.load(store),
@@ -205,13 +224,8 @@ async def make_parts(
             enforced=enforced,
             require=require,
         ),
-        messages=Messages(
-            policy=policy,
-            slots=slots,
-            agents=lambda: offer.agents,
-            provider=offer.provider,
-            scratch_root=scratch_root,
-        ),
+        messages=Messages(supervising.parts, gate, lambda: offer.agents),
+        supervising=supervising,
         pruning=Pruning(
             journal,
             [
@@ -219,6 +233,7 @@ async def make_parts(
                 EndedAssignments(journal),
                 KeptResults(trees.changes),
                 Shadows(journal, auditor, locks),
+                KeptSessions(supervising.sessions, supervising.store),
             ],
             lambda: config.retention,
         ),

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 class Ask(Protocol):
     """Asks policy; the daemon's gatekeeper."""
 
-    async def __call__(self, caller: Subject, action: Action, name: str, /, **attributes: str | int | bool) -> None:
+    async def __call__(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
         """Return if it may be done.
 
         Raises:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
 import anyio
 import pytest
 
-from sublet.daemon.working.messages import MAX_PENDING_PIECES, Messages
+from sublet.daemon.config import SupervisorConfig
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.store import Store
+from sublet.daemon.supervising.runs import MAX_PENDING_PIECES
+from sublet.daemon.supervising.start import Around, Supervising
+from sublet.daemon.working.messages import Messages
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Job, Outcome, Output, Report
 from sublet.supervisor.slots import Slots
 from support.jobs import command
+from support.supervising import NODE
 from support.worker import ScriptedAgent, work_for_ever
 
 pytestmark = pytest.mark.anyio
@@ -29,21 +37,46 @@ CLIENT = Subject("a2a", "script")
 class Side:
     """One daemon's half that answers messages."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, store: Store) -> None:
         self.agent = ScriptedAgent()
         self.agents: list[AgentConfig] = [command()]
         self.slots = Slots(1)
         self.scratch = root / "scratch"
-        self.messages = Messages(
-            policy=Policy(Protected(root / "home")),
-            slots=self.slots,
-            agents=lambda: self.agents,
-            provider=lambda _: self.agent,
-            scratch_root=self.scratch,
+        policy, journal = Policy(Protected(root / "home")), Journal(store)
+        gate = Gatekeeper(policy, journal, list)
+        self.supervising = Supervising(
+            Around(
+                config=SupervisorConfig(),
+                state_dir=root,
+                config_dir=root,
+                scratch_root=self.scratch,
+                node_id=NODE,
+                journal=journal,
+                policy=policy,
+                gate=gate,
+                slots=self.slots,
+                agents=lambda: self.agents,
+                provider=lambda _: self.agent,
+            )
         )
+        self.messages = Messages(self.supervising.parts, gate, lambda: self.agents, max_contexts=3)
 
-    async def ask(self, text: str = "hello", caller: Subject = CLIENT) -> str:
-        return "".join([piece async for piece in self.messages.answer(text, caller, context_id="c")])
+    def pieces(
+        self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None
+    ) -> AsyncGenerator[str, None]:
+        owner = f"token:{caller.name}"
+        return self.messages.answer(text, caller, context_id=context, owner=owner, chain=chain or Chain())
+
+    async def ask(
+        self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None
+    ) -> str:
+        return "".join([piece async for piece in self.pieces(text, caller, context=context, chain=chain)])
+
+    async def serving(self) -> None:
+        """Wait until it takes requests."""
+        with anyio.fail_after(10):
+            while not self.supervising.runs.serving:
+                await anyio.sleep(0)
 
     def check_nothing_held(self) -> None:
         assert self.slots.in_use == 0
@@ -52,12 +85,16 @@ class Side:
 
 @pytest.fixture
 async def side(tmp_path: Path) -> AsyncIterator[Side]:
-    side = Side(tmp_path)
-    async with anyio.create_task_group() as group:
-        group.start_soon(side.messages.serve)
-        await anyio.wait_all_tasks_blocked()
-        yield side
-        group.cancel_scope.cancel()
+    store = await Store.open(tmp_path / "sublet.db")
+    side = Side(tmp_path, store)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.supervising.serve)
+            await side.serving()
+            yield side
+            group.cancel_scope.cancel()
+    finally:
+        await store.close()
     side.check_nothing_held()
 
 
@@ -121,7 +158,7 @@ async def test_without_an_agent_or_a_slot_it_is_declined(side: Side) -> None:
     [
         (RuntimeError("a defect"), "internal error"),
         (SubletError(ErrorCode.TASK_FAILED, "no sandbox"), "no sandbox"),
-        (Outcome("failed", "exit 3", 3, "exit status 3"), "the agent ended as failed: exit 3"),
+        (Outcome("failed", "exit 3", 3, "exit status 3"), "agent test: the agent ended with exit code 3"),
     ],
 )
 async def test_one_that_fails_fails_alone(side: Side, failure: Exception | Outcome, says: str) -> None:
@@ -144,7 +181,7 @@ async def test_who_goes_away_takes_the_job_along(side: Side) -> None:
         return await work_for_ever(job, report)
 
     side.agent.work = talk
-    answer = side.messages.answer("hello", CLIENT, context_id="c")
+    answer = side.pieces()
     async with aclosing(answer) as pieces:
         assert await anext(pieces) == "one"
     assert side.agent.ended.is_set()
@@ -157,7 +194,8 @@ async def test_who_goes_away_takes_the_job_along(side: Side) -> None:
 
 async def test_a_stop_of_the_daemon_ends_the_answer_as_a_failure(tmp_path: Path) -> None:
     """And not as a cancellation of whoever reads it."""
-    side = Side(tmp_path)
+    store = await Store.open(tmp_path / "sublet.db")
+    side = Side(tmp_path, store)
     side.agent.work = work_for_ever
     failures: list[SubletError] = []
 
@@ -168,8 +206,8 @@ async def test_a_stop_of_the_daemon_ends_the_answer_as_a_failure(tmp_path: Path)
             failures.append(error)
 
     async with anyio.create_task_group() as group, anyio.create_task_group() as services:
-        services.start_soon(side.messages.serve)
-        await anyio.wait_all_tasks_blocked()
+        services.start_soon(side.supervising.serve)
+        await side.serving()
         group.start_soon(ask)
         await side.agent.began.wait()
         services.cancel_scope.cancel()
@@ -177,3 +215,4 @@ async def test_a_stop_of_the_daemon_ends_the_answer_as_a_failure(tmp_path: Path)
     side.check_nothing_held()
     await ask()
     assert [error.code for error in failures] == [LocalCode.UNAVAILABLE] * 2
+    await store.close()

@@ -22,6 +22,7 @@ from sublet.daemon.api.models import (
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 
@@ -187,10 +188,20 @@ class ExecutorApi(Protocol):
 
 
 class MessageApi(Protocol):
-    """Plain A2A messages to the executor's agent, from clients that know nothing of AWCP."""
+    """Plain A2A messages, from clients that know nothing of AWCP."""
 
-    def answer(self, text: str, caller: Subject, *, context_id: str) -> AsyncGenerator[str, None]:
-        """Run the default agent on ``text`` in an empty private directory and yield what it says, piece by piece."""
+    def answer(
+        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
+    ) -> AsyncGenerator[str, None]:
+        """Have the supervisor see to ``text`` and yield what is said, piece by piece.
+
+        Args:
+            text: the message.
+            caller: who sent it, for policy.
+            context_id: the conversation it belongs to, which is a session of this owner's alone.
+            owner: whose conversations these are.
+            chain: who called until here, where another agent did.
+        """
 
 
 @dataclass(frozen=True, slots=True)

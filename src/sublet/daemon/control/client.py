@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import TypeVar
 
@@ -23,6 +24,7 @@ from sublet.daemon.api.models import (
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
@@ -50,27 +52,27 @@ class ControlClient:
 
     async def create_delegation(self, request: CreateDelegation) -> DelegationView:
         """Record a delegation and return its handle at once."""
-        return await self._one(DelegationView, "POST", "/v1/delegations", body=request)
+        return await self.fetch(DelegationView, "POST", "/v1/delegations", body=request)
 
     async def get_status(self, delegation_id: str) -> DelegationView:
         """Return the delegation as it is now."""
-        return await self._one(DelegationView, "GET", f"/v1/delegations/{_part(delegation_id)}")
+        return await self.fetch(DelegationView, "GET", f"/v1/delegations/{part(delegation_id)}")
 
     async def wait_for_result(self, delegation_id: str, timeout: float) -> DelegationView:
         """Wait at most ``timeout`` seconds (capped at ``MAX_WAIT_SECONDS``) for the end, then return the view."""
         query = {"timeout": _bounded(timeout)}
-        return await self._one(DelegationView, "GET", f"/v1/delegations/{_part(delegation_id)}/wait", query)
+        return await self.fetch(DelegationView, "GET", f"/v1/delegations/{part(delegation_id)}/wait", query)
 
     async def list_delegations(self, *, limit: int = 50, active: bool = False) -> list[DelegationView]:
         """Return the newest delegations first."""
-        return await self._many(DelegationView, "/v1/delegations", {"limit": limit, "active": active})
+        return await self.fetch_many(DelegationView, "/v1/delegations", {"limit": limit, "active": active})
 
     async def events_since(
         self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
     ) -> EventPage:
         """Return events after ``cursor``, waiting at most ``timeout`` seconds for the first one."""
         query = {"cursor": cursor, "timeout": _bounded(timeout), "limit": limit, "delegation_id": delegation_id}
-        return await self._one(EventPage, "GET", "/v1/events/page", query)
+        return await self.fetch(EventPage, "GET", "/v1/events/page", query)
 
     async def stream_events(self, cursor: int, *, delegation_id: str | None = None) -> AsyncIterator[Event]:
         """Yield events after ``cursor`` as they happen, without end; ``seq`` is where to go on after a break.
@@ -78,10 +80,140 @@ class ControlClient:
         Raises:
             SubletError: ``DAEMON_UNAVAILABLE`` when the connection breaks, or what the daemon says.
         """
-        self._check_home()
         query: Query = {"cursor": cursor, "delegation_id": delegation_id}
+        async with aclosing(self.stream("GET", "/v1/events", query)) as events:
+            async for _, data in events:
+                yield Event.model_validate_json(data)
+        raise self._unavailable(Fault.BROKEN)
+
+    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
+        """Return what the delegation changed, with the patch where asked for."""
+        return await self.fetch(AuditReport, "GET", f"/v1/delegations/{part(delegation_id)}/audit", {"patch": patch})
+
+    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
+        """Stop the delegation. Cancelling twice is no error."""
+        return await self.fetch(DelegationView, "POST", f"/v1/delegations/{part(delegation_id)}/cancel")
+
+    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
+        """Return what a staged result would change, with the patch where asked for."""
+        return await self.fetch(Review, "GET", f"/v1/delegations/{part(delegation_id)}/review", {"patch": patch})
+
+    async def result_patch(self, delegation_id: str) -> ResultPatch:
+        """Return the whole of a staged result as a patch."""
+        return await self.fetch(ResultPatch, "GET", f"/v1/delegations/{part(delegation_id)}/patch")
+
+    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
+        """Merge a staged result into the directory."""
+        return await self.fetch(Applied, "POST", f"/v1/delegations/{part(delegation_id)}/apply", body=request)
+
+    async def discard_delegation(self, delegation_id: str) -> Discarded:
+        """Drop a staged result."""
+        return await self.fetch(Discarded, "POST", f"/v1/delegations/{part(delegation_id)}/discard")
+
+    async def undo_delegation(self, delegation_id: str) -> Undone:
+        """Take back what was applied of a staged result."""
+        return await self.fetch(Undone, "POST", f"/v1/delegations/{part(delegation_id)}/undo")
+
+    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
+        """Lengthen the lease by agreement of both sides."""
+        path = f"/v1/delegations/{part(delegation_id)}/extend"
+        return await self.fetch(DelegationView, "POST", path, body={"seconds": seconds})
+
+    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
+        """Give the agent a further prompt in the same lease."""
+        body = {"prompt": prompt, "follow_up_id": follow_up_id}
+        return await self.fetch(DelegationView, "POST", f"/v1/delegations/{part(delegation_id)}/say", body=body)
+
+    async def prune_resources(self, request: PruneRequest) -> PruneReport:
+        """Remove what ended delegations left behind, as far as ``request`` says."""
+        return await self.fetch(PruneReport, "POST", "/v1/prune", body=request)
+
+    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
+        """Return what is or was done here for peers, the newest first."""
+        return await self.fetch_many(AssignmentView, "/v1/assignments", {"limit": limit, "active": active})
+
+    async def directory(self) -> Directory:
+        """Return the peers and agents, and why not the others."""
+        return await self.fetch(Directory, "GET", "/v1/directory")
+
+    async def create_pair_link(self, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
+        """Make a one-time pairing link."""
+        return await self.fetch(PairLink, "POST", "/v1/pair-links", body={"ttl_seconds": ttl_seconds})
+
+    async def add_peer(self, request: AddPeer) -> PeerView:
+        """Use the other side's pairing link."""
+        return await self.fetch(PeerView, "POST", "/v1/peers", body=request)
+
+    async def list_peers(self) -> list[PeerView]:
+        """Return all paired daemons."""
+        return await self.fetch_many(PeerView, "/v1/peers")
+
+    async def remove_peer(self, name: str) -> PeerView:
+        """Forget a peer: its key, and with it all its access."""
+        return await self.fetch(PeerView, "DELETE", f"/v1/peers/{part(name)}")
+
+    async def create_token(self, name: str, ttl_seconds: int | None) -> TokenView:
+        """Make a bearer token for a plain A2A client."""
+        return await self.fetch(TokenView, "POST", "/v1/tokens", body={"name": name, "ttl_seconds": ttl_seconds})
+
+    async def list_tokens(self) -> list[TokenView]:
+        """Return the tokens, without their secrets."""
+        return await self.fetch_many(TokenView, "/v1/tokens")
+
+    async def revoke_token(self, name: str) -> TokenView:
+        """Make a token useless."""
+        return await self.fetch(TokenView, "DELETE", f"/v1/tokens/{part(name)}")
+
+    async def list_lend_roots(self) -> list[str]:
+        """Return the directories below which MCP callers may lend."""
+        return _read(_STRINGS, await self.call("GET", "/v1/lend-roots"))
+
+    async def add_lend_root(self, path: str) -> list[str]:
+        """Allow MCP callers to lend below ``path``."""
+        return _read(_STRINGS, await self.call("POST", "/v1/lend-roots", body={"path": path}))
+
+    async def remove_lend_root(self, path: str) -> list[str]:
+        """Take ``path`` off the list."""
+        return _read(_STRINGS, await self.call("DELETE", "/v1/lend-roots", {"path": path}))
+
+    async def status(self) -> StatusView:
+        """Return the daemon at a glance."""
+        return await self.fetch(StatusView, "GET", "/v1/status")
+
+    async def doctor(self) -> list[Check]:
+        """Check what this machine has and lacks."""
+        return await self.fetch_many(Check, "/v1/doctor")
+
+    async def reload(self) -> ReloadReport:
+        """Have agents and policy read anew."""
+        return await self.fetch(ReloadReport, "POST", "/v1/reload")
+
+    async def shutdown(self) -> None:
+        """Ask the daemon to stop."""
+        await self.call("POST", "/v1/shutdown")
+
+    @property
+    def supervisor(self) -> SupervisorClient:
+        """The operations around asking and sessions."""
+        return SupervisorClient(self)
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        *,
+        body: BaseModel | Mapping[str, object] | None = None,
+    ) -> AsyncGenerator[tuple[str, str], None]:
+        """Yield server-sent events as they come: their kind and their data.
+
+        Raises:
+            SubletError: ``DAEMON_UNAVAILABLE`` where the connection breaks, or what the daemon says.
+        """
+        self._check_home()
+        content = _encoded(body or {}) if method == "POST" else None
         try:
-            async with exchange(self._home.control_socket, "GET", "/v1/events", query) as answer:
+            async with exchange(self._home.control_socket, method, path, query, content) as answer:
                 if answer.status >= 400:
                     raise _failure(answer.status, await answer.body())
                 kind = ""
@@ -92,118 +224,11 @@ class ControlClient:
                     elif name == "data" and kind == "error":
                         raise SubletError.from_json(json.loads(value)["error"])
                     elif name == "data":
-                        yield Event.model_validate_json(value)
+                        yield kind, value
         except TransportFailed as failed:
             raise self._unavailable(failed.fault) from None
-        raise self._unavailable(Fault.BROKEN)
 
-    async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
-        """Return what the delegation changed, with the patch where asked for."""
-        return await self._one(AuditReport, "GET", f"/v1/delegations/{_part(delegation_id)}/audit", {"patch": patch})
-
-    async def cancel_delegation(self, delegation_id: str) -> DelegationView:
-        """Stop the delegation. Cancelling twice is no error."""
-        return await self._one(DelegationView, "POST", f"/v1/delegations/{_part(delegation_id)}/cancel")
-
-    async def review_delegation(self, delegation_id: str, *, patch: bool = False) -> Review:
-        """Return what a staged result would change, with the patch where asked for."""
-        return await self._one(Review, "GET", f"/v1/delegations/{_part(delegation_id)}/review", {"patch": patch})
-
-    async def result_patch(self, delegation_id: str) -> ResultPatch:
-        """Return the whole of a staged result as a patch."""
-        return await self._one(ResultPatch, "GET", f"/v1/delegations/{_part(delegation_id)}/patch")
-
-    async def apply_delegation(self, delegation_id: str, request: ApplyRequest) -> Applied:
-        """Merge a staged result into the directory."""
-        return await self._one(Applied, "POST", f"/v1/delegations/{_part(delegation_id)}/apply", body=request)
-
-    async def discard_delegation(self, delegation_id: str) -> Discarded:
-        """Drop a staged result."""
-        return await self._one(Discarded, "POST", f"/v1/delegations/{_part(delegation_id)}/discard")
-
-    async def undo_delegation(self, delegation_id: str) -> Undone:
-        """Take back what was applied of a staged result."""
-        return await self._one(Undone, "POST", f"/v1/delegations/{_part(delegation_id)}/undo")
-
-    async def extend_delegation(self, delegation_id: str, seconds: int) -> DelegationView:
-        """Lengthen the lease by agreement of both sides."""
-        path = f"/v1/delegations/{_part(delegation_id)}/extend"
-        return await self._one(DelegationView, "POST", path, body={"seconds": seconds})
-
-    async def say(self, delegation_id: str, prompt: str, *, follow_up_id: str | None = None) -> DelegationView:
-        """Give the agent a further prompt in the same lease."""
-        body = {"prompt": prompt, "follow_up_id": follow_up_id}
-        return await self._one(DelegationView, "POST", f"/v1/delegations/{_part(delegation_id)}/say", body=body)
-
-    async def prune_resources(self, request: PruneRequest) -> PruneReport:
-        """Remove what ended delegations left behind, as far as ``request`` says."""
-        return await self._one(PruneReport, "POST", "/v1/prune", body=request)
-
-    async def list_assignments(self, *, limit: int = 50, active: bool = False) -> list[AssignmentView]:
-        """Return what is or was done here for peers, the newest first."""
-        return await self._many(AssignmentView, "/v1/assignments", {"limit": limit, "active": active})
-
-    async def directory(self) -> Directory:
-        """Return the peers and agents, and why not the others."""
-        return await self._one(Directory, "GET", "/v1/directory")
-
-    async def create_pair_link(self, *, ttl_seconds: int = DEFAULT_LINK_SECONDS) -> PairLink:
-        """Make a one-time pairing link."""
-        return await self._one(PairLink, "POST", "/v1/pair-links", body={"ttl_seconds": ttl_seconds})
-
-    async def add_peer(self, request: AddPeer) -> PeerView:
-        """Use the other side's pairing link."""
-        return await self._one(PeerView, "POST", "/v1/peers", body=request)
-
-    async def list_peers(self) -> list[PeerView]:
-        """Return all paired daemons."""
-        return await self._many(PeerView, "/v1/peers")
-
-    async def remove_peer(self, name: str) -> PeerView:
-        """Forget a peer: its key, and with it all its access."""
-        return await self._one(PeerView, "DELETE", f"/v1/peers/{_part(name)}")
-
-    async def create_token(self, name: str, ttl_seconds: int | None) -> TokenView:
-        """Make a bearer token for a plain A2A client."""
-        return await self._one(TokenView, "POST", "/v1/tokens", body={"name": name, "ttl_seconds": ttl_seconds})
-
-    async def list_tokens(self) -> list[TokenView]:
-        """Return the tokens, without their secrets."""
-        return await self._many(TokenView, "/v1/tokens")
-
-    async def revoke_token(self, name: str) -> TokenView:
-        """Make a token useless."""
-        return await self._one(TokenView, "DELETE", f"/v1/tokens/{_part(name)}")
-
-    async def list_lend_roots(self) -> list[str]:
-        """Return the directories below which MCP callers may lend."""
-        return _read(_STRINGS, await self._call("GET", "/v1/lend-roots"))
-
-    async def add_lend_root(self, path: str) -> list[str]:
-        """Allow MCP callers to lend below ``path``."""
-        return _read(_STRINGS, await self._call("POST", "/v1/lend-roots", body={"path": path}))
-
-    async def remove_lend_root(self, path: str) -> list[str]:
-        """Take ``path`` off the list."""
-        return _read(_STRINGS, await self._call("DELETE", "/v1/lend-roots", {"path": path}))
-
-    async def status(self) -> StatusView:
-        """Return the daemon at a glance."""
-        return await self._one(StatusView, "GET", "/v1/status")
-
-    async def doctor(self) -> list[Check]:
-        """Check what this machine has and lacks."""
-        return await self._many(Check, "/v1/doctor")
-
-    async def reload(self) -> ReloadReport:
-        """Have agents and policy read anew."""
-        return await self._one(ReloadReport, "POST", "/v1/reload")
-
-    async def shutdown(self) -> None:
-        """Ask the daemon to stop."""
-        await self._call("POST", "/v1/shutdown")
-
-    async def _one(
+    async def fetch(
         self,
         model: type[ModelT],
         method: str,
@@ -212,12 +237,14 @@ class ControlClient:
         *,
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> ModelT:
-        return _read(TypeAdapter(model), await self._call(method, path, query, body=body))
+        """Return the one view that an operation answers with."""
+        return _read(TypeAdapter(model), await self.call(method, path, query, body=body))
 
-    async def _many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
-        return _read(TypeAdapter(list[model]), await self._call("GET", path, query))  # type: ignore[valid-type]
+    async def fetch_many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
+        """Return the views that an operation answers with."""
+        return _read(TypeAdapter(list[model]), await self.call("GET", path, query))  # type: ignore[valid-type]
 
-    async def _call(
+    async def call(
         self,
         method: str,
         path: str,
@@ -225,6 +252,7 @@ class ControlClient:
         *,
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> bytes:
+        """Return what an operation answers, as it came."""
         self._check_home()
         content = _encoded(body or {}) if method == "POST" else None
         try:
@@ -252,7 +280,7 @@ class ControlClient:
         return SubletError(LocalCode.DAEMON_UNAVAILABLE, why, "Start it with `sublet up --detach`.")
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
     """Return an id or a name as a path segment.
 
     Raises:

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import structlog
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sublet.daemon.times import rfc3339
 from sublet.protocol.chain import Chain
@@ -20,6 +21,7 @@ from sublet.supervisor.agent import UnifiedAgentOutput
 from sublet.supervisor.model import Job, JobResource, Output, Report
 
 MAX_PENDING_PIECES = 256
+HEARTBEAT_SECONDS = 15.0
 MAX_RUNS = 256
 """Requests that may be under way at once, those that only wait for a slot or a turn included."""
 
@@ -39,6 +41,11 @@ class Runs:
         self._scratch_root = scratch_root
         self._group: TaskGroup | None = None
         self._under_way = 0
+
+    @property
+    def serving(self) -> bool:
+        """Whether anything can be worked on."""
+        return self._group is not None
 
     async def serve(self) -> None:
         """Run what is asked until cancelled, and end it then."""
@@ -72,7 +79,7 @@ class Runs:
         try:
             self._group.start_soon(one.run)
             with one.pieces:
-                async for piece in one.pieces:
+                async for piece in _alive(one.pieces):
                     yield piece
         finally:
             one.scope.cancel()
@@ -82,6 +89,18 @@ class Runs:
         if one.dropped:
             yield Output("note", "", one.dropped)
         yield one.result()
+
+
+async def _alive(pieces: MemoryObjectReceiveStream[Output]) -> AsyncGenerator[Output, None]:
+    """Yield pieces as they come, and empty ones between, so that whoever reads them knows that somebody is there."""
+    while True:
+        piece = Output("note", "")
+        with anyio.move_on_after(HEARTBEAT_SECONDS):
+            try:
+                piece = await pieces.receive()
+            except anyio.EndOfStream:
+                return
+        yield piece
 
 
 class _Run:

@@ -65,6 +65,8 @@ class SessionControl:
         self._records: dict[str, anyio.Lock] = {}
         self._turns: dict[str, anyio.Lock] = {}
         self._waiting: dict[str, int] = {}
+        self._owned: dict[str, dict[str, None]] | None = None
+        """By owner, the sessions in the order in which they were used; known once somebody has asked."""
 
     # Life
 
@@ -102,6 +104,7 @@ class SessionControl:
         async with self._record(one):
             await self._told(one, EventKind.SESSION_CREATED, keys, {"title": session.title, "owner": owner})
             await self._on_disk(self._store.create, session)
+        self._used(session)
         return session
 
     async def get(self, session_id: str) -> MainSession:
@@ -123,6 +126,7 @@ class SessionControl:
         session = await self.get(session_id)
         if owner not in ("human", session.owner):
             raise unknown_session(session_id)
+        self._used(session)
         check_takes_input(session)
         return session
 
@@ -172,6 +176,27 @@ class SessionControl:
             session = await self._load(session_id)
             await self._on_disk(self._store.delete, session_id)
         return session
+
+    async def make_room(self, owner: str, most: int) -> None:
+        """Forget what ``owner`` used the longest ago, so that one more session leaves it with at most ``most``.
+
+        What is worked on stays. The sessions of this machine's person are not touched.
+        """
+        if owner == "human":
+            return
+        if self._owned is None:
+            self._owned = {}
+            for session_id in reversed(await self._on_disk(self._store.ids)):
+                session = await self.get(session_id)
+                self._owned.setdefault(session.owner, {})[session_id] = None
+        own = self._owned.setdefault(owner, {})
+        for session_id in [one for one in own if not self.busy(one)][: max(0, len(own) - most + 1)]:
+            own.pop(session_id, None)
+            try:
+                await self.delete(session_id)
+            except SubletError as error:
+                if error.code is not LocalCode.NOT_FOUND:
+                    raise
 
     def busy(self, session_id: str) -> bool:
         """Tell whether a request of the session runs or waits."""
@@ -314,6 +339,12 @@ class SessionControl:
         return taken
 
     # Below
+
+    def _used(self, session: MainSession) -> None:
+        if self._owned is not None:
+            own = self._owned.setdefault(session.owner, {})
+            own.pop(session.finger_session_id, None)
+            own[session.finger_session_id] = None
 
     async def _bindings(self, session_id: str) -> tuple[tuple[AgentSessionBinding, ...], tuple[Damage, ...]]:
         found = await self._on_disk(self._store.bindings, session_id)
