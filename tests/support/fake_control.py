@@ -36,6 +36,7 @@ from sublet.daemon.api.review_models import (
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
+from support.fake_supervisor import FakeSupervisor
 
 ID = "dlg_" + "0123456789abcdef" * 2
 OTHER_ID = "dlg_" + "fedcba9876543210" * 2
@@ -152,6 +153,12 @@ class FakeControl:
     was: str | None = None
     failure: SubletError | None = None
     requests: list[object] = field(default_factory=list)
+    asking: FakeSupervisor = field(default_factory=lambda: FakeSupervisor())
+
+    @property
+    def supervisor(self) -> FakeSupervisor:
+        """The supervisor of this daemon."""
+        return self.asking
 
     def session(self) -> Session:
         """Return a session whose daemon this is."""

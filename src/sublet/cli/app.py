@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sublet.cli import (
+    ask_cmds,
     attach_cmd,
     daemon_cmd,
     delegate_cmd,
@@ -19,6 +20,7 @@ from sublet.cli import (
     peers_cmd,
     prune_cmd,
     review_cmds,
+    session_cmds,
     steer_cmds,
 )
 from sublet.cli.connection import Session, session_of
@@ -58,6 +60,9 @@ _add("Lending", lease_cmds.ls, attach_cmd.attach, lease_cmds.output)
 _add("Lending", steer_cmds.say, steer_cmds.extend, lease_cmds.cancel)
 _add("Results", lease_cmds.diff, lease_cmds.audit)
 _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_cmds.discard, prune_cmd.prune)
+_add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
+_add("Asking", ask_cmds.answer, ask_cmds.agents)
+app.add_typer(session_cmds.session, rich_help_panel="Asking")
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from sublet.daemon.api.models import AssignmentView, AuditReport, CreateDelegation, DelegationView, EventPage
     from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
     from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+    from sublet.daemon.api.supervisor_models import (
+        AskAnswer,
+        AskBegun,
+        AskOutput,
+        AskRequest,
+        LocalAgents,
+        SessionDetail,
+        SessionView,
+        Status,
+    )
 
 ResultT = TypeVar("ResultT")
 LIST_LIMIT = 500
@@ -30,8 +40,37 @@ NEWEST = "last"
 """What stands for the newest delegation on the command line."""
 
 
+class SupervisorControl(Protocol):
+    """What commands ask of the supervisor: ``SupervisorApi`` as its owner sees it."""
+
+    def ask(self, request: AskRequest) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
+        """Have the supervisor see to ``request``; the last that is yielded is what came of it."""
+
+    async def list_agents(self) -> LocalAgents:
+        """Return the agents of this daemon."""
+
+    async def list_sessions(self, *, limit: int = 50) -> list[SessionView]:
+        """Return the sessions that were used last."""
+
+    async def get_session(self, session_id: str, *, messages: int = 20) -> SessionDetail:
+        """Return a session with its bindings and newest messages."""
+
+    async def create_session(self, title: str) -> SessionView:
+        """Begin a session."""
+
+    async def change_session(self, session_id: str, status: Status) -> SessionView:
+        """Pause, complete or resume a session."""
+
+    async def delete_session(self, session_id: str) -> SessionView:
+        """Forget a session."""
+
+
 class Control(Protocol):
     """What commands ask of the daemon: ``DaemonApi`` as its owner sees it."""
+
+    @property
+    def supervisor(self) -> SupervisorControl:
+        """The operations around asking and sessions."""
 
     async def create_delegation(self, request: CreateDelegation) -> DelegationView:
         """Record a delegation and return its handle."""

@@ -25,6 +25,7 @@ class Exit(IntEnum):
     CANCELLED = 6
     EXPIRED = 7
     CONFLICTS = 8
+    QUESTION = 9
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
@@ -39,6 +40,7 @@ MEANING: Mapping[Exit, str] = {
     Exit.CANCELLED: "cancelled",
     Exit.EXPIRED: "the lease ran out",
     Exit.CONFLICTS: "apply and undo: there are conflicts, so not everything was done",
+    Exit.QUESTION: "ask and answer: a person has to answer a question first",
     Exit.INTERRUPTED: "interrupted; a delegation goes on in the daemon",
     Exit.BROKEN_PIPE: "the reader of the output went away",
 }
@@ -48,6 +50,11 @@ _BY_CODE: Mapping[str, Exit] = {
     LocalCode.ALREADY_RUNNING: Exit.ALREADY_RUNNING,
     LocalCode.DAEMON_UNAVAILABLE: Exit.DAEMON_UNAVAILABLE,
     LocalCode.POLICY_DENIED: Exit.DECLINED,
+    LocalCode.LOOP_REFUSED: Exit.DECLINED,
+    LocalCode.DEPTH_REFUSED: Exit.DECLINED,
+    LocalCode.NO_ROUTE: Exit.DECLINED,
+    LocalCode.SESSION_CLOSED: Exit.DECLINED,
+    LocalCode.LEASE_OVER: Exit.EXPIRED,
     LocalCode.KEY_CHANGED: Exit.DECLINED,
     LocalCode.TOKEN_INVALID: Exit.DECLINED,
     ErrorCode.DECLINED: Exit.DECLINED,

@@ -22,6 +22,7 @@ _ONE = {
     "assignments": "assignment",
     "shadows": "audit repository",
     "results": "result",
+    "sessions": "session",
 }
 _MANY = {"shadows": "audit repositories"}
 
@@ -46,7 +47,7 @@ def prune(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forget delegations that are over, with their output and audits.
+    """Forget what is over: delegations, audits, sessions.
 
     `diff` knows them no more. Your own files stay as they are, and so does what is under way. The daemon does it by
     itself for what is old; `retention` in config.json says how old.
