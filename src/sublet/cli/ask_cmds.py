@@ -55,7 +55,8 @@ def ask(
 ) -> None:
     """Ask one of your own agents.
 
-    The supervisor decides who it goes to, and a session remembers that. With --session the agent goes on where it was, if it can.
+    The supervisor decides who it goes to, and a session remembers that. With --session the agent goes on where it was,
+    if it can.
     """
     screen = Screen(as_json=as_json)
     if (text is None) == (answer_ is None):
