@@ -48,7 +48,7 @@ from sublet.daemon.paths import resolve_home
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.view.rules import default_rules
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 SUBLET = Path(sys.executable).with_name("sublet")
 RELAY_BENCHMARK = Path(__file__).with_name("relay.py")
@@ -333,7 +333,14 @@ async def expiries(base: Path, size: Size) -> list[Row]:
             serving = group.create_task(plane.serve())
             public = key.export_public_key().decode().strip()
             ends = asyncio.get_running_loop().time() + 1.0
-            plane.open(Export(LEASE, (LentDirectory("workspace", root, "rw", default_rules()),), public, 1.0))
+            plane.open(
+                Export(
+                    LEASE,
+                    (LentDirectory("workspace", root, "rw", Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, ())),),
+                    public,
+                    1.0,
+                )
+            )
             target = MountTarget("127.0.0.1", plane.address[1], LEASE, plane.host_key_line)
             connection = await connect(target, key, 5.0)
             try:

@@ -37,7 +37,7 @@ from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTar
 from sublet.workspace.mount.mounts import OPTIONS, Mounts
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.view.rules import default_rules
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 LEASE = "dlg_00000000000000000000000000000000"
 CIPHER = "aes128-gcm@openssh.com"
@@ -73,7 +73,7 @@ async def serve(root: Path, public_key: str) -> None:
     plane.open(
         Export(
             lease_id=LEASE,
-            resources=(LentDirectory("workspace", root, "rw", default_rules()),),
+            resources=(LentDirectory("workspace", root, "rw", Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, ())),),
             public_key=public_key,
             seconds=3600.0,
             limits=ExportLimits(max_connections=8),

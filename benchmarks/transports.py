@@ -36,7 +36,7 @@ from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.view.rules import default_rules
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 WAYS: tuple[TransportName, ...] = ("archive", "git", "sshfs")
 PEER = "scp -r"
@@ -61,7 +61,7 @@ async def serve(root: Path, public_key: str, scratch: Path) -> None:
     """Serve ``root`` by every transport until standard input ends; the lease is named as the transport."""
     plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"), scratch=scratch)
     await plane.start("127.0.0.1", 0)
-    lent = (LentDirectory("workspace", root, "rw", default_rules()),)
+    lent = (LentDirectory("workspace", root, "rw", Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, ())),)
     for way in WAYS:
         plane.open(Export(way, lent, public_key, 3600.0, transport=way))
     async with asyncio.TaskGroup() as group:

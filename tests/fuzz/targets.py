@@ -58,6 +58,7 @@ from sublet.workspace.ssh import reverse
 from sublet.workspace.view import rules
 from sublet.workspace.view.export_view import ExportView, WritableView
 from support.sftp_client import INIT
+from support.views import default_rules
 
 KEY = b"\1" * 32
 PRINT = ids.fingerprint(KEY)
@@ -197,10 +198,10 @@ def _sftp(data: bytes, *, writable: bool) -> None:
     descriptor = ConfinedFs.open_root(root)
     view: ExportView
     if writable:
-        fs = WritableFs(descriptor, rules.default_rules(), quota, lambda _: None)
+        fs = WritableFs(descriptor, default_rules(), quota, lambda _: None)
         view = WritableView({"workspace": fs}, {"task.json": b"{}"})
     else:
-        view = ExportView({"workspace": ConfinedFs(descriptor, rules.default_rules(), quota)}, {"task.json": b"{}"})
+        view = ExportView({"workspace": ConfinedFs(descriptor, default_rules(), quota)}, {"task.json": b"{}"})
     core = SftpCore(view, usage, Handles(HandleBudget(8)), lambda: True)
     try:
         core.receive(INIT)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sublet.workspace.changes import stage, transaction
+from sublet.workspace.changes import apply_dir, transaction
 from support.staged import KEY, StagedBench
 
 POINTS = [
     *((os, name) for name in ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync", "symlink", "fchmod", "link")),
     *((transaction, name) for name in ("exchange", "rename_noreplace")),
-    (stage, "copy_content"),
+    (apply_dir, "copy_content"),
 ]
 """The functions through which everything that matters after a crash is changed."""
 

@@ -100,7 +100,7 @@ dones = st.builds(
     final_summary=text,
     highlights=st.lists(text, max_size=4),
     notes=text,
-    sublet=st.builds(DoneExtension, exit_code=st.none() | integers, duration_ms=st.none() | naturals),
+    sublet=st.builds(DoneExtension, exit_code=st.none() | integers),
 )
 errors = st.builds(
     Error,

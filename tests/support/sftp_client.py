@@ -16,7 +16,7 @@ from sublet.workspace.model import WORKSPACE, Export, LentDirectory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.reply import SlowReply
-from sublet.workspace.view.rules import default_rules
+from support.views import default_rules
 
 INIT = b"\x00\x00\x00\x05\x01\x00\x00\x00\x03"
 NO_ATTRIBUTES = b"\0\0\0\0"

@@ -15,7 +15,7 @@ from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import ChangeSet
 from sublet.workspace.staging.private_views import Staging
-from sublet.workspace.view.rules import default_rules
+from support.views import default_rules
 
 KEY = "dlg_0123456789abcdef"
 

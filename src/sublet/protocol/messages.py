@@ -279,7 +279,6 @@ class DoneExtension(SubletExtension):
     """DONE beyond the spec."""
 
     exit_code: int | None = None
-    duration_ms: Annotated[int, Field(ge=0)] | None = None
     link_losses: Annotated[int, Field(ge=0)] = Field(
         default=0, description="How often the mount lost its link and got it back while the work ran"
     )

@@ -1,8 +1,7 @@
 """How much a lease may add to a workspace: bytes by file size, files by name, and the size of a file (DESIGN 4.6).
 
 The SFTP server asks ``Quota`` before every change. What arrives by another way is counted by the same rules: a stream
-of entries charges a ``Quota`` as it is unpacked, and a tree that was changed elsewhere is compared by
-``check_tree_delta``.
+of entries charges a ``Quota`` as it is unpacked.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -179,41 +178,3 @@ class Quota:
         if self._on_met is not None:
             self._on_met(met)
         return refused(errno.EDQUOT)
-
-
-def tree_size(statuses: Iterable[os.stat_result]) -> TreeSize:
-    """Return the size of a tree from the status of every name below its root, as ``Quota`` counts it."""
-    names = total = 0
-    seen: set[tuple[int, int]] = set()
-    for status in statuses:
-        names += 1
-        if not stat.S_ISREG(status.st_mode):
-            continue
-        if status.st_nlink > 1:
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-        total += status.st_size
-    return TreeSize(total, names)
-
-
-def check_tree_delta(before: TreeSize, after: TreeSize, quota: Quota, *, largest_grown: int = 0) -> None:
-    """Refuse a changed tree that adds more than a lease may.
-
-    Args:
-        before: the tree that was lent.
-        after: what became of it.
-        quota: the lease's bounds, with nothing counted yet; its counters are set to the difference.
-        largest_grown: size of the largest file that is new or has grown.
-
-    Raises:
-        SubletError: ``TASK_FAILED`` naming the bound that was met.
-    """
-    more = TreeSize(after.bytes - before.bytes, after.files - before.files)
-    try:
-        quota.check(more, largest_grown)
-    except OSError:
-        assert quota.met is not None
-        raise quota.met.error() from None
-    finally:
-        quota.bytes, quota.files = more.bytes, more.files

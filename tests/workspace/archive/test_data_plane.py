@@ -20,8 +20,8 @@ from sublet.workspace.archive.wire import Planned
 from sublet.workspace.model import AccessMode, Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.view.rules import default_rules
 from support.sftp_lender import public_line
+from support.views import default_rules
 
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")

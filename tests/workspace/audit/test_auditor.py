@@ -21,7 +21,8 @@ from sublet.workspace.audit.auditor import Auditor, AuditResult
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, mask, unmask
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view import walk as walk_module
-from sublet.workspace.view.rules import Rules, default_rules
+from sublet.workspace.view.rules import Rules
+from support.views import default_rules
 
 
 class Bench:

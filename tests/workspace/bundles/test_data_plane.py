@@ -25,11 +25,11 @@ from sublet.workspace.git_runner import git_environment
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.view.rules import default_rules
 from sublet.workspace.view.walk import Budget
 from support.daemons import wait_for
 from support.processes import is_alive
 from support.sftp_lender import public_line
+from support.views import default_rules
 
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sublet.protocol.errors import SubletError
-from sublet.workspace.changes import stage as stage_module
+from sublet.workspace.changes import apply_dir as apply_dir_module
 from support.apply_killed import Countdown, perform
 from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
@@ -165,7 +165,7 @@ def test_where_names_cannot_be_exchanged_two_steps_do(
     def no_exchange(*_: object) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    monkeypatch.setattr(stage_module, "exchange", no_exchange)
+    monkeypatch.setattr(apply_dir_module, "exchange", no_exchange)
     before, after = states
     for number in range(MAX_POINTS):
 

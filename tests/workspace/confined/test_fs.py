@@ -21,9 +21,9 @@ from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener, choose_opener, open_beneath, walk_beneath
 from sublet.workspace.quota import Quota
 from sublet.workspace.view import walk
-from sublet.workspace.view.rules import default_rules
 from sublet.workspace.viewpath import link_stays, split
 from support.sftp_client import PathRules
+from support.views import default_rules
 
 MakeFs = Callable[..., WritableFs]
 

@@ -25,9 +25,9 @@ from sublet.workspace.openat2 import DIRECTORY_PATH, choose_opener, open_beneath
 from sublet.workspace.quota import Quota
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.view.admission import scan
-from sublet.workspace.view.rules import default_rules
 from support.dead_mount import dead_mount
 from support.sftp_client import CoreClient, export, lender, open_channel, string
+from support.views import default_rules
 
 NO_SUCH_FILE, DENIED = 2, 3
 POINT = b"dir/other disk"

@@ -14,7 +14,8 @@ from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import ELSEWHERE, NO_REPOSITORY, OTHER_STORAGE, look_at
-from sublet.workspace.view.rules import Rules, default_rules
+from sublet.workspace.view.rules import Rules
+from support.views import default_rules
 
 EXECUTED = """
 [core]

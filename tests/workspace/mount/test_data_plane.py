@@ -17,9 +17,9 @@ from sublet.workspace.mount.mounts import Mount, Mounts
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect, connect_over
-from sublet.workspace.view.rules import default_rules
 from support.jobs import Log, command
 from support.sftp_lender import public_line
+from support.views import default_rules
 
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")

@@ -14,9 +14,10 @@ import pytest
 
 from sublet.workspace.git.config import read_config
 from sublet.workspace.model import LentDirectory
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules, default_rules
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.leases import tree
 from support.sftp_client import NO_ATTRIBUTES, Packet, RawChannel, attributes, lender, open_channel, string
+from support.views import default_rules
 
 pytestmark = pytest.mark.anyio
 

@@ -25,8 +25,8 @@ from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.serving.login import CIPHERS, MAX_LOGIN_ATTEMPTS
 from sublet.workspace.serving.strangers import MAX_STRANGERS_PER_SOURCE
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
-from sublet.workspace.view.rules import default_rules
 from support.sftp_client import Lender, eventually, export, lender, open_channel, string
+from support.views import default_rules
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
 

@@ -25,8 +25,8 @@ from sublet.workspace.sftp.reply import SlowReply
 from sublet.workspace.sftp.wire import MAX_PACKET, pack_error
 from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS
 from sublet.workspace.view.export_view import ExportView, WritableView
-from sublet.workspace.view.rules import default_rules
 from support.sftp_client import INIT, NO_ATTRIBUTES, CoreClient, attributes, frame, parse, string
+from support.views import default_rules
 
 OK, EOF, NO_SUCH_FILE, DENIED, FAILURE, BAD_MESSAGE, NO_CONNECTION, UNSUPPORTED = 0, 1, 2, 3, 4, 5, 6, 8
 QUOTA = 15

@@ -19,7 +19,7 @@ from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree
 from sublet.workspace.staging.model import StagedView
 from sublet.workspace.staging.overlay import why_no_overlay
 from sublet.workspace.staging.private_views import Staging, describe_kinds
-from sublet.workspace.view.rules import default_rules
+from support.views import default_rules
 
 KEY = "dlg_0123"
 

@@ -13,7 +13,8 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.model import LentDirectory
 from sublet.workspace.view import walk as walk_module
 from sublet.workspace.view.admission import Admission, AdmissionLimits, scan, scan_all
-from sublet.workspace.view.rules import Rules, default_rules
+from sublet.workspace.view.rules import Rules
+from support.views import default_rules
 
 
 def lend(root: Path, *, revealed: Sequence[str] = (), limits: AdmissionLimits | None = None) -> Admission:

@@ -13,7 +13,8 @@ from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import LentDirectory
 from sublet.workspace.view.admission import scan, scan_all
-from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules, default_rules
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.views import default_rules
 
 NAMES = st.sampled_from([b"a", b"src", b"x.py", b"docs", b"gen", b".env", b".git", b".GIT", b"config", b"hooks"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4)

@@ -36,7 +36,6 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
 from sublet.protocol.messages import FollowUp
-from sublet.protocol.text import clean_line
 from sublet.workspace.serving.lease_memory import recall
 
 MAX_RUNNING = 256
@@ -143,7 +142,7 @@ class Delegator:
         cursor = await self._journal.newest_event(delegation_id)
         if (run := self._runs.get(delegation_id)) is not None:
             return self._look(run).model_copy(update={"cursor": cursor})
-        return (await self._load(delegation_id)).view(time.time(), cursor=cursor)
+        return (await self._journal.require_delegation(delegation_id)).view(time.time(), cursor=cursor)
 
     async def wait(self, delegation_id: str, timeout: float) -> DelegationView:
         """Wait at most ``timeout`` seconds until the delegation is over and settled, then return the view."""
@@ -167,7 +166,7 @@ class Delegator:
             SubletError: ``NOT_FOUND``, also while there is no report yet.
         """
         run = self._runs.get(delegation_id)
-        record = run.record if run is not None else await self._load(delegation_id)
+        record = run.record if run is not None else await self._journal.require_delegation(delegation_id)
         if record.audit is None:
             raise _no_audit(record)
         if not patch:
@@ -211,7 +210,7 @@ class Delegator:
         """
         if (run := self._runs.get(delegation_id)) is not None:
             return run
-        record = await self._load(delegation_id)
+        record = await self._journal.require_delegation(delegation_id)
         raise SubletError(LocalCode.CONFLICT, f"{record.id} is over: {record.state}", "Delegate again.")
 
     async def end_peer(self, peer: str, why: str) -> None:
@@ -307,14 +306,6 @@ class Delegator:
         # The stop of the daemon ends runs in order, by ``_stop_all``, and not by cancelling what they are doing.
         with anyio.CancelScope(shield=True):
             await call(*arguments)
-
-    async def _load(self, delegation_id: str) -> DelegationRecord:
-        record = await self._journal.load_delegation(delegation_id)
-        if record is None:
-            raise SubletError(
-                LocalCode.NOT_FOUND, f"there is no delegation {clean_line(delegation_id, 80)}", "See: sublet ls --all"
-            )
-        return record
 
     async def _stop_all(self) -> None:
         error = SubletError(

@@ -73,7 +73,7 @@ class StagedResults:
         Raises:
             SubletError: ``NOT_FOUND``.
         """
-        return [str(path) for path in self._store.directories(await self._load(delegation_id))]
+        return [str(path) for path in self._store.directories(await self._journal.require_delegation(delegation_id))]
 
     async def review(self, delegation_id: str, *, patch: bool) -> Review:
         """Return what a result would change, and what would stand in the way now.
@@ -169,21 +169,13 @@ class StagedResults:
         await self._note(record, changes, "branch", who, 0, 0)
         return Applied(delegation_id=record.id, change_set=changes, branch=branch, commit=commit)
 
-    async def _load(self, delegation_id: str) -> DelegationRecord:
-        record = await self._journal.load_delegation(delegation_id)
-        if record is None:
-            raise SubletError(
-                LocalCode.NOT_FOUND, f"there is no delegation {clean_line(delegation_id, 80)}", "See: sublet ls --all"
-            )
-        return record
-
     async def _settled(self, delegation_id: str) -> DelegationRecord:
         """Return a delegation that has a result to look at.
 
         Raises:
             SubletError: ``NOT_FOUND`` where there is none, ``CONFLICT`` where it is not over yet.
         """
-        record = await self._load(delegation_id)
+        record = await self._journal.require_delegation(delegation_id)
         if record.request.result_mode != "staged" and record.change_set is None:
             raise SubletError(
                 LocalCode.NOT_FOUND,

@@ -29,6 +29,7 @@ from sublet.protocol.lifecycle import (
     IllegalTransition,
     StateT,
 )
+from sublet.protocol.text import clean_line
 
 KEEP_RELEASED = 10_000
 
@@ -99,6 +100,19 @@ class Journal(EventLog):
         """Return one delegation, or None."""
         found = await self._load(_DELEGATIONS, "WHERE id = ?", (delegation_id,))
         return DelegationRecord.model_validate_json(found[0]) if found else None
+
+    async def require_delegation(self, delegation_id: str) -> DelegationRecord:
+        """Return one delegation.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        record = await self.load_delegation(delegation_id)
+        if record is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"there is no delegation {clean_line(delegation_id, 80)}", "See: sublet ls --all"
+            )
+        return record
 
     async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
         """Return the delegation that ``caller`` made with this key, or None."""

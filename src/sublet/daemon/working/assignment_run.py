@@ -172,13 +172,11 @@ class AssignmentRun:
             self.over = True
             self.follow_ups.close()
         if self.error is None and self.outcome is not None:
-            duration = int((anyio.current_time() - self.began) * 1000)
             self.done = Done(
                 delegation_id=self.id,
                 final_summary=self.outcome.summary,
                 sublet=DoneExtension(
                     exit_code=self.outcome.exit_code,
-                    duration_ms=duration,
                     link_losses=self._link.losses,
                     interrupted_operations=self._interrupted,
                     prompts=list(self.follow_ups.prompts),

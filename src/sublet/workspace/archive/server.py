@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sublet.protocol.text import clean_name
-from sublet.workspace.archive.tar_format import Entry, MalformedTar, Parts, TarLimits, TarReader
+from sublet.workspace.archive.tar_format import Entry, MalformedTar, Parts, PlannedTar, TarLimits
 from sublet.workspace.archive.tree_pack import TreePacker
 from sublet.workspace.archive.tree_unpack import TreeWriter
 from sublet.workspace.archive.wire import (
@@ -137,7 +137,7 @@ class Upload:
         self._refused: list[Refused] = []
         self._refused_names: set[Parts] = set()
         self._writer = TreeWriter(self._locate, self._note_refused)
-        self._reader: TarReader | None = None
+        self._reader = PlannedTar(self)
 
     def plan(self, payload: bytes) -> None:
         """Take a part of the plan.
@@ -173,7 +173,7 @@ class Upload:
             with self._alive():
                 self._writer.remove(name)
         limits = TarLimits(len(self._plan.changes), self._plan.content, self._plan.largest)
-        self._reader = TarReader(self, limits)
+        self._reader.approve(limits)
 
     def receive(self, data: bytes) -> None:
         """Take a piece of the tar stream.
@@ -183,8 +183,6 @@ class Upload:
             OSError: a disk that is full or broken, or ``EDQUOT``.
             TransferOver: the lease has ended.
         """
-        if self._reader is None:
-            raise MalformedTar("content before its plan was approved")
         self._reader.feed(data)
 
     def finish(self) -> Report:
@@ -194,8 +192,6 @@ class Upload:
             MalformedTar: something of the plan is missing.
             TransferOver: the lease has ended.
         """
-        if self._reader is None:
-            raise MalformedTar("an end before the plan was approved")
         self._reader.finish()
         if len(self._done) != len(self._plan.changes):
             raise MalformedTar("changes that were planned did not come")

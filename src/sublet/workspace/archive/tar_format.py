@@ -114,6 +114,31 @@ def checked_parts(name: bytes) -> Parts:
     return parts
 
 
+class PlannedTar:
+    """A stream that may begin only once its plan was approved. Arguments are those of ``TarReader``."""
+
+    def __init__(self, sink: TarSink) -> None:
+        self._sink = sink
+        self._reader: TarReader | None = None
+
+    def approve(self, limits: TarLimits) -> None:
+        """Let it begin, within ``limits``."""
+        self._reader = TarReader(self._sink, limits)
+
+    def feed(self, data: bytes) -> None:
+        """``TarReader.feed``."""
+        self._approved().feed(data)
+
+    def finish(self) -> None:
+        """``TarReader.finish``."""
+        self._approved().finish()
+
+    def _approved(self) -> TarReader:
+        if self._reader is None:
+            raise MalformedTar("content, or an end, before the plan was approved")
+        return self._reader
+
+
 class TarReader:
     """Reads one stream piece by piece.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.workspace.archive.server import MAX_ENTRIES, MAX_SECONDS, Branch, Upload
-from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, TarReader, header, padding
+from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, PlannedTar, TarLimits, header, padding
 from sublet.workspace.archive.tree_pack import TreePacker
 from sublet.workspace.archive.wire import MalformedFrame, Planned, Report, plan_frames, read_plan
 from sublet.workspace.bundles.exchange import Changed, GitExchange, parents
@@ -120,7 +120,7 @@ class GitUpload:
         self._runs = GitRuns()
         self._scratch = _directory(scratch)
         self._planned: dict[Parts, int] = {}
-        self._reader: TarReader | None = None
+        self._reader = PlannedTar(self)
         self._file: IO[bytes] | None = None
 
     def plan(self, payload: bytes) -> None:
@@ -135,18 +135,14 @@ class GitUpload:
     def approve(self) -> None:
         """``Upload.approve``: what is in the bundles is held to the quota when they are complete."""
         largest = max(self._planned.values(), default=0)
-        self._reader = TarReader(self, TarLimits(len(self._planned), sum(self._planned.values()), largest))
+        self._reader.approve(TarLimits(len(self._planned), sum(self._planned.values()), largest))
 
     def receive(self, data: bytes) -> None:
         """``Upload.receive``."""
-        if self._reader is None:
-            raise MalformedTar("content before its plan was approved")
         self._reader.feed(data)
 
     def finish(self) -> Report:
         """``Upload.finish``: check the bundles, and make the changes that they hold."""
-        if self._reader is None:
-            raise MalformedTar("an end before the plan was approved")
         self._reader.finish()
         changes: list[_Change] = []
         for number, (name, branch) in enumerate(self._branches.items()):

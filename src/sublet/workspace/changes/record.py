@@ -118,7 +118,7 @@ def count(entries: Iterable[Entry]) -> ChangeCounts:
 
 def save(directory: Path, record: ChangeRecord) -> None:
     """Write ``record`` whole or not at all, to survive a loss of power."""
-    write_durably(directory / _FILE, json.dumps(asdict(record), default=_plain).encode())
+    write_durably(directory / _FILE, json.dumps(asdict(record), default=plain).encode())
 
 
 def load(directory: Path, key: str) -> ChangeRecord:
@@ -151,7 +151,12 @@ def encode_path(path: bytes) -> str:
     return os.fsdecode(path)
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """Return bytes and paths as JSON can hold them, for ``json.dumps``.
+
+    Raises:
+        TypeError: it is something else.
+    """
     if isinstance(value, bytes):
         return encode_path(value)
     if isinstance(value, Path):

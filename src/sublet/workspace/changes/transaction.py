@@ -21,8 +21,8 @@ from sublet.disk.durable import sync_directory
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
+from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
-from sublet.workspace.changes.stage import Stage, displaced, prepared
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, Plan, PlannedStep
 from sublet.workspace.changes.tree import Found, Tree
 from sublet.workspace.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
@@ -75,12 +75,12 @@ class Transaction:
         path = self._directory / PLAN
         transaction_plan.save(path, plan)
         try:
-            with Stage.make(self._tree, name) as stage:
-                planned = [stage.prepare(number, step) for number, step in enumerate(_expanded(steps, stage))]
-                stage.sync()
+            with ApplyDir.make(self._tree, name) as apply_dir:
+                planned = [apply_dir.prepare(number, step) for number, step in enumerate(_expanded(steps, apply_dir))]
+                apply_dir.sync()
                 plan = dataclasses.replace(plan, phase="ready", steps=tuple(planned))
                 transaction_plan.save(path, plan)
-                self._forward(plan, stage)
+                self._forward(plan, apply_dir)
             committed = dataclasses.replace(plan, phase="committed")
             transaction_plan.save(path, committed)
         except OSError as exc:
@@ -97,11 +97,11 @@ class Transaction:
             finish(self._tree, committed, self._directory)
         return committed
 
-    def _forward(self, plan: Plan, stage: Stage) -> None:
+    def _forward(self, plan: Plan, apply_dir: ApplyDir) -> None:
         for number, step in enumerate(plan.steps):
             if self._on_step is not None:
                 self._on_step(number)
-            _do(self._tree, stage.fd, number, step)
+            _do(self._tree, apply_dir.fd, number, step)
         for path in {step.path.rpartition(b"/")[0] for step in plan.steps}:
             with contextlib.suppress(OSError):  # one that was dropped after all
                 self._tree.sync(path)
@@ -149,52 +149,53 @@ def _left_behind(plan: Plan, exc: OSError) -> SubletError:
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"a change of {clean_name(os.fsencode(plan.root))} can't be finished or taken back: {exc.strerror}",
-        f"What was there before is in its subdirectory {plan.stage.decode()}; mend the cause and restart the daemon.",
+        f"What was there before is in its subdirectory {plan.apply_dir.decode()}; "
+        "mend the cause and restart the daemon.",
     )
 
 
-def _expanded(steps: list[Step], stage: Stage) -> Iterator[Step]:
+def _expanded(steps: list[Step], apply_dir: ApplyDir) -> Iterator[Step]:
     """Yield the steps, each exchange as two where the file system has none."""
     for step in steps:
-        if step.operation == "swap" and not stage.can_exchange:
+        if step.operation == "swap" and not apply_dir.can_exchange:
             yield dataclasses.replace(step, operation="take", make=None)
             yield dataclasses.replace(step, operation="put")
         else:
             yield step
 
 
-def _do(tree: Tree, stage: int, number: int, step: PlannedStep) -> None:
+def _do(tree: Tree, apply_dir: int, number: int, step: PlannedStep) -> None:
     new, old = prepared(number), displaced(number)
     try:
         with tree.parent(step.path) as (directory, name):
             if step.operation in ("put", "mkdir"):
-                rename_noreplace(stage, new, directory, name)
+                rename_noreplace(apply_dir, new, directory, name)
                 return
             if step.operation == "chmod":
                 _chmod(tree, directory, name, step)
                 return
             if step.operation == "swap":
-                exchange(stage, new, directory, name)
+                exchange(apply_dir, new, directory, name)
                 old = new
             else:
-                rename_noreplace(directory, name, stage, old)
+                rename_noreplace(directory, name, apply_dir, old)
     except (FileNotFoundError, FileExistsError, NotADirectoryError):
         raise ChangedMeanwhileError(step.path) from None
     except OSError as exc:
         if exc.errno == errno.ELOOP:
             raise ChangedMeanwhileError(step.path) from None
         raise
-    if not _as_expected(tree, stage, old, step):
+    if not _as_expected(tree, apply_dir, old, step):
         raise ChangedMeanwhileError(step.path)
 
 
-def _as_expected(tree: Tree, stage: int, old: bytes, step: PlannedStep) -> bool:
-    found = tree.look_in(stage, old)
+def _as_expected(tree: Tree, apply_dir: int, old: bytes, step: PlannedStep) -> bool:
+    found = tree.look_in(apply_dir, old)
     if step.operation != "drop":
         return found.kind == step.expect.kind and found.content == step.expect.content
     if found.kind != "directory":
         return False
-    fd = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=stage)
+    fd = os.open(old, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=apply_dir)
     try:
         return not os.listdir(fd)
     finally:
@@ -221,34 +222,34 @@ def roll_back(tree: Tree, plan: Plan) -> None:
     """Put back what the plan's steps have displaced, as far as they were done, and remove what it has prepared.
 
     Raises:
-        OSError: something can't be put back; it stays in the stage.
+        OSError: something can't be put back; it stays in the directory that was made for it.
     """
-    with contextlib.suppress(FileNotFoundError), Stage.open(tree, plan.stage) as stage:
+    with contextlib.suppress(FileNotFoundError), ApplyDir.open(tree, plan.apply_dir) as apply_dir:
         for number, step in reversed(list(enumerate(plan.steps))):
-            _revert(tree, stage.fd, number, step)
-        stage.remove()
+            _revert(tree, apply_dir.fd, number, step)
+        apply_dir.remove()
 
 
-def _revert(tree: Tree, stage: int, number: int, step: PlannedStep) -> None:
+def _revert(tree: Tree, apply_dir: int, number: int, step: PlannedStep) -> None:
     new, old = prepared(number), displaced(number)
     if step.operation in ("take", "drop"):
-        if tree.look_in(stage, old).kind != "absent":
-            _put_back(tree, stage, old, step.path)
+        if tree.look_in(apply_dir, old).kind != "absent":
+            _put_back(tree, apply_dir, old, step.path)
     elif step.operation == "chmod":
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), tree.parent(step.path) as (directory, name):
             found = tree.look_in(directory, name)
             if found.inode == step.expect.inode and found.permissions == step.permissions:
                 _set_permissions(directory, name, found, step.expect.permissions)
     elif step.operation == "swap":
-        there = tree.look_in(stage, new)
+        there = tree.look_in(apply_dir, new)
         if there.kind == "absent" or there.inode == step.new_inode:
             return  # not done yet
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), tree.parent(step.path) as (directory, name):
             if tree.look_in(directory, name).inode == step.new_inode:
-                exchange(stage, new, directory, name)
+                exchange(apply_dir, new, directory, name)
                 return
-        _put_back(tree, stage, new, step.path)
-    elif tree.look_in(stage, new).kind == "absent":
+        _put_back(tree, apply_dir, new, step.path)
+    elif tree.look_in(apply_dir, new).kind == "absent":
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), tree.parent(step.path) as (directory, name):
             found = tree.look_in(directory, name)
             if found.inode != step.new_inode or (step.make is not None and found.content != step.make.content):
@@ -257,36 +258,38 @@ def _revert(tree: Tree, stage: int, number: int, step: PlannedStep) -> None:
                 with contextlib.suppress(OSError):  # somebody has put something there: it is theirs now
                     os.rmdir(name, dir_fd=directory)
             else:
-                rename_noreplace(directory, name, stage, new)
+                rename_noreplace(directory, name, apply_dir, new)
 
 
-def _put_back(tree: Tree, stage: int, old: bytes, path: bytes) -> None:
+def _put_back(tree: Tree, apply_dir: int, old: bytes, path: bytes) -> None:
     """Give what was displaced its place again, or where somebody has taken that, a name beside it."""
     tree.make_directories(path.rpartition(b"/")[0])
     for suffix in (b"", b".before-apply", b".before-apply-" + secrets.token_hex(4).encode()):
         with tree.parent(path) as (directory, name), contextlib.suppress(FileExistsError):
-            rename_noreplace(stage, old, directory, name[: 255 - len(suffix)] + suffix)
+            rename_noreplace(apply_dir, old, directory, name[: 255 - len(suffix)] + suffix)
             return
     raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
 def finish(tree: Tree, plan: Plan, directory: Path) -> None:
-    """Keep what a committed plan has displaced in ``directory``, and remove the stage; can be repeated after a crash.
+    """Keep what a committed plan has displaced in ``directory``, and remove the apply directory.
+
+    It can be repeated after a crash.
 
     Raises:
-        OSError: it can't be moved; the stage stays.
+        OSError: it can't be moved; that directory stays.
     """
     keep = directory / DISPLACED
     keep.mkdir(mode=0o700, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError), Stage.open(tree, plan.stage) as stage:
+    with contextlib.suppress(FileNotFoundError), ApplyDir.open(tree, plan.apply_dir) as apply_dir:
         target = os.open(keep, DIRECTORY_PATH)
         try:
             for number, step in enumerate(plan.steps):
                 if step.operation in ("take", "swap"):
-                    stage.keep(displaced(number) if step.operation == "take" else prepared(number), target, number)
+                    apply_dir.keep(displaced(number) if step.operation == "take" else prepared(number), target, number)
         finally:
             os.close(target)
-        stage.remove()
+        apply_dir.remove()
     sync_directory(keep)
     transaction_plan.save(directory / DONE, plan)
     with contextlib.suppress(FileNotFoundError):

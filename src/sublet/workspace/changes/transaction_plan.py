@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
-from sublet.workspace.changes.record import Content, encode_path
+from sublet.workspace.changes.record import Content, plain
 from sublet.workspace.changes.tree import Found
 from sublet.workspace.staging.model import ChangeSetStatus
 
@@ -23,7 +23,7 @@ Phase = Literal["preparing", "ready", "committed"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: an ``edits.Step`` with the numbers of what it needs in the stage.
+    """One step: an ``edits.Step`` with the numbers of what it needs in the apply directory.
 
     ``new_inode`` is the prepared file's, by which it is known wherever it lies.
     """
@@ -38,14 +38,14 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change to ``root``, whose device and inode are ``identity``, prepared in its directory ``stage``.
+    """A change to ``root``, whose device and inode are ``identity``, prepared in its directory ``apply_dir``.
 
     ``outcome`` is what becomes of the change set by it.
     """
 
     root: Path
     identity: tuple[int, int]
-    stage: bytes
+    apply_dir: bytes
     phase: Phase
     outcome: ChangeSetStatus
     steps: tuple[PlannedStep, ...]
@@ -57,7 +57,7 @@ class Plan:
 
 def save(path: Path, plan: Plan) -> None:
     """Write the plan whole or not at all, to survive a loss of power."""
-    write_durably(path, json.dumps(asdict(plan), default=_plain).encode())
+    write_durably(path, json.dumps(asdict(plan), default=plain).encode())
 
 
 def load(path: Path) -> Plan:
@@ -71,7 +71,9 @@ def load(path: Path) -> Plan:
         found = json.loads(path.read_bytes())
         steps = tuple(_step(step) for step in found["steps"])
         identity = (found["identity"][0], found["identity"][1])
-        return Plan(Path(found["root"]), identity, os.fsencode(found["stage"]), found["phase"], found["outcome"], steps)
+        return Plan(
+            Path(found["root"]), identity, os.fsencode(found["apply_dir"]), found["phase"], found["outcome"], steps
+        )
     except FileNotFoundError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
@@ -80,14 +82,6 @@ def load(path: Path) -> Plan:
             f"the plan {path} can't be read: {type(exc).__name__}",
             f"Look for a directory {STAGE_PREFIX.decode()}… in the directory that was applied to.",
         ) from None
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bytes):
-        return encode_path(value)
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(type(value).__name__)
 
 
 def _step(found: dict[str, Any]) -> PlannedStep:

@@ -290,12 +290,3 @@ def _with_exceptions(patterns: Sequence[str]) -> tuple[PatternSet, PatternSet]:
         PatternSet((p for p in patterns if not p.startswith("!")), fold=True),
         PatternSet((p[1:] for p in patterns if p.startswith("!")), fold=True),
     )
-
-
-def default_rules(revealed: Sequence[str] = (), *, hidden: Sequence[str] = (), locked: Sequence[str] = ()) -> Rules:
-    """Return the default rules, widened by ``hidden`` and ``locked``, with ``revealed`` shown after all.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
-    """
-    return Rules((*DEFAULT_HIDDEN, *hidden), (*DEFAULT_LOCKED, *locked), revealed)

@@ -33,8 +33,8 @@ def displaced(number: int) -> bytes:
     return b"old-%d" % number
 
 
-class Stage:
-    """An open stage.
+class ApplyDir:
+    """One that is open.
 
     Args:
         tree: the directory it is in.
@@ -51,35 +51,35 @@ class Stage:
         self._made: dict[tuple[int, int], tuple[bytes, bool]] = {}
 
     @classmethod
-    def make(cls, tree: Tree, name: bytes) -> Stage:
+    def make(cls, tree: Tree, name: bytes) -> ApplyDir:
         """Make the directory and find out whether its file system exchanges names.
 
         Raises:
             OSError: it can't be made.
         """
         os.mkdir(name, 0o700, dir_fd=tree.fd)
-        stage = cls.open(tree, name)
+        apply_dir = cls.open(tree, name)
         for probe in (b"probe-1", b"probe-2"):
-            os.close(os.open(probe, _CREATE, 0o600, dir_fd=stage.fd))
+            os.close(os.open(probe, _CREATE, 0o600, dir_fd=apply_dir.fd))
         try:
-            exchange(stage.fd, b"probe-1", stage.fd, b"probe-2")
+            exchange(apply_dir.fd, b"probe-1", apply_dir.fd, b"probe-2")
         except OSError as exc:
             if exc.errno not in _NO_EXCHANGE:
-                stage.close()
+                apply_dir.close()
                 raise
-            stage.can_exchange = False
-        return stage
+            apply_dir.can_exchange = False
+        return apply_dir
 
     @classmethod
-    def open(cls, tree: Tree, name: bytes) -> Stage:
-        """Open a stage that is there.
+    def open(cls, tree: Tree, name: bytes) -> ApplyDir:
+        """Open one that is there.
 
         Raises:
             FileNotFoundError: it is not.
         """
         return cls(tree, name, os.open(name, _DIRECTORY, dir_fd=tree.fd))
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> ApplyDir:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
@@ -137,7 +137,7 @@ class Stage:
         os.unlink(name, dir_fd=self.fd)
 
     def remove(self) -> None:
-        """Remove the stage with all that is left in it.
+        """Remove it with all that is left in it.
 
         Raises:
             OSError: something can't be removed.
