@@ -1,0 +1,105 @@
+"""One reply against one schema: which of its values counts, mended how, or why none does. Without any I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, Place, candidates
+from sublet.policy.guardrail.mask import Mask
+from sublet.policy.guardrail.repair import repaired
+from sublet.policy.guardrail.schema import MAX_ISSUES, CheckedSchema, Issue
+from sublet.protocol.canonical import JsonValue
+
+MAX_CHECKED: Final = 16
+"""Candidates of one reply that are held against the schema."""
+
+
+class FailureKind(StrEnum):
+    """Why a reply does not pass; the class of the failure, which a replay finds again."""
+
+    EMPTY = "empty"
+    TOO_LARGE = "too_large"
+    NO_JSON = "no_json"
+    INVALID = "invalid"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The value that counts, and what was mended in it."""
+
+    value: JsonValue
+    repairs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why there is none."""
+
+    kind: FailureKind
+    issues: tuple[Issue, ...]
+    candidates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A candidate that was held against the schema: what it became, or what is wrong with it."""
+
+    place: Place
+    changed: int
+    value: JsonValue
+    repairs: tuple[str, ...]
+    issues: tuple[Issue, ...]
+
+
+def check(reply: str, schema: CheckedSchema, mask: Mask | None = None) -> Passed | Failed:
+    """Return the one value of ``reply`` that satisfies ``schema``.
+
+    Candidates are tried in order: the whole reply, blocks fenced as JSON, other fenced blocks, values between prose,
+    and there from left to right. Of those that satisfy the schema, the ones that needed the least mending count (none;
+    then of how it is written; then of what it says), and of these the ones in the best place. Where these differ from
+    each other the reply is ambiguous, which is a failure: taking one of them would be a guess.
+    """
+    if not reply.strip():
+        return Failed(FailureKind.EMPTY, (Issue("", "the reply is empty"),))
+    if len(reply) > MAX_REPLY_CHARS:
+        too_long = f"the reply has {len(reply)} characters, and at most {MAX_REPLY_CHARS} are read"
+        return Failed(FailureKind.TOO_LARGE, (Issue("", too_long),))
+    found = candidates(reply)
+    if not found:
+        return Failed(FailureKind.NO_JSON, (Issue("", "the reply holds no JSON value"),))
+    tried = [_tried(candidate, schema, mask) for candidate in found[:MAX_CHECKED]]
+    passed = [one for one in tried if not one.issues]
+    if not passed:
+        best = min(tried, key=lambda one: len(one.issues))
+        return Failed(FailureKind.INVALID, best.issues[:MAX_ISSUES], len(found))
+    rank = min((one.changed, one.place) for one in passed)
+    return _the_one([one for one in passed if (one.changed, one.place) == rank], len(found))
+
+
+def _the_one(best: Sequence[_Tried], count: int) -> Passed | Failed:
+    different = {json.dumps(one.value, sort_keys=True) for one in best}
+    if len(different) > 1:
+        words = f"the reply holds {len(different)} different values that all satisfy the schema; send exactly one"
+        return Failed(FailureKind.AMBIGUOUS, (Issue("", words),), count)
+    return Passed(best[0].value, best[0].repairs)
+
+
+def _tried(candidate: Candidate, schema: CheckedSchema, mask: Mask | None) -> _Tried:
+    """Validate, mask, mend, and validate again (SuperAgent 10, steps 2 to 4)."""
+    mends = tuple(sorted(candidate.mends))
+    value = candidate.value
+    issues = schema.issues(value)
+    if mask is not None:
+        masked = mask.kept(value)
+        if masked != value:
+            value, issues = masked, schema.issues(masked)
+    if not issues:
+        return _Tried(candidate.place, int(bool(mends)), value, mends, ())
+    mended, done = repaired(value, schema)
+    left = schema.issues(mended) if done else issues
+    return _Tried(candidate.place, 2, mended, (*mends, *done), tuple(left))

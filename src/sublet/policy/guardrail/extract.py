@@ -1,0 +1,116 @@
+"""Finds the JSON in a reply: the whole of it, fenced blocks, or values between prose (SuperAgent 10, step 1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from sublet.policy.guardrail.relaxed import Mend, Read, Unreadable, read, strict_loads, strict_read
+from sublet.protocol.canonical import JsonValue, narrow
+
+MAX_REPLY_CHARS: Final = 256 * 1024
+"""A longer reply is a failure, never a reply of which only the beginning counts."""
+MAX_CANDIDATES: Final = 32
+MAX_STARTS: Final = 512
+"""Brackets at which a value is looked for."""
+_FENCE: Final = re.compile(
+    r"(?P<fence>`{3,}|~{3,})(?P<label>[A-Za-z0-9_+.-]*)[ \t]*\r?\n?(?P<body>.*?)(?P<end>(?P=fence)|\Z)", re.DOTALL
+)
+_BRACKET: Final = re.compile(r"[{\[]")
+_JSON_LABELS: Final = frozenset({"json", "json5", "jsonc"})
+
+
+class Place(IntEnum):
+    """Where in a reply a value was found; the better place comes first."""
+
+    WHOLE = 0
+    JSON_FENCE = 1
+    FENCE = 2
+    PROSE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value of a reply, where it was, and what was mended in the way it is written."""
+
+    value: JsonValue
+    place: Place
+    mends: frozenset[Mend]
+
+
+def candidates(reply: str) -> list[Candidate]:
+    """Return the values that ``reply`` may mean, in the order in which they are tried.
+
+    Only outermost values count; what lies inside another is a part of it. A reply, or a fenced block, that is wholly
+    JSON is one value, scalars included; prose holds objects and arrays only.
+    """
+    text = reply.strip().removeprefix("\ufeff").strip()
+    whole = list(_whole(text, Place.WHOLE))
+    if whole and not (Mend.CUT_OFF_CONTAINER in whole[0].mends and _FENCE.search(text)):
+        return whole
+    found = list(whole)
+    for place, segment in _segments(text):
+        block = list(_whole(segment.strip(), place)) if place is not Place.PROSE else []
+        found += block or _scattered(segment, place)
+        if len(found) >= MAX_CANDIDATES:
+            break
+    found.sort(key=lambda one: one.place)
+    return found[:MAX_CANDIDATES]
+
+
+def _segments(text: str) -> Iterator[tuple[Place, str]]:
+    at = 0
+    for fence in _FENCE.finditer(text):
+        yield Place.PROSE, text[at : fence.start()]
+        json_labelled = fence["label"].lower() in _JSON_LABELS
+        # A label that is part of the value, as in ```true```, stays with it.
+        body = fence["body"] if json_labelled or not fence["label"] or fence["body"].strip() else fence["label"]
+        yield Place.JSON_FENCE if json_labelled else Place.FENCE, body
+        at = fence.end()
+    yield Place.PROSE, text[at:]
+
+
+def _whole(text: str, place: Place) -> Iterator[Candidate]:
+    """Return the one value that ``text`` is from end to end."""
+    try:
+        yield _candidate(Read(strict_loads(text), len(text), frozenset()), place)
+        return
+    except Unreadable:
+        pass
+    if text[:1] in ("{", "["):
+        try:
+            mended = read(text, 0)
+            if mended.end == len(text):
+                yield _candidate(mended, place)
+        except Unreadable:
+            return
+
+
+def _scattered(text: str, place: Place) -> Iterator[Candidate]:
+    at = 0
+    for _ in range(MAX_STARTS):
+        bracket = _BRACKET.search(text, at)
+        if bracket is None:
+            return
+        at = bracket.start() + 1
+        for reading in (strict_read, read):
+            try:
+                found = reading(text, bracket.start())
+                yield _candidate(found, place)
+            except Unreadable:
+                continue
+            at = found.end
+            break
+
+
+def _candidate(found: Read, place: Place) -> Candidate:
+    try:
+        value = narrow(found.value)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no character
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    return Candidate(value, place, found.mends)

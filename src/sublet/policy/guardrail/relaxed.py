@@ -1,0 +1,285 @@
+"""Reads JSON as language models write it: one value at a place in a text, with every liberty that was taken named."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NoReturn
+
+from sublet.protocol.canonical import MAX_DEPTH, JsonValue
+
+_SPACE: Final = re.compile(r"[ \t\r\n\u00a0\ufeff]*")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORD: Final = re.compile(r"[A-Za-z]+")
+_WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
+_PYTHON_WORDS: Final[dict[str, JsonValue]] = {"True": True, "False": False, "None": None}
+_DOUBLE: Final = "“”„‟«»\uff02"
+_SINGLE: Final = "'‘’‚‛"  # noqa: RUF001 - these are meant
+_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
+_HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
+
+
+class Mend(StrEnum):
+    """What was mended in the way a value is written."""
+
+    SMART_QUOTES = "smart_quotes"
+    SINGLE_QUOTES = "single_quotes"
+    TRAILING_COMMA = "trailing_comma"
+    CUT_OFF_STRING = "cut_off_string"
+    CUT_OFF_CONTAINER = "cut_off_container"
+    RAW_CONTROL = "raw_control_character"
+    PYTHON_WORD = "python_word"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value, where it ended in the text, and what was mended to read it."""
+
+    value: JsonValue
+    end: int
+    mends: frozenset[Mend]
+
+
+class Unreadable(Exception):
+    """There is no JSON value here, however generously it is read."""
+
+
+class _CutOff(Exception):
+    """The text ended inside of something that can't be guessed: a number, a word, a key."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    at: int
+    mends: set[Mend] = field(default_factory=set)
+
+    def value(self, depth: int) -> JsonValue:
+        if depth > MAX_DEPTH:
+            raise Unreadable(f"nested deeper than {MAX_DEPTH}")
+        self._skip()
+        char = self._peek()
+        if char == "{":
+            return self._object(depth)
+        if char == "[":
+            return self._array(depth)
+        if char == '"' or char in _DOUBLE or char in _SINGLE:
+            return self._string()
+        return self._scalar()
+
+    def _peek(self) -> str:
+        if self.at >= len(self.text):
+            raise _CutOff
+        return self.text[self.at]
+
+    def _skip(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+
+    def _object(self, depth: int) -> JsonValue:
+        found: dict[str, JsonValue] = {}
+        self.at += 1
+        try:
+            while not self._ended("}", bool(found)):
+                if self._peek() != '"' and self._peek() not in _DOUBLE + _SINGLE:
+                    raise self._wrong()
+                # A key that is cut off is no key: what it would have been nobody knows.
+                before = Mend.CUT_OFF_STRING in self.mends
+                key = self._string()
+                if not before and Mend.CUT_OFF_STRING in self.mends:
+                    self.mends.discard(Mend.CUT_OFF_STRING)
+                    raise _CutOff
+                self._skip()
+                if self._peek() != ":":
+                    raise self._wrong()
+                self.at += 1
+                value = self.value(depth + 1)
+                if key in found:
+                    raise Unreadable(f"the name {key[:100]!r} is there twice in one object")
+                found[key] = value
+        except _CutOff:
+            self.mends.add(Mend.CUT_OFF_CONTAINER)
+            self.at = len(self.text)
+        return found
+
+    def _array(self, depth: int) -> JsonValue:
+        found: list[JsonValue] = []
+        self.at += 1
+        try:
+            while not self._ended("]", bool(found)):
+                found.append(self.value(depth + 1))
+        except _CutOff:
+            self.mends.add(Mend.CUT_OFF_CONTAINER)
+            self.at = len(self.text)
+        return found
+
+    def _ended(self, closer: str, some: bool) -> bool:
+        """Tell whether the container ends here; else stand before its next item."""
+        self._skip()
+        char = self._peek()
+        if some and char == ",":
+            self.at += 1
+            self._skip()
+            char = self._peek()
+            if char == closer:
+                self.mends.add(Mend.TRAILING_COMMA)
+        elif some and char != closer:
+            raise self._wrong()
+        if char == closer:
+            self.at += 1
+            return True
+        return False
+
+    def _string(self) -> str:
+        opener = self.text[self.at]
+        self.at += 1
+        closers = '"'
+        if opener in _SINGLE:
+            closers = _SINGLE
+            self.mends.add(Mend.SINGLE_QUOTES if opener == "'" else Mend.SMART_QUOTES)
+        elif opener in _DOUBLE:
+            closers = '"' + _DOUBLE
+            self.mends.add(Mend.SMART_QUOTES)
+        parts: list[str] = []
+        while True:
+            if self.at >= len(self.text):
+                self.mends.add(Mend.CUT_OFF_STRING)
+                return "".join(parts)
+            char = self.text[self.at]
+            self.at += 1
+            if char in closers and (closers == '"' or self._closes()):
+                return "".join(parts)
+            if char == "\\":
+                parts.append(self._escape())
+                continue
+            if char < " ":
+                self.mends.add(Mend.RAW_CONTROL)
+            parts.append(char)
+
+    def _closes(self) -> bool:
+        """Tell whether the quote that was just read ends its string: an apostrophe has a letter behind it."""
+        found = _SPACE.match(self.text, self.at)
+        behind = self.text[found.end() : found.end() + 1] if found else ""
+        return behind in ("", ",", ":", "}", "]")
+
+    def _escape(self) -> str:
+        if self.at >= len(self.text):
+            return ""  # cut off within it; the string says so itself
+        char = self.text[self.at]
+        self.at += 1
+        if char != "u":
+            if char not in _ESCAPES:
+                raise Unreadable(f"\\{char} is no escape of JSON")
+            return _ESCAPES[char]
+        code = self._hex()
+        if code is None:
+            return ""
+        if 0xD800 <= code < 0xDC00 and self.text.startswith("\\u", self.at):
+            self.at += 2
+            low = self._hex()
+            if low is None:
+                return ""
+            if 0xDC00 <= low < 0xE000:
+                return chr(0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00))
+        if 0xD800 <= code < 0xE000:
+            raise Unreadable("half of a surrogate pair is no character")
+        return chr(code)
+
+    def _hex(self) -> int | None:
+        digits = _HEX4.match(self.text, self.at)
+        if digits is None:
+            if len(self.text) - self.at < 4:
+                self.at = len(self.text)
+                return None
+            raise Unreadable("\\u is followed by four hexadecimal digits")
+        self.at = digits.end()
+        return int(digits[0], 16)
+
+    def _scalar(self) -> JsonValue:
+        number = _NUMBER.match(self.text, self.at)
+        word = None if number else _WORD.match(self.text, self.at)
+        found = number or word
+        if found is None:
+            if self.text[self.at :].strip() == "-":
+                raise _CutOff
+            raise self._wrong()
+        if found.end() == len(self.text):
+            raise _CutOff  # more of it may have followed
+        self.at = found.end()
+        if number:
+            if self.text[self.at] in ".eE+-" or self.text[self.at].isalnum():
+                if re.fullmatch(r"\.|\.?[eE][+-]?", self.text[self.at :]):
+                    raise _CutOff
+                raise self._wrong()
+            return strict_loads(number[0])
+        if found[0] in _WORDS:
+            return _WORDS[found[0]]
+        if found[0] in _PYTHON_WORDS:
+            self.mends.add(Mend.PYTHON_WORD)
+            return _PYTHON_WORDS[found[0]]
+        raise self._wrong()
+
+    def _wrong(self) -> Unreadable:
+        return Unreadable(f"unexpected {self.text[self.at : self.at + 20]!r}")
+
+
+def read(text: str, start: int) -> Read:
+    """Return the object or array that begins at ``start``.
+
+    A container that the text cuts off is closed, and what was cut off inside it is kept only where it is a string's
+    beginning; half a number, word or key is left out.
+
+    Raises:
+        Unreadable: there is none.
+    """
+    reader = _Reader(text, start)
+    try:
+        value = reader.value(0)
+    except _CutOff:
+        raise Unreadable("the text ends before the value does") from None
+    return Read(value, reader.at, frozenset(reader.mends))
+
+
+def strict_loads(text: str) -> JsonValue:
+    """Return what ``text`` says as JSON, strictly: no name twice, no NaN.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        value: JsonValue = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(str(error)[:200]) from None
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: _unique(pairs), parse_constant=lambda name: _no_constant(name)
+)
+
+
+def strict_read(text: str, start: int) -> Read:
+    """Return the JSON value that begins at ``start``, read strictly.
+
+    Raises:
+        Unreadable: there is none.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(str(error)[:200]) from None
+    return Read(value, end, frozenset())
+
+
+def _unique(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
