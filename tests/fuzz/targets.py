@@ -33,7 +33,11 @@ from sublet.daemon.peering import identity, pair_link
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
+from sublet.policy.guardrail import check, extract
+from sublet.policy.guardrail.repair import repaired
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol import canonical, codec, encoding, ids, signing, text
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
 from sublet.supervisor import agent_config
 from sublet.workspace import viewpath
@@ -363,6 +367,47 @@ def _last_ports(data: bytes) -> None:
 @target("policy_json", "policy.config:load", "policy.config:parse", "policy.engine:load", raises=[SubletError])
 def _policy(data: bytes) -> None:
     policy_config.load(_file("policy.json", data))
+
+
+GUARDED = CheckedSchema(
+    {
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["completed", "failed"]},
+            "count": {"type": "integer", "default": 0},
+            "notes": {"type": "array", "items": {"type": "string"}, "default": []},
+        },
+        "required": ["status", "count", "notes"],
+    }
+)
+ANY_VALUES: list[JsonValue] = [
+    None,
+    1,
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaa!",
+    [1, [1], "x"],
+    {"a": "1", "x1": None, "b": "aaa!"},
+]
+
+
+@target("guarded_reply", "policy.guardrail.relaxed:read", "policy.guardrail.relaxed:strict_loads", raises=[])
+def _guarded_reply(data: bytes) -> None:
+    for candidate in extract.candidates(data.decode("utf-8", "replace")):
+        json.dumps(candidate.value, ensure_ascii=False).encode()
+    result = check.check(data.decode("utf-8", "replace"), GUARDED)
+    if isinstance(result, check.Passed):
+        assert GUARDED.issues(result.value) == []
+        assert isinstance(result.value, dict)
+        assert result.value["status"] in ("completed", "failed")
+
+
+@target("json_schema", raises=[SubletError])
+def _json_schema(data: bytes) -> None:
+    document = _json(data)
+    if isinstance(document, dict):
+        schema = CheckedSchema(document)
+        for value in ANY_VALUES:
+            schema.issues(value)
+            repaired(value, schema)
 
 
 @target("agent_json", "supervisor.agent_config:load_agents", raises=[SubletError])
