@@ -35,6 +35,7 @@ from sublet.workspace.requirements import require_transport
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.decisions import gatekeeper
 from support.jobs import command
 
 ALICE = KnownPeer("alice", b"\1" * 32, "SHA256:" + "A" * 43)
@@ -98,7 +99,7 @@ class Worker:
         self.slots = Slots(2)
         self.executor = Executor(
             journal=self.journal,
-            policy=Policy(Protected(self.root / "home"), self.config),
+            gate=gatekeeper(self.journal, Policy(Protected(self.root / "home"), self.config)),
             slots=self.slots,
             tools=ExecutorTools(self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch"),
             agents=lambda: [command()],

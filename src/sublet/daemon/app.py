@@ -19,6 +19,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
@@ -30,7 +31,7 @@ from sublet.daemon.failures import sole_failure
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
-from sublet.daemon.parts import Parts, make_parts
+from sublet.daemon.parts import Parts, make_parts, open_audit_log
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
@@ -89,7 +90,15 @@ class _Daemon:
 
     async def run(self, ready: Callable[[StatusView], None]) -> None:
         """Make the parts, recover, serve, and stop in order: first the work, then the faces, then the data plane."""
-        parts = await make_parts(self._config, self._store, self._identity, self._own_address)
+        audit_log = await open_audit_log(self._config, self._store, self._identity)
+        try:
+            await self._run(ready, audit_log)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await audit_log.close()
+
+    async def _run(self, ready: Callable[[StatusView], None], audit_log: AuditLog) -> None:
+        parts = await make_parts(self._config, self._store, self._identity, self._own_address, audit_log)
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
         await parts.results.recover()
@@ -101,7 +110,7 @@ class _Daemon:
             control = ControlServer(service, self._config.home, [SupervisorArea(parts.supervising.service)])
             async with anyio.create_task_group() as reports:
                 self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
-                await self._serve(parts, control, ready)
+                await self._serve(parts, control, ready, audit_log)
         finally:
             parts.data_plane.close()
             parts.trees.staging.close()
@@ -109,9 +118,12 @@ class _Daemon:
                 await parts.link.aclose()
                 await asyncio.to_thread(parts.cages.close)
 
-    async def _serve(self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None]) -> None:
+    async def _serve(
+        self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None], audit_log: AuditLog
+    ) -> None:
         with _signals(self._stop):
             async with (
+                _running(audit_log.serve),
                 _running(parts.data_plane.serve),
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),

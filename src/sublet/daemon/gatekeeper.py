@@ -1,16 +1,19 @@
-"""Asks policy before an operation, and journals what was refused: every service has one of these (DESIGN 2)."""
+"""Asks policy before an operation, and writes down what it said: every service has one of these (DESIGN 2, 7)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from sublet.daemon.background import in_background
+from sublet.daemon.operations import note_decision
 from sublet.daemon.storage.journal import Journal
+from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.model import Action, Decision, Resource, Subject, Value
 from sublet.policy.rules import Rule
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
@@ -18,9 +21,21 @@ from sublet.protocol.text import clean_line
 LOOK_SECONDS = 10.0
 """How long a question to the disk may take."""
 MAX_JOURNALLED_CHARS = 500
+MAX_AUDITED_VALUES = 32
+_MAX_SAFE_INTEGER = 2**53 - 1
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
+
+
+class DecisionLog(Protocol):
+    """Where decisions are written down: the audit log."""
+
+    def add(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        """Append an entry and return its number, without waiting for the disk."""
+
+    async def add_durably(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        """Append an entry and return its number once it is durable."""
 
 
 class Gatekeeper:
@@ -30,20 +45,36 @@ class Gatekeeper:
         policy: decides.
         journal: is told what was refused.
         lend_roots: directories that a person has allowed to lend, beside a caller's own roots.
+        audit: is told every decision; of one that lets something change, before it can.
     """
 
-    def __init__(self, policy: Policy, journal: Journal, lend_roots: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, policy: Policy, journal: Journal, lend_roots: Callable[[], Sequence[str]], audit: DecisionLog
+    ) -> None:
         self._policy = policy
         self._journal = journal
         self._lend_roots = lend_roots
+        self._audit = audit
 
     async def ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
-        """Return if ``caller`` may do ``action`` to ``name``.
+        """Return if ``caller`` may do ``action`` to ``name``: ``ask_for``, where names are no secret."""
+        unknown = SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
+        await self.ask_for(caller, action, Resource(name, attributes), unknown)
+
+    async def ask_for(self, caller: Subject, action: Action, resource: Resource, unknown: SubletError) -> None:
+        """Return if ``caller`` may do ``action`` to ``resource``.
+
+        Args:
+            caller: who asks, authenticated.
+            action: what is asked for.
+            resource: what it is done to.
+            unknown: what is said of a name that does not exist, and where a rule hides what it denies.
 
         Raises:
-            SubletError: ``POLICY_DENIED``; ``UNAVAILABLE`` where the disk does not answer.
+            SubletError: ``POLICY_DENIED``, or ``unknown``; ``UNAVAILABLE`` where the disk does not answer, or takes no
+                audit entry.
         """
-        decision = await self.decide(caller, action, Resource(name, attributes))
+        decision = await self.decide(caller, action, resource)
         if decision.allowed:
             return
         await self._journal.append_event(
@@ -52,14 +83,14 @@ class Gatekeeper:
             {
                 "subject": who(caller),
                 "action": str(action),
-                "resource": clean_line(name, MAX_JOURNALLED_CHARS),
+                "resource": clean_line(resource.name, MAX_JOURNALLED_CHARS),
                 "layer": decision.layer,
                 "rule": decision.rule,
                 "reason": decision.reason,
             },
         )
         if decision.hidden:
-            raise SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
+            raise unknown
         raise SubletError(LocalCode.POLICY_DENIED, decision.reason, decision.hint)
 
     async def decide(
@@ -70,8 +101,9 @@ class Gatekeeper:
         request: Sequence[Rule] = (),
         *,
         granted: bool = False,
+        note: Mapping[str, JsonValue] | None = None,
     ) -> Decision:
-        """Return what policy says; the caller acts on it, and tells of a refusal by itself.
+        """Return what policy says, once it is written down; the caller acts on it, and tells of a refusal by itself.
 
         Args:
             caller: who asks, authenticated.
@@ -79,20 +111,74 @@ class Gatekeeper:
             resource: what it is done to.
             request: rules of the request layer.
             granted: whether a grant for exactly this call is at hand, as in ``Policy.decide``.
+            note: what else the audit entry holds, such as the digest of the arguments, or which grant it was.
 
         Raises:
-            SubletError: ``UNAVAILABLE`` where the disk does not answer.
+            SubletError: ``UNAVAILABLE`` where the disk does not answer, or takes no audit entry.
         """
         if action is Action.WORKSPACE_LEND:
-            caller = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
+            asking = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
             # The only decision that looks at the disk.
-            return await looked_up(self._policy.decide, caller, action, resource, request)
-        return self._policy.decide(caller, action, resource, request, granted=granted)
+            decision = await looked_up(self._policy.decide, asking, action, resource, request)
+        else:
+            decision = self._policy.decide(caller, action, resource, request, granted=granted)
+        fields = {**_entry(caller, action, resource, decision), **(note or {})}
+        if decision.allowed and not only_looks(action, resource):
+            note_decision(self, await self._audit.add_durably("decision", fields))
+        else:
+            self._audit.add("decision", fields)
+            note_decision(self, None)
+        return decision
+
+    def hides(self, caller: Subject, action: Action, name: str) -> bool:
+        """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
+        return self._policy.decide(caller, action, Resource(name)).hidden
+
+    def outcome(self, decision: int, error: str | None) -> None:
+        """Write down what became of what the entry ``decision`` allowed: it was done, or failed as ``error`` says."""
+        fields: dict[str, JsonValue] = {"of": decision, "outcome": "done" if error is None else "failed"}
+        if error is not None:
+            fields["error"] = clean_line(error, MAX_JOURNALLED_CHARS)
+        self._audit.add("outcome", fields)
 
 
 def who(caller: Subject) -> str:
     """Return ``caller`` for people."""
     return f"{caller.kind} {caller.name}".strip()
+
+
+def _entry(caller: Subject, action: Action, resource: Resource, decision: Decision) -> dict[str, JsonValue]:
+    """Return what the audit log holds of a decision; arguments of tools may hold secrets, and are not in it."""
+    attributes = {
+        clean_line(name, 100): _audited(value)
+        for name, value in list(resource.attributes.items())[:MAX_AUDITED_VALUES]
+        if not name.startswith("args.")
+    }
+    found: dict[str, JsonValue] = {
+        "subject": clean_line(who(caller), MAX_JOURNALLED_CHARS),
+        "action": str(action),
+        "resource": clean_line(resource.name, MAX_JOURNALLED_CHARS),
+        "decision": decision.outcome,
+        "layer": decision.layer,
+        "rule": decision.rule,
+    }
+    if caller.role:
+        found["role"] = clean_line(caller.role, 100)
+    if attributes:
+        found["attributes"] = attributes
+    return found
+
+
+def _audited(value: Value) -> JsonValue:
+    match value:
+        case bool():
+            return value
+        case int():
+            return value if abs(value) <= _MAX_SAFE_INTEGER else str(value)
+        case str():
+            return clean_line(value, MAX_JOURNALLED_CHARS)
+        case _:
+            return [clean_line(item, MAX_JOURNALLED_CHARS) for item in value[:MAX_AUDITED_VALUES]]
 
 
 async def looked_up(look: Callable[[*Arguments], T], *arguments: *Arguments) -> T:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.daemon.api.daemon_models import ReloadReport
+from sublet.daemon.audit_log.log import AuditLog
+from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -38,6 +40,7 @@ from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
@@ -69,6 +72,7 @@ class Parts:
     journal: Journal
     policy: Policy
     gate: Gatekeeper
+    audit_log: AuditLog
     peers: PeerStore
     tokens: TokenStore
     nonces: NonceMemory
@@ -96,7 +100,11 @@ class Parts:
 
 
 async def make_parts(
-    config: DaemonConfig, store: Store, identity: Identity, own_address: Callable[[], OwnAddress]
+    config: DaemonConfig,
+    store: Store,
+    identity: Identity,
+    own_address: Callable[[], OwnAddress],
+    audit_log: AuditLog,
 ) -> Parts:
     """Make everything that is no face.
 
@@ -105,6 +113,7 @@ async def make_parts(
         store: the open database.
         identity: the daemon's keys.
         own_address: how this daemon is reached, which is known once its faces have started.
+        audit_log: is told every decision.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
@@ -119,7 +128,7 @@ async def make_parts(
     cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
     agent_file = config.agent_file or DEFAULT_AGENT_FILE
     lend_roots = await LendRoots.load(journal)
-    gate = Gatekeeper(policy, journal, lend_roots.paths)
+    gate = Gatekeeper(policy, journal, lend_roots.paths, audit_log)
     slots = Slots(policy.limits.slots)
     scratch_root = state_dir / "scratch"
     supervising = Supervising(
@@ -189,6 +198,7 @@ async def make_parts(
         journal=journal,
         policy=policy,
         gate=gate,
+        audit_log=audit_log,
         peers=peers,
         tokens=await TokenStore.load(journal),
         nonces=await NonceMemory.load(store),
@@ -215,7 +225,7 @@ async def make_parts(
         ),
         executor=Executor(
             journal=journal,
-            policy=policy,
+            gate=gate,
             slots=slots,
             tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root),
             agents=lambda: offer.agents,
@@ -240,6 +250,21 @@ async def make_parts(
         results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
         scratch_root=scratch_root,
     )
+
+
+async def open_audit_log(config: DaemonConfig, store: Store, identity: Identity) -> AuditLog:
+    """Return the audit log of this daemon.
+
+    Raises:
+        SubletError: ``UNAVAILABLE`` where it can't be read or written.
+    """
+    directory = Path(config.home.state_dir) / "audit-log"
+    try:
+        return await AuditLog.open(directory, LogMemory(store), identity.key)
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE, f"the audit log in {directory} can't be used: {error.strerror}", "Check its disk."
+        ) from None
 
 
 def _sandbox(config: DaemonConfig, own: list[Path]) -> Sandbox:

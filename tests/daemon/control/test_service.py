@@ -25,6 +25,7 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from support.decisions import KeptDecisions
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +48,10 @@ FOR_MCP = {
     "undo_delegation",
     "directory",
 }
+
+
+LOOKED_UP = ("results.workspaces", "peers.unknown", "peers.get")
+"""What is known without asking anybody, or looked up between two questions."""
 
 
 class Effect:
@@ -110,7 +115,7 @@ class AskedPolicy:
 def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")) -> ServiceParts:
     made: dict[str, object] = {name: Effect(log, name) for name in inspect.signature(ServiceParts).parameters}
     roots = LendRoots(log, "lend_roots")
-    gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths)
+    gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths, KeptDecisions())
     made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
     return ServiceParts(**cast("Any", {**made, "node_id": "node-x"}))
 
@@ -166,7 +171,7 @@ def effects(log: list[str]) -> list[int]:
         if not entry.startswith("ask ")
         and entry != "journal.append_event"
         and not (entry == "lend_roots.paths" and after.startswith("ask "))
-        and entry != "results.workspaces"
+        and entry not in LOOKED_UP
     ]
 
 
@@ -235,7 +240,7 @@ class Recorder(Effect):
 def lending(recorder: Recorder, tmp_path: Path, *, journal: object = None) -> DaemonService:
     policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
     made = parts([], policy)
-    more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list)}
+    more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list, KeptDecisions())}
     fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
     return DaemonService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, **more})))
 

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from sublet.daemon.config import SupervisorConfig
-from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.runs import MAX_PENDING_PIECES
@@ -26,6 +25,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Job, Outcome, Output, Report
 from sublet.supervisor.slots import Slots
+from support.decisions import gatekeeper
 from support.jobs import command
 from support.supervising import NODE
 from support.worker import ScriptedAgent, work_for_ever
@@ -43,7 +43,7 @@ class Side:
         self.slots = Slots(1)
         self.scratch = root / "scratch"
         policy, journal = Policy(Protected(root / "home")), Journal(store)
-        gate = Gatekeeper(policy, journal, list)
+        gate = gatekeeper(journal, policy)
         self.supervising = Supervising(
             Around(
                 config=SupervisorConfig(),

@@ -14,14 +14,16 @@ from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
 from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_staged, revealed, unlocked, widest
+from sublet.daemon.operations import operations
 from sublet.daemon.storage.records import ResourceRecord
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line
 
 
+@operations
 class DelegationService(PartOfService):
     """What may be done with delegations; each operation asks policy first."""
 
@@ -35,7 +37,13 @@ class DelegationService(PartOfService):
             "ttl_seconds": request.ttl_seconds,
             **self._quota_asked(request),
         }
-        await self._parts.gate.ask(caller, Action.DELEGATION_CREATE, name, **attributes)
+        unknown = self._parts.peers.unknown(
+            name, lambda one: self._parts.gate.hides(caller, Action.DELEGATION_CREATE, one)
+        )
+        await self._parts.gate.ask_for(caller, Action.DELEGATION_CREATE, Resource(name, attributes), unknown)
+        peer = self._parts.peers.get(name)
+        if peer is None:
+            raise unknown
         if agent and not AGENT_ID.match(agent):
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
@@ -53,7 +61,6 @@ class DelegationService(PartOfService):
                 "a staged delegation works in a copy, which nobody else changes, so there is nothing to watch",
                 "Leave out --watch or --staged.",
             )
-        peer = self._parts.peers.require(name)
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
         return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)
 

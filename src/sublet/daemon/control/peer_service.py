@@ -8,9 +8,11 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
 from sublet.daemon.lending.lend_roots import real_directory
+from sublet.daemon.operations import operations
 from sublet.policy.model import Action, Resource, Subject
 
 
+@operations
 class PeerService(PartOfService):
     """What may be done with peers, tokens and lend roots; each operation asks policy first."""
 
@@ -20,7 +22,11 @@ class PeerService(PartOfService):
         peers = await self._parts.peer_directory()
         return Directory(
             node_id=self._parts.node_id,
-            peers=[self._usable(peer, caller) for peer in peers],
+            peers=[
+                self._usable(peer, caller)
+                for peer in peers
+                if not self._parts.gate.hides(caller, Action.DELEGATION_CREATE, peer.name)
+            ],
             lend_roots=sorted({*caller.roots, *self._parts.lend_roots.paths()}),
         )
 

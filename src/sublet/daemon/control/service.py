@@ -11,9 +11,11 @@ from sublet.daemon.api.models import (
 )
 from sublet.daemon.control.delegation_service import DelegationService
 from sublet.daemon.control.peer_service import PeerService
+from sublet.daemon.operations import operations
 from sublet.policy.model import Action, Subject
 
 
+@operations
 class DaemonService(DelegationService, PeerService):
     """Implements ``DaemonApi``; what concerns the daemon itself is here."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -111,8 +111,12 @@ class PeerStore:
         """
         peer = self._by_name.get(name)
         if peer is None:
-            raise unknown_peer(name, self._by_name)
+            raise self.unknown(name)
         return peer
+
+    def unknown(self, name: str, hidden: Callable[[str], bool] = lambda _: False) -> SubletError:
+        """Return the error for a ``name`` that is no peer's; those that are ``hidden`` from the caller stay unnamed."""
+        return unknown_peer(name, [known for known in self._by_name if not hidden(known)])
 
     def by_node_id(self, node_id: str) -> Peer | None:
         """Return the peer with that node id, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -44,4 +44,9 @@ SCHEMA = (
     ) STRICT, WITHOUT ROWID""",
     "CREATE TABLE nonces (hash BLOB PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE lend_roots (path TEXT PRIMARY KEY, added_at TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    # One row: the head of the audit log, and the last entry that retention has removed.
+    """CREATE TABLE audit_log (
+        id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL, anchor_seq INTEGER NOT NULL,
+        anchor_hash TEXT NOT NULL
+    ) STRICT""",
 )

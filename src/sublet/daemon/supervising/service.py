@@ -24,6 +24,7 @@ from sublet.daemon.api.supervisor_models import (
     SessionView,
 )
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import operations
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
 from sublet.policy.model import Action, Subject
@@ -81,6 +82,7 @@ class SupervisorParts:
     clock: Callable[[], float]
 
 
+@operations
 class SupervisorService:
     """Implements ``SupervisorApi``."""
 

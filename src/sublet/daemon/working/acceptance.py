@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339, unix_seconds
-from sublet.policy.engine import Policy
-from sublet.policy.model import Action, Resource, Subject
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     MAX_TTL_SECONDS,
     Accept,
@@ -30,7 +30,7 @@ class Acceptance:
     """Decides on INVITE and words ACCEPT.
 
     Args:
-        policy: is asked for every INVITE.
+        gate: is asked for every INVITE.
         agents: those offered now; the first is the default.
         max_ttl_seconds: the longest lease that is accepted now.
         reverse_port: port at which a delegator at this address can dial us, or None.
@@ -40,38 +40,43 @@ class Acceptance:
     def __init__(
         self,
         *,
-        policy: Policy,
+        gate: Gatekeeper,
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
         enforced: Callable[[AgentConfig], frozenset[str]],
     ) -> None:
-        self._policy = policy
+        self._gate = gate
         self._agents = agents
         self._max_ttl_seconds = max_ttl_seconds
         self._reverse_port = reverse_port
         self._enforced = enforced
 
-    def check(self, message: Invite, peer: KnownPeer) -> AgentConfig:
+    async def check(self, message: Invite, peer: KnownPeer) -> AgentConfig:
         """Return the agent that will do the work.
 
         Raises:
             SubletError: ``DECLINED``.
         """
-        agent = self._agent(message.sublet.agent)
+        caller, wanted = Subject("peer", peer.name), message.sublet.agent
+        offered = self._agents()
+        # Asked for the name as it was given, before anybody looks whether there is such an agent.
+        await self._ask(
+            caller,
+            wanted or (offered[0].id if offered else "*"),
+            access_mode=message.lease.access_mode,
+            ttl_seconds=message.lease.ttl_seconds,
+            unknown=self._unknown(caller, wanted),
+        )
+        agent = next((agent for agent in offered if wanted is None or agent.id == wanted), None)
+        if agent is None:
+            raise self._unknown(caller, wanted)
         if missing := sorted({*message.sublet.require_enforced} - self._enforced(agent)):
             raise SubletError(
                 ErrorCode.DECLINED,
                 f"what the delegator requires is not enforced here: {', '.join(map(clean_line, missing))}",
                 f"Enforced for agent {agent.id}: {', '.join(sorted(self._enforced(agent))) or 'nothing'}.",
             )
-        decision = self._policy.decide(
-            Subject("peer", peer.name),
-            Action.ASSIGNMENT_ACCEPT,
-            Resource(agent.id, {"access_mode": message.lease.access_mode, "ttl_seconds": message.lease.ttl_seconds}),
-        )
-        if not decision.allowed:
-            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
         return agent
 
     def accept(
@@ -107,7 +112,7 @@ class Acceptance:
             ),
         )
 
-    def renewal(
+    async def renewal(
         self, record: AssignmentRecord, message: Start, peer: KnownPeer, *, worked: float, left: float
     ) -> tuple[float, str]:
         """Return for how many seconds from now a running assignment goes on, and until when by the delegator's clock.
@@ -138,24 +143,34 @@ class Acceptance:
         granted = min(asked, left)
         if record.expires_at is None or ends > unix_seconds(record.expires_at):
             granted = max(granted, min(asked, self._max_ttl_seconds() - worked))
-        attributes: dict[str, str | int | bool] = {
-            "access_mode": message.lease.access_mode,
-            "ttl_seconds": int(worked + granted),
-        }
-        decision = self._policy.decide(
-            Subject("peer", peer.name), Action.ASSIGNMENT_ACCEPT, Resource(record.agent, attributes)
+        caller = Subject("peer", peer.name)
+        await self._ask(
+            caller,
+            record.agent,
+            access_mode=message.lease.access_mode,
+            ttl_seconds=int(worked + granted),
+            unknown=self._unknown(caller, record.agent),
         )
-        if not decision.allowed:
-            raise SubletError(ErrorCode.DECLINED, decision.reason, decision.hint)
         return granted, rfc3339(ends - (asked - granted))
 
-    def _agent(self, wanted: str | None) -> AgentConfig:
-        agents = self._agents()
-        for agent in agents:
-            if wanted is None or agent.id == wanted:
-                return agent
-        offered = ", ".join(agent.id for agent in agents) or "none"
-        raise SubletError(ErrorCode.DECLINED, f"there is no agent {wanted!r} here", f"Offered: {offered}.")
+    async def _ask(
+        self, caller: Subject, agent: str, *, access_mode: str, ttl_seconds: int, unknown: SubletError
+    ) -> None:
+        try:
+            attributes: dict[str, Value] = {"access_mode": access_mode, "ttl_seconds": ttl_seconds}
+            await self._gate.ask_for(caller, Action.ASSIGNMENT_ACCEPT, Resource(agent, attributes), unknown)
+        except SubletError as error:
+            if error.code is not LocalCode.POLICY_DENIED:
+                raise
+            raise SubletError(ErrorCode.DECLINED, error.message, error.hint) from None
+
+    def _unknown(self, caller: Subject, wanted: str | None) -> SubletError:
+        """Return what is said of an agent that is not here, or that ``caller`` must not know of."""
+        shown = [a.id for a in self._agents() if not self._gate.hides(caller, Action.ASSIGNMENT_ACCEPT, a.id)]
+        offered = ", ".join(shown) or "none"
+        return SubletError(
+            ErrorCode.DECLINED, f"there is no agent {clean_line(wanted or '', 80)!r} here", f"Offered: {offered}."
+        )
 
 
 def choose_transport(message: Invite, served: Collection[str], require: Callable[[str], None]) -> str:

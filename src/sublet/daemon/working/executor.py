@@ -13,6 +13,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
@@ -20,7 +21,6 @@ from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_
 from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.pending import Pending
-from sublet.policy.engine import Policy
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
@@ -41,7 +41,7 @@ class Executor:
         self,
         *,
         journal: Journal,
-        policy: Policy,
+        gate: Gatekeeper,
         slots: Slots,
         tools: ExecutorTools,
         agents: Callable[[], Sequence[AgentConfig]],
@@ -55,7 +55,7 @@ class Executor:
         self._slots = slots
         self._tools = tools
         self._acceptance = Acceptance(
-            policy=policy, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
+            gate=gate, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
         )
         self._inviting = asyncio.Lock()
         self._assignments = Assignments(journal)
@@ -85,7 +85,7 @@ class Executor:
             known = await self._assignments.find(message.delegation_id)
             if known is not None:
                 return self._again(known, message, peer)
-            agent = self._acceptance.check(message, peer)
+            agent = await self._acceptance.check(message, peer)
             transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
             # Shielded, so that a caller who gives up leaves no half of it behind.
             with anyio.CancelScope(shield=True):
@@ -268,7 +268,9 @@ class Executor:
                 run.follow_ups.check(message.sublet.follow_up)
             now = anyio.current_time()
             worked, left = now - run.began, run.deadline.at - now
-            seconds, expires_at = self._acceptance.renewal(record, message, peer, worked=worked, left=left)
+            seconds, expires_at = await self._acceptance.renewal(record, message, peer, worked=worked, left=left)
+            if run.over:
+                raise _not_running(record)
             await self._assignments.note(record, generation=message.sublet.generation, expires_at=expires_at)
             run.renew(message, source_host, now + seconds)
         log.info("work is renewed", **_names(record), generation=message.sublet.generation, expires_at=expires_at)

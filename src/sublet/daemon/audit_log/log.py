@@ -1,0 +1,246 @@
+"""The audit log as the daemon holds it: append, wait until durable, read, check, and mend what a crash has torn.
+
+What is allowed and changes something is durable before it happens. Other entries are written at once, and durable with
+the next that is, or within ``FLUSH_SECONDS``: a loss of power may take those that let nothing happen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+from nacl.signing import SigningKey
+
+from sublet.daemon.audit_log.chain import NOTHING, BrokenChain, Head, checkpoint, entry_line, line_hash, parse_entry
+from sublet.daemon.audit_log.memory import LogMemory
+from sublet.daemon.audit_log.segments import MAX_SEGMENTS, SegmentFile, lines, segment_path, segments, torn
+from sublet.daemon.audit_log.verify import Remembered, Verdict, verify
+from sublet.daemon.audit_log.writer import MAX_WAITING, Write, Writer, unwritable
+from sublet.daemon.times import rfc3339
+from sublet.protocol.canonical import JsonValue
+
+FLUSH_SECONDS: Final = 1.0
+CHECKPOINT_ENTRIES: Final = 500
+CHECKPOINT_SECONDS: Final = 300.0
+KEPT_IN_MEMORY: Final = 2_000
+"""The newest entries, for those who follow the log."""
+
+log = structlog.get_logger(__name__)
+
+
+class AuditLog:
+    """The log of one daemon. ``open`` makes it; ``serve`` keeps the store's memory of it fresh; ``close`` ends it."""
+
+    def __init__(self, directory: Path, memory: LogMemory, key: SigningKey, file: SegmentFile, head: Head) -> None:
+        self._directory = directory
+        self._memory = memory
+        self._key = key
+        self._head = head
+        self._in_file = head.seq
+        self._signed = head.seq
+        self._recent: deque[tuple[int, str, dict[str, JsonValue]]] = deque(maxlen=KEPT_IN_MEMORY)
+        self._news = asyncio.Event()
+        self._writer = Writer(directory, file, self._written)
+
+    @classmethod
+    async def open(cls, directory: Path, memory: LogMemory, key: SigningKey) -> AuditLog:
+        """Return the log in ``directory``, mended where a crash has torn its last line, and say so in it.
+
+        Raises:
+            OSError: it can't be read or written.
+        """
+        remembered = await memory.load()
+        found = await asyncio.to_thread(_found, directory, remembered)
+        made = cls(directory, memory, key, found.file, found.head)
+        if found.torn:
+            digest = hashlib.sha256(found.torn).hexdigest()
+            made.add("mended", {"removed_bytes": len(found.torn), "removed_sha256": digest})
+            log.warning("the end of the audit log was torn by a crash and cut off", bytes=len(found.torn))
+        if found.gap:
+            await made.add_durably(
+                "gap", {"remembered_hash": remembered.head.hash, "remembered_seq": remembered.head.seq}
+            )
+            log.error("the audit log was cut off or changed while no daemon ran; `sublet audit verify` tells more")
+        made.add("opened", {})
+        return made
+
+    @property
+    def head(self) -> Head:
+        """Number and hash of the last entry."""
+        return self._head
+
+    def add(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        """Append an entry, without waiting for the disk, and return its number.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk takes no entries any more.
+        """
+        return self._add(kind, fields, None)
+
+    async def add_durably(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        """Append an entry and return its number once it would survive a loss of power.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk does not take it.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        seq = self._add(kind, fields, done)
+        await done
+        return seq
+
+    async def entries(self, cursor: int, *, limit: int, timeout: float = 0) -> list[dict[str, JsonValue]]:
+        """Return up to ``limit`` entries after number ``cursor``, waiting up to ``timeout`` seconds for the first."""
+        if cursor >= self._in_file and timeout > 0:
+            with anyio.move_on_after(timeout):
+                while cursor >= self._in_file:
+                    await self._news.wait()
+        recent = [(seq, prev, entry) for seq, prev, entry in self._recent if cursor < seq <= self._in_file]
+        if recent and recent[0][0] == cursor + 1:
+            return [entry for _, _, entry in recent[:limit]]
+        return await asyncio.to_thread(_read, self._directory, cursor, limit)
+
+    async def tail(self, count: int) -> int:
+        """Return the number after which ``count`` entries come."""
+        return max(0, self._in_file - count)
+
+    async def verify(self) -> Verdict:
+        """Check everything that is in the files now."""
+        await self._flush()
+        return await asyncio.to_thread(verify, self._directory, await self._memory.load(), bytes(self._key.verify_key))
+
+    async def serve(self) -> None:
+        """Until cancelled, flush, sign and remember; the last time when cancelled."""
+        elapsed = 0.0
+        try:
+            while True:
+                await asyncio.sleep(FLUSH_SECONDS)
+                elapsed += FLUSH_SECONDS
+                unsigned = self._head.seq - self._signed
+                due = elapsed >= CHECKPOINT_SECONDS and unsigned > 0
+                await self._keep(sign=due or unsigned >= CHECKPOINT_ENTRIES)
+                if self._signed == self._head.seq:
+                    elapsed = 0.0
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._keep(sign=True)
+
+    async def close(self) -> None:
+        """Write what waits, and end the thread."""
+        await asyncio.to_thread(self._writer.close)
+
+    def _add(self, kind: str, fields: Mapping[str, JsonValue], done: asyncio.Future[None] | None) -> int:
+        if self._writer.waiting >= MAX_WAITING:
+            raise unwritable()
+        line, head = entry_line(self._head, kind, rfc3339(), fields)
+        self._head = head
+        self._recent.append((head.seq, head.hash, parse_entry(line[:-1])))
+        self._writer.put(Write(head.seq, line, done))
+        return head.seq
+
+    def _written(self, seq: int) -> None:
+        self._in_file = max(self._in_file, seq)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _keep(self, *, sign: bool) -> None:
+        """Make all durable and let the store remember the head; nothing is raised, the next time may succeed."""
+        try:
+            if sign and self._head.seq > self._signed:
+                self.add("checkpoint", checkpoint(self._head, self._key))
+                self._signed = self._head.seq
+            if await self._flush():
+                await self._forget_old()
+        except Exception:
+            log.exception("the audit log could not be kept safe; it is tried again")
+
+    async def _flush(self) -> bool:
+        """Wait until everything is durable, and remember it; tell whether there was anything."""
+        head = self._head
+        if head.seq == self._memory.known.head.seq:
+            return False
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writer.put(Write(head.seq, b"", done))
+        await done
+        await self._memory.remember_head(head)
+        return True
+
+    async def _forget_old(self) -> None:
+        """Remove the oldest files where there are too many, once the chain and the store tell where it begins now."""
+        found = await asyncio.to_thread(segments, self._directory)
+        while len(found) > MAX_SEGMENTS:
+            (_, path), following = found.pop(0), found[0][0]
+            anchor = await asyncio.to_thread(_last, path)
+            assert anchor is not None
+            assert anchor.seq == following - 1
+            await self.add_durably("forgotten", {"through": anchor.seq, "hash": anchor.hash})
+            await self._memory.remember_anchor(anchor)
+            await asyncio.to_thread(path.unlink)
+
+
+class _Found:
+    """What a start finds: the file to go on with, the head, what a torn write left, and whether entries are missing."""
+
+    def __init__(self, file: SegmentFile, head: Head, rest: bytes, *, gap: bool) -> None:
+        self.file, self.head, self.torn, self.gap = file, head, rest, gap
+
+
+def _found(directory: Path, remembered: Remembered) -> _Found:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    there = segments(directory)
+    if not there:
+        head = remembered.anchor
+        file = SegmentFile(segment_path(directory, head.seq + 1), 0)
+        return _Found(file, head, b"", gap=remembered.head.seq > head.seq)
+    first, path = there[-1]
+    head, met = Head(first - 1, NOTHING), remembered.head.seq < first
+    if len(there) > 1:
+        before = _last(there[-2][1])
+        head = before or head
+        met = met and (remembered.head.seq < head.seq or remembered.head == head)
+    elif first - 1 == remembered.anchor.seq:
+        head = remembered.anchor
+    for line in lines(path):
+        try:
+            seq = parse_entry(line).get("seq")
+        except BrokenChain:  # verify() will tell; what is added goes on from what is there
+            seq = None
+        head = Head(seq if isinstance(seq, int) else head.seq + 1, line_hash(line))
+        met = met or head == remembered.head
+    end, rest = torn(path)
+    file = SegmentFile(path, end)
+    if rest:
+        file.wipe(len(rest))
+    return _Found(file, head, rest, gap=not met)
+
+
+def _last(path: Path) -> Head | None:
+    """Return number and hash of the last entry in a file."""
+    last = None
+    for line in lines(path):
+        last = line
+    if last is None:
+        return None
+    seq = parse_entry(last).get("seq")
+    return Head(seq if isinstance(seq, int) else 0, line_hash(last))
+
+
+def _read(directory: Path, cursor: int, limit: int) -> list[dict[str, JsonValue]]:
+    found: list[dict[str, JsonValue]] = []
+    there = segments(directory)
+    for index, (_, path) in enumerate(there):
+        if index + 1 < len(there) and there[index + 1][0] <= cursor + 1:
+            continue
+        for line in lines(path):
+            entry = parse_entry(line)
+            seq = entry.get("seq")
+            if isinstance(seq, int) and seq > cursor:
+                found.append(entry)
+                if len(found) == limit:
+                    return found
+    return found

@@ -1,0 +1,110 @@
+"""Operations of services: each asks policy before it does anything, and the audit log is told what became of it.
+
+``operations`` marks a service's class. Its public methods then fail loudly where one of them comes to an end without a
+question to policy, so that no operation can be added that asks nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from sublet.protocol.errors import SubletError
+
+MARK = "asks_policy"
+"""Attribute of a method that is an operation."""
+
+ServiceT = TypeVar("ServiceT", bound=type)
+
+
+class Teller(Protocol):
+    """Writes down what became of a decision."""
+
+    def outcome(self, decision: int, error: str | None) -> None:
+        """Take the number of the decision's entry, and why the operation failed, if it did."""
+
+
+Asked = list[tuple[Teller, int | None]]
+
+_asked: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+
+def note_decision(teller: Teller, entry: int | None) -> None:
+    """Take note, for the operation under way, that policy was asked; ``entry`` where its outcome is of interest."""
+    asked = _asked.get()
+    if asked is not None:
+        asked.append((teller, entry))
+
+
+def operations(service: ServiceT) -> ServiceT:
+    """Make every public method that ``service`` defines itself an operation."""
+    for name, method in list(vars(service).items()):
+        if name.startswith("_"):
+            continue
+        if inspect.iscoroutinefunction(method):
+            setattr(service, name, _operation(method))
+        elif inspect.isasyncgenfunction(method):
+            setattr(service, name, _stream(method))
+    return service
+
+
+def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def operation(*arguments: Any, **named: Any) -> Any:
+        asked: Asked = []
+        token = _asked.set(asked)
+        try:
+            with _told(method.__qualname__, asked):
+                return await method(*arguments, **named)
+        finally:
+            _asked.reset(token)
+
+    setattr(operation, MARK, True)
+    return operation
+
+
+def _stream(method: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
+    @functools.wraps(method)
+    async def operation(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        asked: Asked = []
+        with _told(method.__qualname__, asked):
+            async with aclosing(method(*arguments, **named)) as pieces:
+                while True:
+                    # Each piece runs in the context of whoever fetches it, so that it is set anew for each.
+                    token = _asked.set(asked)
+                    try:
+                        piece = await anext(pieces)
+                    except StopAsyncIteration:
+                        break
+                    finally:
+                        _asked.reset(token)
+                    yield piece
+
+    setattr(operation, MARK, True)
+    return operation
+
+
+@contextmanager
+def _told(name: str, asked: Asked) -> Iterator[None]:
+    """Tell what became of it in the end, and refuse an end without any question."""
+    error: str | None = None
+    try:
+        yield
+        if not asked:
+            raise RuntimeError(f"{name} has asked nobody whether it may")
+    except SubletError as failure:
+        error = str(failure.code)
+        raise
+    except GeneratorExit:
+        raise
+    except BaseException as failure:
+        error = type(failure).__name__
+        raise
+    finally:
+        for teller, entry in asked:
+            if entry is not None:
+                teller.outcome(entry, error)

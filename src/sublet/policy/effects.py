@@ -1,0 +1,23 @@
+"""Which questions are about looking only: their answer changes nothing, whatever it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sublet.policy.model import Action, Resource
+from sublet.policy.tool_names import READING_TOOLS, tool_plain
+
+_LISTED: Final = frozenset({Action.PEER_MANAGE, Action.TOKEN_MANAGE, Action.LEND_ROOT_MANAGE})
+"""Asked for ``*``, they list."""
+_LOOKS: Final = frozenset({"status", "doctor"})
+
+
+def only_looks(action: Action, resource: Resource) -> bool:
+    """Tell whether ``action`` on ``resource`` changes nothing here or elsewhere."""
+    if action.value.endswith(".read") or action is Action.DELEGATION_REVIEW:
+        return True
+    if action in _LISTED:
+        return resource.name == "*"
+    if action is Action.DAEMON_CONTROL:
+        return resource.name in _LOOKS
+    return action is Action.TOOL_CALL and tool_plain(resource.name) in READING_TOOLS

@@ -1,0 +1,34 @@
+"""Gates without an audit log behind them: what they decided is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.storage.journal import Journal
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.protocol.canonical import JsonValue
+
+
+class KeptDecisions:
+    """A ``DecisionLog`` in memory; ``durable`` are the numbers of the entries that were waited for."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, dict[str, JsonValue]]] = []
+        self.durable: set[int] = set()
+
+    def add(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        self.entries.append((kind, dict(fields)))
+        return len(self.entries)
+
+    async def add_durably(self, kind: str, fields: Mapping[str, JsonValue]) -> int:
+        seq = self.add(kind, fields)
+        self.durable.add(seq)
+        return seq
+
+
+def gatekeeper(journal: Journal, policy: Policy | None = None, log: KeptDecisions | None = None) -> Gatekeeper:
+    """Return a gate for tests of what stands behind it."""
+    return Gatekeeper(policy or Policy(Protected(Path("/nowhere"))), journal, list, log or KeptDecisions())
