@@ -38,9 +38,11 @@ class GuardedProcess:
         guard: asyncio.subprocess.Process,
         control: int,
         readers: Sequence[asyncio.StreamReader],
-        transports: Sequence[asyncio.ReadTransport],
+        transports: Sequence[asyncio.BaseTransport],
+        stdin: asyncio.StreamWriter | None = None,
     ) -> None:
         self._status, self.stdout, self.stderr = readers
+        self.stdin = stdin
         self._guard = guard
         self._control = control
         self._transports = transports
@@ -51,7 +53,7 @@ class GuardedProcess:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
-        stdin: Path,
+        stdin: Path | None,
         *,
         groups: Sequence[int] = (),
         watched: Mapping[str, int] | None = None,
@@ -64,7 +66,7 @@ class GuardedProcess:
             argv: the command.
             env: exactly its environment.
             cwd: where it starts.
-            stdin: the file that is its standard input.
+            stdin: the file that is its standard input; None to write to it, by ``stdin``.
             groups: descriptors of control groups that it goes into.
             watched: limits that the guard holds it to: ``memory`` in bytes, ``processes``, ``cpu_time`` in seconds.
 
@@ -72,8 +74,12 @@ class GuardedProcess:
             OSError: the guard can't be started, or ``stdin`` not be opened.
         """
         with contextlib.ExitStack() as opened:
-            prompt = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            opened.callback(os.close, prompt)
+            words = -1
+            if stdin is None:
+                theirs_in, words = os.pipe()
+            else:
+                theirs_in = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            opened.callback(os.close, theirs_in)
             ends = [os.pipe() for _ in range(4)]
             (control_in, control), (status, status_in), (stdout, stdout_in), (stderr, stderr_in) = ends
             for theirs in (control_in, status_in, stdout_in, stderr_in):
@@ -85,7 +91,7 @@ class GuardedProcess:
             try:
                 guard = await asyncio.create_subprocess_exec(
                     *command,
-                    stdin=prompt,
+                    stdin=theirs_in,
                     stdout=stdout_in,
                     stderr=stderr_in,
                     pass_fds=(control_in, status_in, *groups),
@@ -94,18 +100,19 @@ class GuardedProcess:
                     start_new_session=True,
                 )
             except BaseException:
-                for ours in (control, status, stdout, stderr):
+                for ours in (control, status, stdout, stderr, *([words] if words >= 0 else [])):
                     os.close(ours)
                 raise
-        transports: list[asyncio.ReadTransport] = []
+        transports: list[asyncio.BaseTransport] = []
         try:
             readers = [await _reader(ours, transports) for ours in (status, stdout, stderr)]
+            writer = await _writer(words, transports) if words >= 0 else None
         except BaseException:
             os.close(control)  # which ends the guard and all it has started
             for transport in transports:
                 transport.close()
             raise
-        return cls(guard, control, readers, transports)
+        return cls(guard, control, readers, transports, writer)
 
     async def wait(self) -> Ended:
         """Wait until the command and everything it started have ended, and tell how the command did."""
@@ -121,6 +128,16 @@ class GuardedProcess:
         if how == "signal" and rest.isdigit():
             return Ended("signal", int(rest))
         return Ended("signal", abs(self._guard.returncode or 9), "its guard was ended")
+
+    async def leave(self, seconds: float) -> Ended | None:
+        """Close its standard input, and return how it ended where it does so by itself within ``seconds``."""
+        if self.stdin is not None:
+            self.stdin.close()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.wait()
+        except TimeoutError:
+            return None
 
     def stop(self) -> None:
         """Have everything killed; ``close`` waits for it."""
@@ -150,7 +167,17 @@ class GuardedProcess:
         return clean
 
 
-async def _reader(descriptor: int, transports: list[asyncio.ReadTransport]) -> asyncio.StreamReader:
+async def _writer(descriptor: int, transports: list[asyncio.BaseTransport]) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    # A reader's protocol, since only that knows how to hold a writer back.
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(descriptor, "wb", buffering=0)
+    )
+    transports.append(transport)
+    return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def _reader(descriptor: int, transports: list[asyncio.BaseTransport]) -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)

@@ -1,0 +1,283 @@
+"""One program of an agent from its start to its end: sandboxed, held to its limits, gone with all it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from sublet.supervisor.agent_config import LimitsConfig
+from sublet.supervisor.guarded_process import Ended, GuardedProcess
+from sublet.supervisor.held_job import HeldJob
+from sublet.supervisor.limits import Cage, GuardAlone, Limiter
+from sublet.supervisor.model import Deadline, Job, JobResource, Launch, Output, Report, Sandbox
+from sublet.supervisor.output import Capture, drain, flush_regularly
+from sublet.supervisor.program import program_paths
+
+MAX_LOGIN_BYTES = 1 << 20
+DRAIN_SECONDS = 2.0
+LEAVE_SECONDS = 2.0
+"""How long a program that was talked with may take to end by itself once its input is closed."""
+
+_ALWAYS = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
+_PLACEHOLDER = re.compile(r"\{(workspace|meta|prompt_file|scratch|delegation_id|access_mode)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPlan:
+    """What running an agent's program takes on this machine, under this sandbox.
+
+    ``logins`` are files below the owner's home that the agent's own empty home gets copies of; ``settings`` are
+    variables for which the daemon's environment has no value.
+    """
+
+    argv: tuple[str, ...]
+    environment: tuple[str, ...]
+    readable: tuple[Path, ...]
+    allow_network: bool
+    logins: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What whoever talks with a program has of it: its two ends, where to put its words, and what counts its output."""
+
+    process: GuardedProcess
+    said: Capture
+    count: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How a program ended: by which status or limit, what it printed, and after how many seconds.
+
+    ``failure`` says why it could not be started at all, where it could not.
+    """
+
+    ended: Ended | None
+    met: str | None
+    stdout: Capture
+    stderr: Capture
+    seconds: float
+    failure: str = ""
+
+
+class ProgramRunner:
+    """Runs a program once per job.
+
+    Args:
+        plan: what it takes.
+        limits: what it may use.
+        sandbox: confines it.
+        environ: the environment from which allowed variables are taken.
+        limiter: holds it to its limits; by default the guard alone does, which can't see the scratch directory.
+    """
+
+    def __init__(
+        self,
+        plan: ProgramPlan,
+        limits: LimitsConfig,
+        sandbox: Sandbox,
+        environ: Mapping[str, str],
+        limiter: Limiter | None = None,
+    ) -> None:
+        self._plan = plan
+        self._limits = limits
+        self._sandbox = sandbox
+        self._environ = environ
+        self._limiter = limiter or GuardAlone()
+
+    async def run(
+        self, job: Job, report: Report, converse: Callable[[Conversation], Awaitable[None]] | None = None
+    ) -> ProgramEnd:
+        """Run the program for ``job`` and return how it ended.
+
+        Time is limited by the lease and by the agent's own limit. Cancelling the call kills the whole process tree
+        before it returns. A dead mount can hold a process for a while after its kill: see ``LINK_LOSS_SECONDS``.
+
+        Args:
+            job: what is to be done; without ``converse`` its prompt is the program's standard input.
+            report: is told what is printed.
+            converse: talks with the program over its standard input and output; when it returns, the program ends.
+
+        Raises:
+            SubletError: the sandbox refuses the launch.
+        """
+        prompt_file = job.scratch / "prompt.txt"
+        launch, argv = await asyncio.to_thread(self._prepare, job, prompt_file)
+        with anyio.CancelScope(shield=True):  # what is made has to be known, to be removed
+            held = HeldJob(self._limits, await asyncio.to_thread(self._cage, job))
+        try:
+            stdin = None if converse else prompt_file
+            return await self._run(job, launch, argv, stdin, held, report, converse)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(held.cage.close)
+
+    async def _run(
+        self,
+        job: Job,
+        launch: Launch,
+        argv: Sequence[str],
+        stdin: Path | None,
+        held: HeldJob,
+        report: Report,
+        converse: Callable[[Conversation], Awaitable[None]] | None,
+    ) -> ProgramEnd:
+        deadline = job.deadline or Deadline(asyncio.get_running_loop().time() + job.remaining_seconds)
+        stdout, stderr = captures = Capture("stdout", report), Capture("stderr", report)
+        try:
+            process = await GuardedProcess.start(
+                argv, launch.env, launch.cwd, stdin, groups=held.cage.descriptors, watched=held.watched()
+            )
+        except OSError as error:
+            failure = f"the guard of the command can't be started: {error.strerror}"
+            return ProgramEnd(None, None, stdout, stderr, 0.0, failure)
+        ended: Ended | None = None
+        clean_end = True
+        began = asyncio.get_running_loop().time()
+
+        def ends(at: float) -> float:
+            """Return when it is ended: with the lease, which may be extended, or by the agent's own limit."""
+            return min(at, began + self._plan.timeout_seconds) if self._plan.timeout_seconds else at
+
+        drained = [(process.stderr, stderr)] if converse else [(process.stdout, stdout), (process.stderr, stderr)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                drains = [group.create_task(drain(stream, capture, held.printed)) for stream, capture in drained]
+                helpers = [group.create_task(flush_regularly(captures)), group.create_task(held.watch(process.stop))]
+                try:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(ends(deadline.at)) as limit:
+                            with deadline.watched(lambda at: _reschedule(limit, ends(at))):
+                                if converse is not None:
+                                    await converse(Conversation(process, stdout, held.printed))
+                                    ended = await process.leave(LEAVE_SECONDS)
+                                else:
+                                    ended = await process.wait()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        clean_end = await process.close()
+                    for helper in helpers:
+                        helper.cancel()
+                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                for task in drains:
+                    task.cancel()
+        finally:
+            for capture in captures:
+                capture.finish()
+        if not clean_end:
+            report(Output("note", "A process still waits for the mount; it ends as soon as the mount is gone."))
+        met = await asyncio.to_thread(held.finally_met, ended)
+        return ProgramEnd(ended, met, stdout, stderr, ends(deadline.at) - began)
+
+    def _cage(self, job: Job) -> Cage:
+        limits = self._limits
+        return self._limiter.open(
+            job.delegation_id,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            cpu_seconds=limits.cpu_seconds,
+            scratch=job.scratch,
+            scratch_bytes=limits.scratch_bytes,
+        )
+
+    def _prepare(self, job: Job, prompt_file: Path) -> tuple[Launch, Sequence[str]]:
+        """Make the files of the run, and the launch. Runs in a thread: it looks at disks, though never at the mount."""
+        home, temporary = job.scratch / "home", job.scratch / "tmp"
+        for directory in (home, temporary):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        _write_private(prompt_file, job.prompt.encode("utf-8", "replace"))
+        _write_private(home / ".gitconfig", _git_settings(job))
+        for login in self._plan.logins:
+            _copy_login(Path(self._environ.get("HOME", "/nonexistent")) / login, home / login)
+        values = {
+            "workspace": str(job.workspace),
+            "meta": str(job.meta),
+            "prompt_file": str(prompt_file),
+            "scratch": str(job.scratch),
+            "delegation_id": job.delegation_id,
+            "access_mode": job.access_mode,
+        }
+
+        def filled(text: str) -> str:
+            return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+
+        argv = [filled(argument) for argument in self._plan.argv]
+        allowed = (*_ALWAYS, *self._plan.environment)
+        env = {name: self._environ[name] for name in allowed if name in self._environ}
+        env.setdefault("PATH", os.defpath)
+        env.setdefault("LANG", "C.UTF-8")
+        for name, value in self._plan.settings:
+            env.setdefault(name, filled(value))
+        env |= {
+            "HOME": str(home),
+            "TMPDIR": str(temporary),
+            "SUBLET_DELEGATION_ID": job.delegation_id,
+            "SUBLET_DEADLINE": job.expires_at,
+            "SUBLET_REMAINING_SECONDS": str(int(job.remaining_seconds)),
+            "SUBLET_WORKSPACE": values["workspace"],
+            "SUBLET_RESOURCES": _listed(job.resources),
+            "SUBLET_META": values["meta"],
+            "SUBLET_PROMPT_FILE": values["prompt_file"],
+            "SUBLET_ACCESS_MODE": job.access_mode,
+        }
+        writable = [job.scratch, job.mount_point] if job.access_mode == "rw" else [job.scratch]
+        readable = [*self._plan.readable, *program_paths(argv[0], env["PATH"])]
+        launch = Launch(
+            argv=argv,
+            env=env,
+            cwd=job.workspace,
+            writable=writable,
+            readable=readable if job.access_mode == "rw" else [job.mount_point, *readable],
+            allow_network=self._plan.allow_network,
+            scratch_bytes=self._limits.scratch_bytes,
+        )
+        return launch, self._sandbox.wrap(launch)
+
+
+def _git_settings(job: Job) -> bytes:
+    """Return git settings for the agent: it may use the lent directories, which look like somebody else's to it.
+
+    Who commits is the agent, whoever the lender is.
+    """
+    paths = (str(lent.path).replace("\\", "\\\\").replace('"', '\\"') for lent in job.resources)
+    trusted = "".join(f'\tdirectory = "{path}"\n' for path in paths)
+    return f"[safe]\n{trusted}[user]\n\tname = agent\n\temail = agent@{job.delegation_id}\n".encode()
+
+
+def _listed(resources: Sequence[JobResource]) -> str:
+    """Return the directories of a job as JSON."""
+    return json.dumps([{"name": r.name, "path": str(r.path), "access_mode": r.access_mode} for r in resources])
+
+
+def _reschedule(limit: asyncio.Timeout, at: float) -> None:
+    # What has run out already stays so.
+    with contextlib.suppress(RuntimeError):
+        limit.reschedule(at)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _copy_login(source: Path, target: Path) -> None:
+    """Copy a login file into the agent's own home, so that the agent can use it but change only its copy."""
+    try:
+        with source.open("rb") as file:
+            data = file.read(MAX_LOGIN_BYTES)
+    except OSError:
+        return  # not logged in here; the agent will say so itself
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write_private(target, data)
