@@ -18,6 +18,7 @@ JsonObject = dict[str, Any]
 VERSION = "2.1.197"
 HOSTS = Path(__file__).resolve().parents[2] / ".cache" / "hosts"
 BINARY = HOSTS / "node_modules" / ".bin" / "claude"
+ACP_BINARY = HOSTS / "node_modules" / ".bin" / "claude-agent-acp"
 MAX_SECONDS = 50.0
 
 EDITING_TOOLS = ("Read", "Edit", "Write", "Glob", "Grep")
@@ -33,6 +34,13 @@ def program() -> Path:
         pytest.skip("no npm here to install Claude Code with")
     assert BINARY.exists(), f"Claude Code {VERSION} is not installed: run scripts/setup-hosts"
     return BINARY.resolve()
+
+
+def acp_program() -> Path:
+    """Return the path of the pinned adapter that makes it speak the Agent Client Protocol; it needs Node to run."""
+    program()
+    assert ACP_BINARY.exists(), "claude-agent-acp is not installed: run scripts/setup-hosts"
+    return ACP_BINARY
 
 
 def environment(home: Path, model_url: str) -> dict[str, str]:

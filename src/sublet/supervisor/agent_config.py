@@ -27,8 +27,10 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
+    AcpConfig,
     Directory,
     Id,
+    IflowConfig,
     Line,
     Part,
     PresetConfig,
@@ -173,9 +175,16 @@ class AgentConfig(Part):
     def allow_network(self) -> bool:
         """Whether the agent shares the host's network."""
         chosen = self.sandbox.allow_network
-        if chosen is not None:
-            return chosen
-        return isinstance(self.provider, PresetConfig) and PRESETS[self.provider.name].needs_network
+        return self._needs_network if chosen is None else chosen
+
+    @property
+    def _needs_network(self) -> bool:
+        """Whether the provider is of no use without: so it is with well-known agents, whose model is elsewhere."""
+        if isinstance(self.provider, PresetConfig):
+            return PRESETS[self.provider.name].needs_network
+        return isinstance(self.provider, IflowConfig) or (
+            isinstance(self.provider, AcpConfig) and self.provider.preset is not None
+        )
 
     @field_validator("environment")
     @classmethod
@@ -197,10 +206,9 @@ class AgentConfig(Part):
 
     @model_validator(mode="after")
     def _network_where_needed(self) -> AgentConfig:
-        if isinstance(self.provider, PresetConfig):
-            needed = PRESETS[self.provider.name].needs_network
-            if needed and self.sandbox.allow_network is False:
-                raise ValueError(f"preset '{self.provider.name}' needs the network: leave sandbox.allow_network out")
+        if self._needs_network and self.sandbox.allow_network is False:
+            name = getattr(self.provider, "name", None) or getattr(self.provider, "preset", None) or "iflow"
+            raise ValueError(f"preset '{name}' needs the network: leave sandbox.allow_network out")
         return self
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sublet.protocol.text import clean
@@ -87,33 +88,43 @@ class CommandProvider:
         return self._outcome(await self._runner.run(job, report))
 
     def _outcome(self, end: ProgramEnd) -> Outcome:
-        if end.failure:
-            return Outcome("crashed", "", detail=end.failure, launched=False)
         stdout, stderr = (
             clean(capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip() for capture in (end.stdout, end.stderr)
         )
-        ended = end.ended
         summary = stdout or stderr
-        if stdout and stderr and not (ended is not None and ended.how == "exit" and ended.number == 0):
+        if stdout and stderr and not (end.ended is not None and end.ended.how == "exit" and end.ended.number == 0):
             # The reason of a failure is usually on stderr, so it gets the end, and at least half of the room.
             errors = stderr[-(MAX_SUMMARY_CHARS // 2) :]
             summary = f"{stdout[-(MAX_SUMMARY_CHARS - len(errors) - 2) :]}\n\n{errors}"
         if end.met is not None:
             return Outcome("limit", summary, detail=told(self._limits, end.met))
-        if ended is None:
-            return Outcome("timeout", summary, detail=f"ended after {end.seconds:.0f} s, when its time was over")
-        if ended.how == "start":
-            detail = f"the command could not be started: {ended.reason}"
-            return Outcome("crashed", summary, detail=detail, launched=False)
-        if ended.how == "signal":
-            return Outcome("crashed", summary, detail=_killed_by(ended.number, ended.reason))
-        if self._sandbox.enforced and ended.number == 1 and not stdout and stderr.startswith("bwrap: "):
-            detail = "the sandbox could not be set up, or not start the command"
-            return Outcome("crashed", summary, 1, detail, launched=False)
-        if _SIGNAL_BASE < ended.number <= _SIGNAL_BASE + signal.SIGRTMAX:
-            return Outcome("crashed", summary, ended.number, _killed_by(ended.number - _SIGNAL_BASE, ""))
-        reason: EndReason = "done" if ended.number == 0 else "failed"
-        return Outcome(reason, summary, ended.number, "" if ended.number == 0 else f"exit status {ended.number}")
+        how = how_it_ended(end, "" if stdout else stderr, sandboxed=bool(self._sandbox.enforced))
+        return replace(how, summary=summary)
+
+
+def how_it_ended(end: ProgramEnd, stderr: str, *, sandboxed: bool) -> Outcome:
+    """Return how a program ended that met no limit, without what it said.
+
+    Args:
+        end: its end.
+        stderr: the cleaned end of what it printed on standard error, where it printed nothing else.
+        sandboxed: whether it was started by way of the sandbox's program.
+    """
+    ended = end.ended
+    if end.failure:
+        return Outcome("crashed", "", detail=end.failure, launched=False)
+    if ended is None:
+        return Outcome("timeout", "", detail=f"ended after {end.seconds:.0f} s, when its time was over")
+    if ended.how == "start":
+        return Outcome("crashed", "", detail=f"the command could not be started: {ended.reason}", launched=False)
+    if ended.how == "signal":
+        return Outcome("crashed", "", detail=_killed_by(ended.number, ended.reason))
+    if sandboxed and ended.number == 1 and stderr.startswith("bwrap: "):
+        return Outcome("crashed", "", 1, "the sandbox could not be set up, or not start the command", launched=False)
+    if _SIGNAL_BASE < ended.number <= _SIGNAL_BASE + signal.SIGRTMAX:
+        return Outcome("crashed", "", ended.number, _killed_by(ended.number - _SIGNAL_BASE, ""))
+    reason: EndReason = "done" if ended.number == 0 else "failed"
+    return Outcome(reason, "", ended.number, "" if ended.number == 0 else f"exit status {ended.number}")
 
 
 def _killed_by(number: int, reason: str) -> str:

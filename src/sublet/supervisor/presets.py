@@ -9,7 +9,9 @@ preset leaves the project's settings unread. What a program needs to reach its m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+from sublet.protocol.canonical import JsonValue
 
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
@@ -116,3 +118,54 @@ PRESETS: Mapping[str, Preset] = {
         login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json"),
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class AcpPreset:
+    """One well-known agent that speaks the Agent Client Protocol.
+
+    Args:
+        program: how it is started. It asks before it acts, so it is not told that it need not.
+        asking_mode: the session mode in which it does, where it would begin in another.
+        session_meta: what it is told beside the protocol's own fields when a session begins.
+    """
+
+    program: Preset
+    asking_mode: str | None = None
+    session_meta: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+_CLAUDE, _CODEX, _GEMINI = PRESETS["claude"], PRESETS["codex"], PRESETS["gemini"]
+
+ACP_PRESETS: Mapping[str, AcpPreset] = {
+    "claude": AcpPreset(
+        replace(_CLAUDE, argv=("claude-agent-acp",), confined=(), model_option=""),
+        asking_mode="default",
+        # Without it, hooks of a lent .claude/settings.json and servers of its .mcp.json would run here.
+        session_meta={"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
+    ),
+    "codex": AcpPreset(replace(_CODEX, argv=("codex-acp",), confined=(), unconfined=(), model_option="")),
+    "gemini": AcpPreset(
+        replace(_GEMINI, argv=("gemini", "--experimental-acp", "--skip-trust"), confined=(), unconfined=()),
+        asking_mode="default",
+    ),
+    "opencode": AcpPreset(
+        Preset(
+            argv=("opencode", "acp"),
+            environment=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT", *_PROXY, *_CERTIFICATES),
+            login_variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT"),
+            login_files=(".local/share/opencode/auth.json",),
+            settings=(("OPENCODE_DISABLE_AUTOUPDATE", "1"),),
+        )
+    ),
+    "iflow": AcpPreset(
+        Preset(
+            argv=("iflow", "--experimental-acp"),
+            model_option="--model",
+            environment=("IFLOW_API_KEY", "IFLOW_BASE_URL", "IFLOW_MODEL_NAME", *_PROXY, *_CERTIFICATES),
+            login_variables=("IFLOW_API_KEY",),
+            login_files=(".iflow/oauth_creds.json", ".iflow/iflow_accounts.json"),
+        )
+    ),
+}
+"""By the name that ``agent.json`` gives them."""

@@ -16,10 +16,9 @@ from pydantic import (
     model_validator,
 )
 
-from sublet.supervisor.presets import PRESETS
+from sublet.supervisor.presets import ACP_PRESETS, PRESETS
 
 _LATER = {
-    "acp": "agents that speak the Agent Client Protocol",
     "model": "a chat model with governed tools",
     "a2a": "another A2A agent",
 }
@@ -94,20 +93,55 @@ class SuperConfig(Part):
     )
 
 
+class AcpConfig(Part):
+    """A program of this machine that speaks the Agent Client Protocol; policy decides on every permission it asks."""
+
+    type: Literal["acp"]
+    preset: Literal["claude", "codex", "gemini", "opencode", "iflow"] | None = Field(
+        default=None, description="A well-known one, by its own program; leave out argv then"
+    )
+    argv: Annotated[tuple[Argument, ...], Field(max_length=256)] = Field(
+        default=(), description="Program and arguments of any other, as for type 'command'"
+    )
+    model: Line | None = Field(default=None, description="Model to ask for, where the program has a choice")
+    mode: Line | None = Field(
+        default=None,
+        description="Session mode to set, by default that in which a preset asks before it acts; an agent that has no "
+        "such mode, or leaves it, is ended",
+    )
+
+    @model_validator(mode="after")
+    def _one_program(self) -> AcpConfig:
+        if (self.preset is None) == (not self.argv):
+            raise ValueError("name either a preset or the argv of the program")
+        if self.argv and (not self.argv[0] or "{" in self.argv[0]):
+            raise ValueError("the program itself is fixed: it is not empty and holds no placeholder")
+        if self.model is not None and not (self.preset and ACP_PRESETS[self.preset].program.model_option):
+            raise ValueError("only a preset with a choice takes a model: gemini and iflow")
+        return self
+
+
+class IflowConfig(Part):
+    """iFlow, by the Agent Client Protocol: short for type ``acp`` with that preset."""
+
+    type: Literal["iflow"]
+    model: Line | None = None
+    mode: Line | None = None
+
+    def as_acp(self) -> AcpConfig:
+        """Return the provider that it stands for."""
+        return AcpConfig(type="acp", preset="iflow", model=self.model, mode=self.mode)
+
+
 def available(value: object) -> object:
     """Say of a provider that is known but not there yet that it is not; anything else passes."""
     kind = value.get("type") if isinstance(value, dict) else None
     if isinstance(kind, str) and kind in _LATER:
         raise ValueError(f"provider type '{kind}' ({_LATER[kind]}) is not available in this version")
-    if kind == "iflow":
-        raise ValueError(
-            "provider type 'iflow' is not available in this version: it needs the Agent Client Protocol; "
-            "name iFlow's program by a provider of type 'command' instead"
-        )
     return value
 
 
-ProviderConfig = Annotated[CommandConfig | PresetConfig | SuperConfig, Discriminator("type")]
+ProviderConfig = Annotated[CommandConfig | PresetConfig | SuperConfig | AcpConfig | IflowConfig, Discriminator("type")]
 
 
 def check_workers(providers: Mapping[str, ProviderConfig]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Provider, Sandbox
-from sublet.supervisor.provider_config import SuperConfig
+from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +29,9 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
         if tools.super_agent is None:
             raise TypeError("super agents need the other agents of the daemon")
         return tools.super_agent(config)
+    if isinstance(config.provider, AcpConfig | IflowConfig):
+        # Its package is only loaded where an agent needs it.
+        from sublet.supervisor.acp.provider import AcpProvider
+
+        return AcpProvider(config, tools.sandbox, limiter=tools.limiter)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter)

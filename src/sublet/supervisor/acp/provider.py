@@ -1,0 +1,79 @@
+"""The provider that talks with an agent program by the Agent Client Protocol (DESIGN 4.9)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from sublet.protocol.text import clean
+from sublet.supervisor.acp.conversation import Talk
+from sublet.supervisor.acp.presets import acp_plan
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
+from sublet.supervisor.limits import Limiter, told
+from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
+from sublet.supervisor.program_run import ProgramEnd, ProgramRunner
+
+_STOPPED: Mapping[str, tuple[EndReason, str]] = {
+    "end_turn": ("done", ""),
+    "max_tokens": ("limit", "met its own bound of tokens"),
+    "max_turn_requests": ("limit", "met its own bound of steps"),
+    "refusal": ("failed", "it refuses to do that"),
+    "cancelled": ("cancelled", "it says that it was cancelled"),
+}
+_STDERR_SHARE = MAX_SUMMARY_CHARS // 4
+
+
+class AcpProvider:
+    """Starts the program once per job, in the sandbox, and gives it the prompt in a session.
+
+    Every permission that it asks for is decided by the job's gate. That it asks at all is up to the program: what
+    confines it is the sandbox.
+
+    Args:
+        config: an agent whose provider is of type ``acp``.
+        sandbox: confines what is started.
+        environ: the environment from which allowed variables are taken; by default the daemon's own.
+        limiter: holds it to the agent's limits.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        sandbox: Sandbox,
+        environ: Mapping[str, str] | None = None,
+        *,
+        limiter: Limiter | None = None,
+    ) -> None:
+        environment = dict(os.environ if environ is None else environ)
+        self._limits = config.limits
+        self._plan = acp_plan(config, environment)
+        self._sandbox = sandbox
+        self._runner = ProgramRunner(self._plan.program, config.limits, sandbox, environment, limiter)
+
+    async def run(self, job: Job, report: Report) -> Outcome:
+        """Give ``job`` to the agent and return how it ended, with the session that a later job can go on with.
+
+        Raises:
+            SubletError: the sandbox refuses the launch.
+        """
+        talk = Talk(job, self._plan, version("sublet"), report)
+        end = await self._runner.run(job, report, talk.hold)
+        return self._outcome(talk, end)
+
+    def _outcome(self, talk: Talk, end: ProgramEnd) -> Outcome:
+        said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
+        if talk.stop_reason and end.met is None:
+            reason, detail = _STOPPED.get(talk.stop_reason, ("failed", f"it stopped for {talk.stop_reason!r}"))
+            return Outcome(reason, said, detail=detail, provider_session_id=talk.session_id)
+        errors = clean(end.stderr.end(_STDERR_SHARE), _STDERR_SHARE).strip()
+        summary = f"{said}\n\n{errors}".strip()[-MAX_SUMMARY_CHARS:]
+        if end.met is not None:
+            return Outcome("limit", summary, detail=told(self._limits, end.met), provider_session_id=talk.session_id)
+        if talk.failure:
+            how = how_it_ended(end, errors, sandboxed=bool(self._sandbox.enforced))
+            detail = f"{talk.failure} ({how.detail})" if how.detail and how.reason != "timeout" else talk.failure
+            return Outcome("crashed", summary, how.exit_code, detail, how.launched, talk.session_id)
+        how = how_it_ended(end, errors, sandboxed=bool(self._sandbox.enforced))
+        return Outcome(how.reason, summary, how.exit_code, how.detail, how.launched, talk.session_id)
