@@ -30,8 +30,13 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
             raise TypeError("super agents need the other agents of the daemon")
         return tools.super_agent(config)
     if isinstance(config.provider, AcpConfig | IflowConfig):
-        # Its package is only loaded where an agent needs it.
-        from sublet.supervisor.acp.provider import AcpProvider
-
+        try:  # its package is an extra, and only loaded where an agent needs it
+            from sublet.supervisor.acp.provider import AcpProvider
+        except ModuleNotFoundError as error:
+            raise SubletError(
+                ErrorCode.DEP_MISSING,
+                f"agent {config.id} speaks the Agent Client Protocol, and the package for it is not here: {error.name}",
+                "Install it: pip install 'sublet[acp]'",
+            ) from None
         return AcpProvider(config, tools.sandbox, limiter=tools.limiter)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter)
