@@ -27,6 +27,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
+    PROVIDER_TYPES,
     AcpConfig,
     Directory,
     Id,
@@ -279,7 +280,7 @@ def agent_json_schema() -> dict[str, JsonValue]:
 def _json_path(location: tuple[int | str, ...]) -> str:
     text = ""
     for part in location:
-        if part in ("command", "preset", "super") and text.endswith("provider"):
+        if part in PROVIDER_TYPES and text.endswith("provider"):
             continue  # which of the providers was tried, not a key of the file
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text

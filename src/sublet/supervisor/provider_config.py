@@ -144,6 +144,10 @@ def available(value: object) -> object:
 ProviderConfig = Annotated[CommandConfig | PresetConfig | SuperConfig | AcpConfig | IflowConfig, Discriminator("type")]
 
 
+PROVIDER_TYPES = frozenset({"command", "preset", "super", "acp", "iflow"})
+"""What ``type`` may be."""
+
+
 def check_workers(providers: Mapping[str, ProviderConfig]) -> None:
     """Refuse super agents whose workers are not there, or that work for themselves by whatever way.
 
