@@ -96,7 +96,7 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
         ({"provider": {"type": "preset", "name": "vim"}}, "provider.name", "'claude'"),
         ({"provider": {"type": "preset", "name": "shell", "model": "x"}}, "provider", "no model to choose"),
         ({"id": "Not A Name"}, "id", "pattern"),
-        ({"role": "No Role"}, "role", "pattern"),
+        ({"role": "boss"}, "role", "'reviewer'"),
         ({"session": {"resume": True}}, "session", "can't resume"),
         ({"session": {"bindingScope": "agent"}}, "session.bindingScope", "'finger' or 'finger+agent'"),
         ({"tools": {"whitelist": ["x"]}}, "tools.whitelist", "no provider of this version can enforce"),
