@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest
 
 MAX_PIECE_CHARS = 1 << 20
+MAX_SCHEMA_BYTES = 1 << 16
 LAST = "last"
 """What stands for the session that was used last."""
 
@@ -51,6 +55,24 @@ def ask(
     answer_: Annotated[
         str | None, typer.Option("--answer", metavar="TEXT", help="Answer the question that the session waits with.")
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", metavar="FILE", help="JSON Schema that the answer has to satisfy.", show_default=False
+        ),
+    ] = None,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mask", metavar="POINTER", help="Field of such an answer to keep, as /items/*/id; may be repeated."
+        ),
+    ] = None,
+    on_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--on-failure", metavar="END", help="Without such an answer: ask_human or reject. [default: as configured]"
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Ask one of your own agents.
@@ -63,7 +85,11 @@ def ask(
         raise typer.BadParameter("give what to do, or --answer with the answer to a question")
     if answer_ is not None and session is None:
         raise typer.BadParameter("--answer needs --session, which waits for it")
-    _asked(ctx, screen, answer_ or text or "", session, agent, answer=answer_ is not None)
+    if schema is None and (mask or on_failure):
+        raise typer.BadParameter("--mask and --on-failure need --schema")
+    guard: dict[str, object] = {"mask": mask or None, "on_failure": on_failure}
+    guard["answer_schema"] = read_schema(schema) if schema is not None else None
+    _asked(ctx, screen, answer_ or text or "", session, agent, answer=answer_ is not None, guard=guard)
 
 
 def answer(
@@ -101,7 +127,14 @@ def agents(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
 
 def _asked(
-    ctx: typer.Context, screen: Screen, text: str, session: str | None, agent: str | None, *, answer: bool
+    ctx: typer.Context,
+    screen: Screen,
+    text: str,
+    session: str | None,
+    agent: str | None,
+    *,
+    answer: bool,
+    guard: Mapping[str, object] | None = None,
 ) -> None:
     wanted = sys.stdin.read(MAX_PROMPT_CHARS + 1) if text == "-" else text
 
@@ -112,7 +145,8 @@ def _asked(
 
         found = await resolve_session(control, session) if session is not None else None
         try:
-            request = AskRequest(text=wanted, session_id=found, agent=agent, answer=answer)
+            asked = {"text": wanted, "session_id": found, "agent": agent, "answer": answer, **(guard or {})}
+            request = AskRequest.model_validate(asked)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -122,6 +156,19 @@ def _asked(
         return await _follow(control, screen, request)
 
     run(ctx, screen, body)
+
+
+def read_schema(path: Path) -> object:
+    """Return the JSON in a file; what kind of schema it is the daemon finds out.
+
+    Raises:
+        typer.BadParameter: it can't be read, or is no JSON.
+    """
+    try:
+        with path.open("rb") as file:
+            return json.loads(file.read(MAX_SCHEMA_BYTES + 1))
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{path}: {error}") from None
 
 
 async def _follow(control: Control, screen: Screen, request: AskRequest) -> Exit | None:

@@ -18,6 +18,7 @@ from sublet.daemon.net.network import is_loopback, parse_host_port
 from sublet.daemon.paths import Home, resolve_home
 from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.storage.pruning import Retention
+from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
@@ -117,6 +118,12 @@ class SupervisorConfig(BaseModel):
     )
     question_seconds: Annotated[float, Field(gt=0, le=MAX_TTL_SECONDS)] = Field(
         default=86_400.0, description="How long a question waits for a person's answer"
+    )
+    guardrail_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = Field(
+        default=MAX_RETRIES, description="How often an agent is asked again whose answer does not satisfy its schema"
+    )
+    guardrail_on_failure: OnFailure = Field(
+        default="reject", description="What becomes of a request without such an answer: ask_human or reject"
     )
     classifier: ClassifierConfig | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
@@ -27,12 +28,13 @@ class AgentInitContext:
 class UnifiedAgentInput:
     """What is asked of an agent.
 
-    ``schema`` is the JSON Schema that its answer has to satisfy, where it is to be structured; ``metadata`` is what
-    else came with the request, and grants nothing.
+    ``schema`` is the JSON Schema that its answer has to satisfy, where it is to be structured, and ``guard`` how that
+    is seen to; ``metadata`` is what else came with the request, and grants nothing.
     """
 
     text: str
     schema: Mapping[str, JsonValue] | None = None
+    guard: GuardOptions = field(default_factory=GuardOptions)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from sublet.policy.model import Subject
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import (
     AgentInitContext,
@@ -78,6 +78,12 @@ class SuperAgent:
         Raises:
             SubletError: what a worker's call fails with, unless the others go on without it.
         """
+        if request.schema is not None and self._plan.mode != "sequential":
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"agent {self.id} joins what several agents say at once, which can't be held to a schema",
+                "Ask one of them, or have them work in turn.",
+            )
         # It asks for its workers itself: whoever asked it may not have them directly.
         own = replace(ctx, subject=Subject("agent", self.id, role=self.role))
         run = self._in_turn if self._plan.mode == "sequential" else self._at_once
@@ -91,7 +97,13 @@ class SuperAgent:
         )
         warnings = [f"{one.agent_id}: {said}" for one in answers for said in one.warnings]
         warnings += [f"{name}: {error}" for name, error in failures.items()]
-        return UnifiedAgentOutput(text=text, decision="direct_reply", agent_id=self.id, warnings=tuple(warnings))
+        return UnifiedAgentOutput(
+            text=text,
+            decision="direct_reply",
+            agent_id=self.id,
+            structured=answers[-1].structured,
+            warnings=tuple(warnings),
+        )
 
     async def _in_turn(
         self, request: UnifiedAgentInput, ctx: AgentRunContext
@@ -99,11 +111,13 @@ class SuperAgent:
         answers: list[UnifiedAgentOutput] = []
         failures: dict[str, SubletError] = {}
         for number, step in enumerate(self._plan.workers):
-            asked = replace(request, text=_prompt(step, request.text, answers[-1:]))
+            # Only the answer of the last is the whole's.
+            schema = request.schema if number == len(self._plan.workers) - 1 else None
+            asked = replace(request, text=_prompt(step, request.text, answers[-1:]), schema=schema)
             try:
                 answers.append(await self._call(number, step, asked, ctx))
             except SubletError as error:
-                if self._plan.on_failure == "stop":
+                if self._plan.on_failure == "stop" or schema is not None:
                     raise
                 failures[step.agent] = error
         return answers, failures

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sublet.policy.guardrail.options import GuardrailFailed
 from sublet.policy.model import Action, Decision, Subject
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.errors import SubletError
@@ -42,6 +43,7 @@ AGENT: Final = "agent"
 ANSWER: Final = "answer"
 """In the metadata of a request: that its text answers the session's question."""
 MAX_TEXT_JOURNALLED: Final = 20_000
+MAX_REASON_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ class SupervisorAgent:
         inner = replace(ctx, causation_id=cause)
         question = self._question(route, text, session, request, ctx)
         try:
+            output = await self._carried_out(route, request, inner, question)
+        except GuardrailFailed as failed:
+            route = _unguarded(route, failed)
+            question = self._question(route, text, session, request, ctx)
             output = await self._carried_out(route, request, inner, question)
         except SubletError as error:
             await self._remember(session, route, None)
@@ -291,6 +297,18 @@ class SupervisorAgent:
 
     async def _note(self, ctx: AgentRunContext, message: SessionMessage) -> None:
         await self._sessions.record(ctx.finger_session_id, message.model_copy(update={"request_id": ctx.request_id}))
+
+
+def _unguarded(route: Route, failed: GuardrailFailed) -> Route:
+    """Return where a request goes whose answer did not pass the guardrail (SuperAgent 10, step 6)."""
+    reason = clean(failed.message, MAX_REASON_CHARS)
+    message = ""
+    if failed.on_failure == "ask_human":
+        message = (
+            f"Agent {route.target} gave no answer that can be used: {failed.message}. How should it go on?\n\n"
+            f"Its last answer, in its own words, which are no instructions:\n{failed.reply}"
+        )
+    return Route(decision=failed.on_failure, confidence=1, reason=reason, rule="guardrail", message=message)
 
 
 def action_for(caller: Subject) -> Action:

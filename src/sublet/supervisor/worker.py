@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
-from sublet.protocol.events import EventKeys
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.model import Outcome, Provider
+from sublet.supervisor.model import Outcome, Output, Provider
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.tools import ToolGate
+
+MAX_REPAIRS_TOLD: Final = 5
 
 
 class WorkerAgent:
@@ -69,12 +74,20 @@ class WorkerAgent:
         """Have the provider work on ``request``: ``UnifiedAgent.handle``.
 
         Raises:
-            SubletError: ``TASK_FAILED`` with the end of what the agent said.
+            SubletError: ``TASK_FAILED`` with the end of what the agent said; ``INVALID_ARGUMENT`` for a schema that
+                can't be used.
+            GuardrailFailed: no answer satisfied the schema of the request.
         """
         warnings: list[str] = []
+        if request.schema is None:
+            return self._output(await self._run(request.text, ctx, warnings), warnings)
+        return await self._structured(request, request.schema, ctx, warnings)
+
+    async def _run(self, prompt: str, ctx: AgentRunContext, warnings: list[str]) -> Outcome:
+        """Have the provider work on one prompt."""
         bound = await self._bound(ctx, warnings)
         gate = self._gate(self._config, ctx) if self._gate is not None else ctx.job.gate
-        job = replace(ctx.job, prompt=request.text, provider_session_id=bound, chain=ctx.chain, gate=gate)
+        job = replace(ctx.job, prompt=prompt, provider_session_id=bound, chain=ctx.chain, gate=gate)
         outcome = await self._provider().run(job, ctx.report)
         await self._bind(outcome, bound, ctx, warnings)
         if outcome.reason != "done":
@@ -84,6 +97,37 @@ class WorkerAgent:
                 outcome.summary,
                 agent_end=AgentEnd(outcome.reason, outcome.exit_code, outcome.summary),
             )
+        return outcome
+
+    async def _structured(
+        self, request: UnifiedAgentInput, schema: Mapping[str, JsonValue], ctx: AgentRunContext, warnings: list[str]
+    ) -> UnifiedAgentOutput:
+        """Have the provider work until its answer satisfies ``schema``, as often as the guardrail asks."""
+        from sublet.policy.guardrail.guard import guarded  # what reads schemas is loaded by whoever uses one
+
+        outcomes: list[Outcome] = []
+
+        def report(output: Output) -> None:
+            # What is said on the way may be asked for again; only the answer that passes is one.
+            ctx.report(replace(output, stream="note" if output.stream == "stdout" else output.stream))
+
+        async def ask(prompt: str) -> str:
+            # A name of its own for each run, since limits are kept by it.
+            run_id = f"{ctx.job.delegation_id}-{len(outcomes)}" if outcomes else ctx.job.delegation_id
+            inner = replace(ctx, report=report, job=replace(ctx.job, delegation_id=run_id))
+            outcomes.append(await self._run(prompt, inner, warnings))
+            return outcomes[-1].summary
+
+        async def failed(data: Mapping[str, JsonValue]) -> None:
+            await ctx.emit(EventKind.GUARDRAIL_FAILED, ctx.keys(self.id), data)
+
+        passed = await guarded(ask, request.text, schema, request.guard, failed)
+        if passed.repairs:
+            warnings.append(f"the answer of agent {self.id} was mended: {', '.join(passed.repairs[:MAX_REPAIRS_TOLD])}")
+        text = json.dumps(passed.value, ensure_ascii=False)
+        return replace(self._output(outcomes[-1], warnings), text=text, structured=passed.value)
+
+    def _output(self, outcome: Outcome, warnings: list[str]) -> UnifiedAgentOutput:
         return UnifiedAgentOutput(
             text=outcome.summary,
             decision="direct_reply",

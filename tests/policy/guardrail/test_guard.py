@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from sublet.policy.guardrail.check import Failed, FailureKind, Passed, check
+from sublet.policy.guardrail.check import Passed, check
 from sublet.policy.guardrail.extract import MAX_REPLY_CHARS
-from sublet.policy.guardrail.guard import MAX_QUOTED_CHARS, Guarded, GuardOptions, GuardrailFailed, guarded
+from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind
+from sublet.policy.guardrail.guard import Guarded, guarded
 from sublet.policy.guardrail.mask import Mask
-from sublet.policy.guardrail.schema import MAX_ISSUES, CheckedSchema
+from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.policy.guardrail.failure import MAX_ISSUES
 from sublet.policy.guardrail.patterns import BadPattern, LinearPattern
-from sublet.policy.guardrail.schema import MAX_ISSUES, CheckedSchema
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from sublet.daemon.api.models import Request
+from sublet.policy.guardrail.mask import MAX_FIELDS
+from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 
 MAX_MESSAGES_SHOWN = 200
@@ -24,12 +26,20 @@ class AskRequest(Request):
         session_id: the session to go on with; a new one by default.
         agent: who is to do it; by default the router decides.
         answer: whether ``text`` answers the session's question.
+        answer_schema: JSON Schema (Draft 2020-12) that what is answered has to satisfy (SuperAgent 10).
+        mask: fields of such an answer that are kept, as JSON Pointers with ``*`` for any; all by default.
+        retries: how often is asked again for one that satisfies it; by default as configured.
+        on_failure: what becomes of the request where none does; by default as configured.
     """
 
     text: Annotated[str, Field(min_length=1, max_length=MAX_PROMPT_CHARS)]
     session_id: SessionId | None = None
     agent: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     answer: bool = False
+    answer_schema: dict[str, JsonValue] | None = None
+    mask: Annotated[list[str], Field(min_length=1, max_length=MAX_FIELDS)] | None = None
+    retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] | None = None
+    on_failure: OnFailure | None = None
 
 
 class Named(BaseModel):

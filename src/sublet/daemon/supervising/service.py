@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
 from sublet.daemon.supervising.agents import AgentSet
 from sublet.daemon.supervising.runs import Runs
+from sublet.policy.guardrail.mask import Mask
+from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Action, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
@@ -56,6 +59,8 @@ class Asked:
         owner: whose session it may go on with.
         chain: who called until here, where another agent did.
         metadata: how the supervisor is to take it.
+        schema: JSON Schema of the answer.
+        guard: how that is seen to.
     """
 
     text: str
@@ -63,6 +68,8 @@ class Asked:
     owner: str = OWNER
     chain: Chain = field(default_factory=Chain)
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    schema: Mapping[str, JsonValue] | None = None
+    guard: GuardOptions = field(default_factory=GuardOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class SupervisorParts:
     chain_of: Callable[[Subject], Chain]
     emit: Emit
     clock: Callable[[], float]
+    guard: Callable[[], GuardOptions]
 
 
 @operations
@@ -97,10 +105,22 @@ class SupervisorService:
             metadata[AGENT] = request.agent
         chain = self._parts.chain_of(caller)
         owner = OWNER if caller.kind == "human" else f"{caller.kind}:{caller.name}"
-        asked = Asked(request.text, caller, owner, chain, metadata)
+        schema, guard = request.answer_schema, self._guard(request)
+        if schema is not None:
+            await asyncio.to_thread(_check_schema, schema)
+        asked = Asked(request.text, caller, owner, chain, metadata, schema, guard)
         async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
             async for update in updates:
                 yield update
+
+    def _guard(self, request: AskRequest) -> GuardOptions:
+        """Return how the answer is guarded: as configured, where the request says nothing else."""
+        usual = self._parts.guard()
+        return GuardOptions(
+            retries=usual.retries if request.retries is None else request.retries,
+            on_failure=request.on_failure or usual.on_failure,
+            mask=Mask(tuple(request.mask)) if request.mask is not None else None,
+        )
 
     async def list_agents(self, caller: Subject) -> LocalAgents:
         """``SupervisorApi.list_agents``."""
@@ -177,6 +197,13 @@ class SupervisorService:
         )
 
 
+def _check_schema(document: Mapping[str, JsonValue]) -> None:
+    """Refuse a schema that can't be used before anything is done for the request."""
+    from sublet.policy.guardrail.schema import CheckedSchema  # loaded by whoever uses one
+
+    CheckedSchema(document)
+
+
 async def run_asked(
     parts: SupervisorParts, asked: Asked, session_id: str | None, metadata: Mapping[str, JsonValue] | None = None
 ) -> AsyncGenerator[AskBegun | AskOutput | AskAnswer, None]:
@@ -213,7 +240,9 @@ async def run_asked(
                 report=report,
                 subject=asked.subject,
             )
-            return await parts.supervisor.handle(UnifiedAgentInput(asked.text, metadata=asked.metadata), ctx)
+            return await parts.supervisor.handle(
+                UnifiedAgentInput(asked.text, asked.schema, asked.guard, asked.metadata), ctx
+            )
 
     told = parts.runs.run(asked.text, asked.chain, parts.lease_seconds(), work)
     async with aclosing(told) as pieces:

@@ -21,6 +21,7 @@ from sublet.daemon.supervising.service import SupervisorParts, SupervisorService
 from sublet.daemon.times import rfc3339
 from sublet.disk.durable import write_durably
 from sublet.policy.engine import Policy
+from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
@@ -129,6 +130,7 @@ class Supervising:
             chain_of=around.chain_of,
             emit=self.emit,
             clock=time.time,
+            guard=lambda: GuardOptions(around.config.guardrail_retries, around.config.guardrail_on_failure),
         )
         self.service = SupervisorService(self.parts)
 

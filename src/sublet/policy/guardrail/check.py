@@ -5,27 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, Place, candidates
+from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Issue
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.repair import repaired
-from sublet.policy.guardrail.schema import MAX_ISSUES, CheckedSchema, Issue
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 
 MAX_CHECKED: Final = 16
 """Candidates of one reply that are held against the schema."""
-
-
-class FailureKind(StrEnum):
-    """Why a reply does not pass; the class of the failure, which a replay finds again."""
-
-    EMPTY = "empty"
-    TOO_LARGE = "too_large"
-    NO_JSON = "no_json"
-    INVALID = "invalid"
-    AMBIGUOUS = "ambiguous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +24,6 @@ class Passed:
 
     value: JsonValue
     repairs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why there is none."""
-
-    kind: FailureKind
-    issues: tuple[Issue, ...]
-    candidates: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from sublet.policy.guardrail.failure import MAX_ISSUES, Issue
 from sublet.policy.guardrail.keywords import MAX_MESSAGE_CHARS, Budget, TooMuch, bounded_validator
 from sublet.policy.guardrail.patterns import BadPattern, LinearPattern
 from sublet.protocol.canonical import JsonValue, narrow
@@ -23,25 +23,11 @@ from sublet.protocol.text import clean_line
 
 MAX_SCHEMA_BYTES: Final = 64 * 1024
 MAX_PATTERNS: Final = 32
-MAX_ISSUES: Final = 12
 MAX_APPLIED: Final = 8
 """How far ``$ref`` and ``allOf`` are followed for defaults and types."""
 _NO_FORMATS: Final = FormatChecker(formats=())
 _DATA: Final = frozenset({"enum", "const", "default", "examples"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """One thing that is wrong with a value: where, as a JSON Pointer, and what; the keyword that says so."""
-
-    path: str
-    message: str
-    keyword: str = ""
-
-    def line(self) -> str:
-        """Return it in one line for people and models."""
-        return f"{self.path or '(the whole)'}: {self.message}"
 
 
 class CheckedSchema:

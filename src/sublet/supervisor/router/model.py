@@ -116,7 +116,18 @@ class Route(Part):
     confidence: Confidence
     reason: Words
     rule: Literal[
-        "hub", "command", "named", "mention", "only", "remembered", "skills", "classifier", "default", "answer", "none"
+        "hub",
+        "command",
+        "named",
+        "mention",
+        "only",
+        "remembered",
+        "skills",
+        "classifier",
+        "default",
+        "answer",
+        "guardrail",
+        "none",
     ]
     message: str = ""
     options: Annotated[tuple[Name, ...], Field(max_length=MAX_OPTIONS)] = ()
