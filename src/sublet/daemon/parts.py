@@ -37,7 +37,7 @@ from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.messages import Messages
-from sublet.daemon.working.offer import Offer
+from sublet.daemon.working.offer import Offer, rules_of
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
@@ -148,6 +148,7 @@ async def make_parts(
     )
     tools = ProviderTools(sandbox, cages, supervising.super_agent)
     offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
+    policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
@@ -170,8 +171,9 @@ async def make_parts(
     async def reload() -> ReloadReport:
         """Put both files in force, or none where one is bad."""
         agents = await asyncio.to_thread(offer.read)
-        await asyncio.to_thread(policy.reload)
+        prepared = await asyncio.to_thread(policy.prepare, rules_of(agents))
         offer.use(agents)
+        policy.use(prepared)
         slots.capacity = policy.limits.slots
         return ReloadReport(
             agents=[agent.id for agent in agents], policy_file=str(policy_file), agent_file=str(agent_file)

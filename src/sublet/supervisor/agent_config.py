@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     StringConstraints,
@@ -25,6 +24,7 @@ from pydantic import (
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.supervisor.governance_config import GovernanceConfig, ToolsConfig, check_governance, check_tools
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
     PROVIDER_TYPES,
@@ -43,22 +43,13 @@ from sublet.supervisor.provider_config import (
 
 MAX_AGENT_FILE_BYTES = 1 << 20
 MAX_AGENTS = 64
+ValueT = TypeVar("ValueT")
+
 SCHEMA_ID = "urn:sublet:schema:agent"
 RESUMELESS = frozenset({"command", "preset", "super"})
 """Types of providers that begin anew each time."""
 DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
-
-
-def _unenforceable(names: tuple[str, ...]) -> tuple[str, ...]:
-    if names:
-        raise ValueError("no provider of this version can enforce this list: leave it empty, and confine by 'sandbox'")
-    return names
-
-
-Nothing: TypeAlias = Annotated[
-    tuple[str, ...], AfterValidator(_unenforceable), Field(json_schema_extra={"maxItems": 0})
-]
 
 
 class SessionConfig(Part):
@@ -73,18 +64,6 @@ class SessionConfig(Part):
         default=None,
         description="Whether it goes on with the session it had before; by default where its provider can",
     )
-
-
-class ToolsConfig(Part):
-    """Rules for single tools (SuperAgent 7.3). No provider of this version lets us enforce any, so all are empty."""
-
-    whitelist: Nothing = ()
-    blacklist: Nothing = ()
-    authorization_required: Nothing = Field(default=(), alias="authorizationRequired")
-
-
-class GovernanceConfig(Part):
-    """Rules for the provider's own tools (SuperAgent 7.3). None can be enforced in this version, so there are none."""
 
 
 class SandboxConfig(Part):
@@ -143,14 +122,14 @@ class AgentConfig(Part):
     """One agent of ``agent.json``."""
 
     id: Id = "agent"
-    role: Literal["executor", "reviewer", "orchestrator"] = "executor"
+    role: Id = Field(default="executor", description="Role for which policy may have rules: executor, reviewer, …")
     name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
     description: Annotated[str, StringConstraints(max_length=2000)] = ""
     version: Line = "1.0.0"
     provider: Annotated[ProviderConfig, BeforeValidator(available)]
     session: SessionConfig = SessionConfig()
     tools: ToolsConfig = ToolsConfig()
-    governance: GovernanceConfig = GovernanceConfig()
+    governance: GovernanceConfig = Field(default_factory=dict)
     skills: Annotated[tuple[Skill, ...], Field(max_length=64)] = ()
     routing: RoutingConfig = RoutingConfig()
     sandbox: SandboxConfig = SandboxConfig()
@@ -204,6 +183,18 @@ class AgentConfig(Part):
         if session.resume and provider is not None and provider.type in RESUMELESS:
             raise ValueError(f"provider type '{provider.type}' can't resume a session: leave session.resume out")
         return session
+
+    @field_validator("tools", "governance")
+    @classmethod
+    def _enforceable(cls, value: ValueT, info: ValidationInfo) -> ValueT:
+        if provider := info.data.get("provider"):
+            named = {provider.type, getattr(provider, "name", None), getattr(provider, "preset", None)}
+            names = frozenset(name for name in named if isinstance(name, str))
+            if isinstance(value, ToolsConfig):
+                check_tools(provider.type, value)
+            elif isinstance(value, dict):
+                check_governance(provider.type, names, value)
+        return value
 
     @model_validator(mode="after")
     def _network_where_needed(self) -> AgentConfig:
