@@ -36,6 +36,7 @@ from sublet.daemon.api.review_models import (
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
+from support.fake_policy import FakePolicy
 from support.fake_supervisor import FakeSupervisor
 
 ID = "dlg_" + "0123456789abcdef" * 2
@@ -154,6 +155,12 @@ class FakeControl:
     failure: SubletError | None = None
     requests: list[object] = field(default_factory=list)
     asking: FakeSupervisor = field(default_factory=lambda: FakeSupervisor())
+    ruling: FakePolicy = field(default_factory=lambda: FakePolicy())
+
+    @property
+    def policy(self) -> FakePolicy:
+        """The policy of this daemon."""
+        return self.ruling
 
     @property
     def supervisor(self) -> FakeSupervisor:

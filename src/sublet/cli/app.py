@@ -13,11 +13,13 @@ import typer
 from sublet.cli import (
     ask_cmds,
     attach_cmd,
+    audit_cmds,
     daemon_cmd,
     delegate_cmd,
     lease_cmds,
     mcp_cmd,
     peers_cmd,
+    policy_cmds,
     prune_cmd,
     review_cmds,
     session_cmds,
@@ -58,11 +60,13 @@ _add("Peers", peers_cmd.allow)
 _add("Lending", delegate_cmd.delegate, epilog=delegate_cmd.EPILOG)
 _add("Lending", lease_cmds.ls, attach_cmd.attach, lease_cmds.output)
 _add("Lending", steer_cmds.say, steer_cmds.extend, lease_cmds.cancel)
-_add("Results", lease_cmds.diff, lease_cmds.audit)
+_add("Results", lease_cmds.diff)
+app.add_typer(audit_cmds.audit, rich_help_panel="Results")
 _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_cmds.discard, prune_cmd.prune)
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(session_cmds.session, rich_help_panel="Asking")
+app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 

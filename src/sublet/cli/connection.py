@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
     from sublet.daemon.api.models import AssignmentView, AuditReport, CreateDelegation, DelegationView, EventPage
     from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
+    from sublet.daemon.api.policy_models import AuditPage, AuditVerdict, ExplainRequest, Explanation, PolicyView
     from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
     from sublet.daemon.api.supervisor_models import (
         AskAnswer,
@@ -65,8 +66,28 @@ class SupervisorControl(Protocol):
         """Forget a session."""
 
 
+class PolicyControl(Protocol):
+    """What commands ask of policy and the audit log: ``PolicyApi`` as its owner sees it."""
+
+    async def show_policy(self) -> PolicyView:
+        """Return every rule and limit that holds now."""
+
+    async def explain(self, request: ExplainRequest) -> Explanation:
+        """Answer a question as policy would."""
+
+    async def audit_entries(self, *, cursor: int | None = None, limit: int = 100, timeout: float = 0) -> AuditPage:
+        """Return entries of the audit log after ``cursor``, or the newest."""
+
+    async def verify_audit(self) -> AuditVerdict:
+        """Check the whole chain."""
+
+
 class Control(Protocol):
     """What commands ask of the daemon: ``DaemonApi`` as its owner sees it."""
+
+    @property
+    def policy(self) -> PolicyControl:
+        """The operations around policy and the audit log."""
 
     @property
     def supervisor(self) -> SupervisorControl:

@@ -54,13 +54,20 @@ class Grouped(TyperGroup):
                 formatter.write_dl([(name.ljust(wide), text) for name, text in rows])
 
 
-def group(name: str, text: str, epilog: str | None = None, *, invoke_without_command: bool = False) -> typer.Typer:
+def group(
+    name: str,
+    text: str,
+    epilog: str | None = None,
+    *,
+    invoke_without_command: bool = False,
+    cls: type[Grouped] = Grouped,
+) -> typer.Typer:
     """Return a group of commands in this look."""
     return typer.Typer(
         name=name,
         help=text,
         epilog=epilog,
-        cls=Grouped,
+        cls=cls,
         no_args_is_help=not invoke_without_command,
         invoke_without_command=invoke_without_command,
         rich_markup_mode=None,

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from sublet.daemon.api.daemon_models import StatusView
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
@@ -107,7 +108,11 @@ class _Daemon:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
-            control = ControlServer(service, self._config.home, [SupervisorArea(parts.supervising.service)])
+            control = ControlServer(
+                service,
+                self._config.home,
+                [SupervisorArea(parts.supervising.service), PolicyArea(parts.policy_service)],
+            )
             async with anyio.create_task_group() as reports:
                 self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
                 await self._serve(parts, control, ready, audit_log)

@@ -14,6 +14,7 @@ from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.governing.policy_service import PolicyService
 from sublet.daemon.lending.delegator import Delegator
 from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lend_roots import LendRoots
@@ -73,6 +74,7 @@ class Parts:
     policy: Policy
     gate: Gatekeeper
     audit_log: AuditLog
+    policy_service: PolicyService
     peers: PeerStore
     tokens: TokenStore
     nonces: NonceMemory
@@ -201,6 +203,7 @@ async def make_parts(
         policy=policy,
         gate=gate,
         audit_log=audit_log,
+        policy_service=PolicyService(gate, policy, audit_log, offer.role_of, lend_roots.paths),
         peers=peers,
         tokens=await TokenStore.load(journal),
         nonces=await NonceMemory.load(store),

@@ -76,6 +76,11 @@ class Policy:
         return (*DEFAULT_RULES, *self._now.config.rules, *self._now.agent_rules)
 
     @property
+    def tests(self) -> int:
+        """How many tests the file carries."""
+        return len(self._now.config.tests)
+
+    @property
     def source(self) -> Path | None:
         """The file, or where it would be."""
         return self._source

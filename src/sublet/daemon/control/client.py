@@ -24,6 +24,7 @@ from sublet.daemon.api.models import (
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
@@ -191,6 +192,11 @@ class ControlClient:
     async def shutdown(self) -> None:
         """Ask the daemon to stop."""
         await self.call("POST", "/v1/shutdown")
+
+    @property
+    def policy(self) -> PolicyClient:
+        """The operations around policy and the audit log."""
+        return PolicyClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

@@ -34,6 +34,10 @@ class Offer:
         """Those offered now, the default one first."""
         return self._agents
 
+    def role_of(self, agent_id: str) -> str:
+        """Return the role of an agent that is offered now; nothing where it is not."""
+        return next((agent.role for agent in self._agents if agent.id == agent_id), "")
+
     def provider(self, agent_id: str) -> Provider:
         """Return what does the work of an agent that is or was offered."""
         return self._providers[agent_id]

@@ -1,0 +1,100 @@
+"""``sublet audit``: what a delegation changed, and the log of every decision."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from sublet.cli.connection import Control, run
+from sublet.cli.errors import Exit
+from sublet.cli.help import Grouped, Sectioned, group
+from sublet.cli.lease_cmds import audit as delegation_audit
+from sublet.cli.options import JsonFlag
+from sublet.cli.screen import Screen
+
+DELEGATION = "delegation"
+FOLLOW_SECONDS = 20.0
+
+
+class _IdOrCommand(Grouped):
+    """A group whose first argument may be the id of a delegation in place of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command for delegations in front of what is no command's name."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [DELEGATION, *args]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what stands after the name."""
+        return ["ID | COMMAND [ARGS]..."]
+
+
+audit = group(
+    "audit",
+    "Report what a delegation changed (`sublet audit ID`); show and check the log of decisions.",
+    cls=_IdOrCommand,
+)
+
+audit.command(cls=Sectioned, name=DELEGATION)(delegation_audit)
+
+
+@audit.command(cls=Sectioned, name="log")
+def audit_log(
+    ctx: typer.Context,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as entries come, until interrupted.", show_default=False)
+    ] = False,
+    cursor: Annotated[
+        int | None, typer.Option("--since", metavar="N", min=0, help="After entry N.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many to begin with.")] = 50,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line.", show_default=False)
+    ] = False,
+) -> None:
+    """Show who asked for what, which rule decided, and what became of it."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        page = await control.policy.audit_entries(cursor=cursor, limit=limit)
+        while True:
+            for entry in page.entries:
+                if as_json:
+                    screen.emit(entry)
+                else:
+                    from sublet.cli.render_policy import entry_line
+
+                    screen.show(entry_line(entry))
+            if not follow:
+                return
+            page = await control.policy.audit_entries(cursor=page.cursor, limit=limit, timeout=FOLLOW_SECONDS)
+
+    run(ctx, screen, body)
+
+
+@audit.command(cls=Sectioned, name="verify")
+def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Check that the log of decisions is whole; status 1 where it is not.
+
+    No entry was changed, removed, inserted, reordered or cut off.
+
+    Every entry holds the hash of the one before it, and the daemon's key signs the chain from time to time.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> Exit | None:
+        verdict = await control.policy.verify_audit()
+        if as_json:
+            screen.emit(verdict.model_dump(mode="json"))
+        elif verdict.ok:
+            screen.show(
+                f"{screen.symbols.good} unbroken: entries {verdict.first} to {verdict.last}, "
+                f"signed up to {verdict.signed}"
+            )
+        else:
+            screen.show(f"{screen.symbols.bad} broken: {verdict.problem}")
+        return None if verdict.ok else Exit.ERROR
+
+    run(ctx, screen, body)

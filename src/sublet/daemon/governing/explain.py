@@ -1,0 +1,130 @@
+"""Questions to policy that people ask, and rules as they are shown, with a daemon or without one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from sublet.daemon.api.policy_models import ExplainRequest, Explanation, PolicyView, RuleView, explanation
+from sublet.daemon.config import DaemonConfig
+from sublet.daemon.working.offer import rules_of
+from sublet.policy.defaults import DEFAULT_RULES
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Action, Subject
+from sublet.policy.rule_tests import asked_resource
+from sublet.policy.rules import KINDS, Condition, Rule
+from sublet.policy.subjects import subject_named
+from sublet.policy.times import DAY_MINUTES, DAYS, Times
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, load_agents
+
+_BUILT_IN: Final = frozenset(rule.id for rule in DEFAULT_RULES)
+
+
+def explained(
+    policy: Policy, request: ExplainRequest, role_of: Callable[[str], str], lend_roots: tuple[str, ...] = ()
+) -> Explanation:
+    """Return the answer. Blocks on the disk for a question about lending: call it in a thread.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    subject = subject_named(request.subject, request.role)
+    if subject.kind == "agent" and not subject.role:
+        subject = Subject("agent", subject.name, role=role_of(subject.name))
+    try:
+        action = Action(request.action.strip().lower())
+    except ValueError:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"{clean_line(request.action, 80)!r} is no action",
+            f"They are: {', '.join(sorted(Action))}. A tool is the resource of tool.call.",
+        ) from None
+    attributes = {name: tuple(v) if isinstance(v, list) else v for name, v in request.attributes.items()}
+    decision = policy.decide(
+        Subject(subject.kind, subject.name, lend_roots, subject.role),
+        action,
+        asked_resource(action, request.resource, attributes, cast("Mapping[str, JsonValue]", request.args)),
+        granted=request.granted,
+        at=request.at.timestamp() if request.at else None,
+    )
+    named = f"{subject.kind}:{subject.name}" if subject.name else subject.kind
+    return explanation(decision, named, subject.role, str(action), request.resource)
+
+
+def shown(policy: Policy) -> PolicyView:
+    """Return what holds, for people."""
+    limits: dict[str, Any] = dataclasses.asdict(policy.limits)
+    return PolicyView(
+        source=str(policy.source or ""),
+        rules=[_rule(rule) for rule in policy.rules],
+        limits={name: list(v) if isinstance(v, tuple) else v for name, v in limits.items()},
+        tests=policy.tests,
+    )
+
+
+def policy_of(config: DaemonConfig, source: Path | None = None) -> tuple[Policy, Callable[[str], str]]:
+    """Return the policy that a daemon with ``config`` would have, and what tells an agent's role.
+
+    Args:
+        config: the configuration.
+        source: a policy file in place of the configured one.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
+    """
+    agents = load_agents(config.agent_file or DEFAULT_AGENT_FILE)
+    own = (Path(config.home.config_dir), Path(config.home.state_dir), Path(config.home.runtime_dir), config.mount_root)
+    file = source or config.policy_file or Path(config.home.config_dir) / "policy.json"
+    policy = Policy.load(file, Protected(Path.home(), own), agent_rules=rules_of(agents))
+    roles = {agent.id: agent.role for agent in agents}
+    return policy, lambda name: roles.get(name, "")
+
+
+def _rule(rule: Rule) -> RuleView:
+    origin = (
+        "built-in" if rule.id in _BUILT_IN else "agent.json" if rule.id.startswith("agent.json.") else "policy.json"
+    )
+    conditions = [_condition(name, condition) for name, condition in rule.when.items()]
+    if rule.times is not None:
+        conditions.append(_times(rule.times))
+    return RuleView(
+        id=rule.id,
+        origin=origin,  # type: ignore[arg-type]  # one of the three
+        layer=rule.layer,
+        effect=rule.effect,
+        kinds=[kind for kind in KINDS if kind in rule.kinds],
+        name=rule.name,
+        role=rule.role,
+        actions=["*"] if rule.actions == frozenset(Action) else sorted(rule.actions),
+        resource=rule.resource,
+        conditions=conditions,
+        hide=rule.hide,
+        reason=rule.reason,
+    )
+
+
+def _condition(name: str, condition: Condition) -> str:
+    words = []
+    if condition.values is not None:
+        words.append("is " + " or ".join(str(value) for value in condition.values))
+    if condition.glob is not None:
+        words.append(f"like {condition.glob}")
+    if condition.scopes is not None:
+        words.append("within " + " or ".join(condition.scopes))
+    if condition.minimum is not None:
+        words.append(f"at least {condition.minimum}")
+    if condition.maximum is not None:
+        words.append(f"at most {condition.maximum}")
+    return f"{name} {' and '.join(words)}"
+
+
+def _times(times: Times) -> str:
+    days = "every day" if len(times.days) == len(DAYS) else " ".join(DAYS[day] for day in sorted(times.days))
+    start, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in (times.start, min(times.end, DAY_MINUTES)))
+    return f"{days} {start} to {end} {times.zone}"
