@@ -212,7 +212,7 @@ def _sftp(data: bytes, *, writable: bool) -> None:
         core.receive(data)
         while (reply := core.next_reply()) is not None:
             if isinstance(reply, SlowReply):
-                reply.run()
+                reply.answer()
     finally:
         core.close()
         view.close()

@@ -118,7 +118,7 @@ class CoreClient:
         self.core.receive(frame(kind, 7, body))
         reply = self.core.next_reply()
         assert reply is not None
-        return parse(reply.run() if isinstance(reply, SlowReply) else reply)
+        return parse(reply.answer() if isinstance(reply, SlowReply) else reply)
 
     def extended(self, name: bytes, body: bytes) -> Packet:
         """Send one extended request and return its answer."""

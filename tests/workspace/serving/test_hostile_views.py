@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import random
 import struct
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from sublet.workspace.git.config import read_config
+from sublet.workspace.git.take import QUICK_BYTES, Looking
 from sublet.workspace.model import LentDirectory
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.leases import tree
@@ -206,6 +209,54 @@ async def test_history_is_only_added_to(area: Path) -> None:
     assert (objects / "ab/cdef").read_text() == "object"
     assert not (objects / "ab" / ("0" * 38)).exists()
     assert (objects / os.fsdecode(NAMED)).read_bytes() == OBJECT
+
+
+@pytest.mark.parametrize("ends", ["looked", "refused", "revoked", "exchanged"])
+async def test_a_large_object_is_looked_at_while_others_are_served(
+    area: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    content = os.urandom(QUICK_BYTES)
+    raw = b"blob %d\0" % len(content) + content
+    digest = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
+    name = f"{digest[:2]}/{digest[2:]}" if ends != "refused" else f"{digest[:2]}/{'0' * 38}"
+    begun, go_on = threading.Event(), threading.Event()
+    look = Looking.look
+
+    def held(looking: Looking) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        look(looking)
+
+    monkeypatch.setattr(Looking, "look", held)
+    objects = area / "project" / ".git" / "objects"
+    (objects / digest[:2]).mkdir()
+    draft = objects / "ab" / "tmp_obj_1"
+    draft.write_bytes(zlib.compress(raw))
+    old, new = (b"/workspace/.git/objects/" + os.fsencode(part) for part in ("ab/tmp_obj_1", name))
+    async with lender(area, resources=lent(area)) as served, served.connect() as connection:
+        channel, other = await open_channel(connection), await open_channel(connection)
+        try:
+            async with asyncio.TaskGroup() as group:
+                rename = string(b"posix-rename@openssh.com") + string(old) + string(new)
+                asked = group.create_task(channel.ask(200, rename))
+                assert await asyncio.to_thread(begun.wait, 20)
+                assert (await read(other, b"/workspace/a.py")).data == b"a"
+                if ends == "revoked":
+                    served.plane.revoke(served.lease_id, "test")
+                    asked.cancel()
+                elif ends == "exchanged":
+                    draft.unlink()
+                    draft.write_bytes(b"another")
+                go_on.set()
+        finally:
+            go_on.set()
+        if ends != "revoked":
+            expected = {"looked": OK, "refused": DENIED, "exchanged": FAILURE}[ends]
+            assert asked.result().status == expected
+    assert (objects / name).exists() == (ends == "looked")
+    if ends == "looked":
+        assert (objects / name).read_bytes() == zlib.compress(raw)
+        assert not draft.exists()
 
 
 def guarded(area: Path) -> dict[str, bytes]:

@@ -412,7 +412,7 @@ def test_no_bytes_break_the_core_or_leak_a_descriptor(
         for piece in ([INIT] if greeted else []) + pieces:
             core.receive(piece)
             while (reply := core.next_reply()) is not None:
-                answer = reply.run() if isinstance(reply, SlowReply) else reply
+                answer = reply.answer() if isinstance(reply, SlowReply) else reply
                 assert len(answer) == 4 + int.from_bytes(answer[:4], "big") <= MAX_PACKET
     except ProtocolAbort:
         pass

@@ -13,7 +13,7 @@ from typing import Final
 from sublet.workspace.confined.file import PERMISSION_BITS, OnChange, WriteFile
 from sublet.workspace.confined.fs import OPEN_FILE, ConfinedFs, ReadFile
 from sublet.workspace.confined.move import check_move
-from sublet.workspace.git.take import take
+from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener, rename_noreplace
 from sublet.workspace.quota import Quota
@@ -202,8 +202,25 @@ class WritableFs(ConfinedFs):
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
         self._tell(parts)
 
-    def link(self, old: Parts, new: Parts) -> None:
-        """Give a regular file a second name.
+    def look(self, old: Parts, new: Parts) -> Looking | None:
+        """Return what has to look at ``old``, in any thread, before ``link`` or ``rename`` can make it ``new``.
+
+        None where nothing has to be looked at, or where that is done at once.
+
+        Raises:
+            OSError: as these.
+        """
+        if not self._rules.checked(new):
+            return None
+        self._check_mutable(old)
+        self._check_mutable(new)
+        with self._parent(old) as old_dir, self._parent(new) as new_dir:
+            if os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False).st_size <= QUICK_BYTES:
+                return None
+            return looking(old_dir, old[-1], new_dir, new)
+
+    def link(self, old: Parts, new: Parts, looked: Looking | None = None) -> None:
+        """Give a regular file a second name; ``looked`` is what has looked at it, where ``look`` returned one.
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names on either side, and for what is no regular file.
@@ -217,15 +234,15 @@ class WritableFs(ConfinedFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             self.check_regular(os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False))
             if self._rules.checked(new):
-                taking = partial(self._take, old_dir, old[-1], new_dir, new, replace=False)
+                taking = partial(self._take, old_dir, old[-1], new_dir, new, looked, replace=False)
                 self._create(new_dir, new[-1], taking)
             else:
                 names = {"src_dir_fd": old_dir, "dst_dir_fd": new_dir}
                 self._create(new_dir, new[-1], lambda: os.link(old[-1], new[-1], follow_symlinks=False, **names))
         self._tell(new)
 
-    def rename(self, old: Parts, new: Parts, *, replace: bool) -> None:
-        """Rename a file, link or directory.
+    def rename(self, old: Parts, new: Parts, looked: Looking | None = None, *, replace: bool) -> None:
+        """Rename a file, link or directory; ``looked`` is what has looked at it, where ``look`` returned one.
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names and directories above rules or mounts, and for a link that
@@ -242,7 +259,7 @@ class WritableFs(ConfinedFs):
             check_move(self._rules, self._open_beneath, old_dir, old, new)
             if self._rules.checked(new):
                 source = os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False)
-                self._take(old_dir, old[-1], new_dir, new, replace=replace and not self._rules.kept(new))
+                self._take(old_dir, old[-1], new_dir, new, looked, replace=replace and not self._rules.kept(new))
                 os.unlink(old[-1], dir_fd=old_dir)
                 self._quota.remove_file(source)
                 self._quota.files += 1  # one name has become another
@@ -322,7 +339,9 @@ class WritableFs(ConfinedFs):
         finally:
             os.close(fd)
 
-    def _take(self, old_dir: int, old: bytes, new_dir: int, new: Parts, *, replace: bool) -> None:
+    def _take(
+        self, old_dir: int, old: bytes, new_dir: int, new: Parts, looked: Looking | None, *, replace: bool
+    ) -> None:
         """Put a copy of a file in the repository once it was looked at; the caller charges the name.
 
         Raises:
@@ -334,7 +353,10 @@ class WritableFs(ConfinedFs):
         size = os.stat(old, dir_fd=old_dir, follow_symlinks=False).st_size
         self._quota.resize(0, size)
         try:
-            taken = take(old_dir, old, new_dir, new, replace=replace)
+            if looked is None:
+                looked = looking(old_dir, old, new_dir, new)
+                looked.look()
+            taken = take(old_dir, old, new_dir, looked, replace=replace)
         except OSError:
             self._quota.bytes -= size
             raise

@@ -19,6 +19,8 @@ from sublet.workspace.openat2 import rename_noreplace
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
+QUICK_BYTES: Final = 256 * 1024
+"""A file of this size is looked at in a few milliseconds."""
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -29,37 +31,87 @@ _SHA1_BYTES: Final = 20
 _SHA256_BYTES: Final = 32
 
 
-def take(source_dir: int, source: bytes, target_dir: int, parts: Parts, *, replace: bool) -> os.stat_result:
-    """Put what is good of ``source`` at ``parts``; ``source`` stays.
+class Looking:
+    """A file that is given to a repository, open until it was looked at, which may take a while: ``look`` does it.
+
+    Args:
+        fd: of the file; it belongs to this object from now on.
+        parts: where it shall go: an index or an object of a repository, as ``git.rules.checked`` tells.
+        id_bytes: length of an object's name in that repository.
+    """
+
+    def __init__(self, fd: int, parts: Parts, id_bytes: int) -> None:
+        self.given = os.fstat(fd)
+        self._fd = fd
+        self._parts = parts
+        self._id_bytes = id_bytes
+        self._content: bytes | None = None
+
+    @property
+    def name(self) -> bytes:
+        """The name that it shall have."""
+        return self._parts[-1]
+
+    def look(self) -> None:
+        """Read the file and make sure of its content; it is closed afterwards. May run in any thread.
+
+        Raises:
+            OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large.
+        """
+        index = self._parts[-1] == INDEX
+        bound = MAX_INDEX_BYTES if index else MAX_OBJECT_BYTES
+        with os.fdopen(self._fd, "rb") as file:
+            if not stat.S_ISREG(self.given.st_mode):
+                raise refused(errno.EACCES)
+            if self.given.st_size > bound:
+                raise refused(errno.EFBIG)
+            content = file.read(bound)
+        if index:
+            content = checked_index(content, self._id_bytes)
+        else:
+            check_object(content, self._parts[-2] + self._parts[-1])
+        self._content = content
+
+    def content(self, now: os.stat_result) -> bytes:
+        """Return what ``look`` found good.
+
+        Raises:
+            OSError: ``EAGAIN`` where the file is another ``now``.
+        """
+        if self._content is None or not os.path.samestat(self.given, now):
+            raise refused(errno.EAGAIN)
+        return self._content
+
+
+def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts) -> Looking:
+    """Return what looks at ``source``, which is given for ``parts``; its ``look`` has to be called.
+
+    Raises:
+        OSError: it can't be opened.
+    """
+    id_bytes = _SHA256_BYTES if parts[-1] == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES
+    return Looking(os.open(source, _READ, dir_fd=source_dir), parts, id_bytes)
+
+
+def take(source_dir: int, source: bytes, target_dir: int, looked: Looking, *, replace: bool) -> os.stat_result:
+    """Put what is good of ``source`` where it shall go; ``source`` stays.
 
     Args:
         source_dir: the open directory that holds the new file.
         source: its name there.
-        target_dir: the open directory of ``parts``.
-        parts: an index or an object of a repository, as ``git.rules.checked`` tells.
+        target_dir: the open directory that it goes to.
+        looked: what has looked at it.
         replace: whether there may be one before.
 
     Returns:
         The status of what has taken the place.
 
     Raises:
-        OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large, ``EEXIST`` unless
-            ``replace``; others where it can't be written. All is as before then.
+        OSError: ``EAGAIN`` where ``source`` is another file than the one looked at, ``EEXIST`` unless ``replace``;
+            others where it can't be written. All is as before then.
     """
-    index = parts[-1] == INDEX
-    fd = os.open(source, _READ, dir_fd=source_dir)
-    with os.fdopen(fd, "rb") as file:
-        given = os.fstat(fd)
-        if not stat.S_ISREG(given.st_mode):
-            raise refused(errno.EACCES)
-        bound = MAX_INDEX_BYTES if index else MAX_OBJECT_BYTES
-        if given.st_size > bound:
-            raise refused(errno.EFBIG)
-        content = file.read(bound)
-    if index:
-        content = checked_index(content, _SHA256_BYTES if _SHA256.search(_config(target_dir)) else _SHA1_BYTES)
-    else:
-        check_object(content, parts[-2] + parts[-1])
+    given, name = looked.given, looked.name
+    content = looked.content(os.stat(source, dir_fd=source_dir, follow_symlinks=False))
     rename: Callable[..., None] = _rename if replace else rename_noreplace
     try:
         draft = os.open(_DRAFT, _WRITE, given.st_mode & 0o777, dir_fd=target_dir)
@@ -73,7 +125,7 @@ def take(source_dir: int, source: bytes, target_dir: int, parts: Parts, *, repla
             # As old as what was given: git takes files that are younger than the index for changed, and looks again.
             os.utime(draft, ns=(given.st_atime_ns, given.st_mtime_ns))
             taken = os.fstat(draft)
-        rename(target_dir, _DRAFT, target_dir, parts[-1])
+        rename(target_dir, _DRAFT, target_dir, name)
     except OSError:
         os.unlink(_DRAFT, dir_fd=target_dir)
         raise

@@ -7,12 +7,14 @@ anything; ``sftp.writes`` adds those, and only for a ``WritableView``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.handles import Handles, Listing
-from sublet.workspace.sftp.reply import Operation, Reply
+from sublet.workspace.sftp.reply import Operation, Reply, SlowReply
 from sublet.workspace.sftp.wire import MAX_PACKET, MAX_READ, Op, OpenFlag, Reader, Status
 from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS, WriteOps
 from sublet.workspace.view.export_view import ExportView, OpenDirectory, OpenFile, WritableView
@@ -139,11 +141,23 @@ class SftpCore:
         if operation is None:
             return self._refuse(request, known=kind in WRITE_OPS)
         try:
-            return operation(request, Reader(data, start + _HEAD_BYTES, end))
+            reply = operation(request, Reader(data, start + _HEAD_BYTES, end))
+            if isinstance(reply, SlowReply) and reply.finish is not None:
+                return replace(reply, finish=partial(self._finish, request, reply.finish))
+            return reply
         except OSError as exc:
             return wire.pack_error(request, exc)
         except wire.MalformedPacket:
             return wire.pack_status(request, Status.BAD_MESSAGE, b"malformed request")
+
+    def _finish(self, request: int, finish: Callable[[], bytes]) -> bytes:
+        """Answer what has begun in a thread, as long as the lease holds."""
+        if not self._is_live():
+            return wire.pack_status(request, Status.NO_CONNECTION, b"the lease is over")
+        try:
+            return finish()
+        except OSError as exc:
+            return wire.pack_error(request, exc)
 
     def _greet(self, kind: int, version: int) -> bytes:
         if kind != Op.INIT or version < wire.VERSION:

@@ -56,7 +56,7 @@ class SftpSession(ChannelSession):
                     break
                 if isinstance(reply, SlowReply):
                     self._send(out)
-                    self._run_slowly(reply.run)
+                    self._run_slowly(reply.run, reply.finish)
                     break
                 out.append(reply)
                 size += len(reply)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.file import WriteFile
+from sublet.workspace.git.take import Looking
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.handles import Handles
@@ -118,13 +120,11 @@ class WriteOps:
         self._view.rmdir(fields.string())
         return wire.pack_status(request, Status.OK)
 
-    def _rename(self, request: int, fields: Reader) -> bytes:
-        self._view.rename(fields.string(), fields.string(), replace=False)
-        return wire.pack_status(request, Status.OK)
+    def _rename(self, request: int, fields: Reader) -> Reply:
+        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=False))
 
-    def _posix_rename(self, request: int, fields: Reader) -> bytes:
-        self._view.rename(fields.string(), fields.string(), replace=True)
-        return wire.pack_status(request, Status.OK)
+    def _posix_rename(self, request: int, fields: Reader) -> Reply:
+        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=True))
 
     def _symlink(self, request: int, fields: Reader) -> bytes:
         # OpenSSH took target and link the other way round than the draft, and every client followed
@@ -132,9 +132,20 @@ class WriteOps:
         self._view.symlink(target, path)
         return wire.pack_status(request, Status.OK)
 
-    def _hardlink(self, request: int, fields: Reader) -> bytes:
-        self._view.link(fields.string(), fields.string())
-        return wire.pack_status(request, Status.OK)
+    def _hardlink(self, request: int, fields: Reader) -> Reply:
+        return self._move(request, fields.string(), fields.string(), self._view.link)
+
+    def _move(
+        self, request: int, old: bytes, new: bytes, move: Callable[[bytes, bytes, Looking | None], None]
+    ) -> Reply:
+        """Do ``move``, off the loop as far as there is something large to be looked at before."""
+        looking = self._view.look(old, new)
+
+        def finish() -> bytes:
+            move(old, new, looking)
+            return wire.pack_status(request, Status.OK)
+
+        return finish() if looking is None else SlowReply(_looked(request, looking), finish)
 
     def _fsync(self, request: int, fields: Reader) -> Reply:
         # The handle may be closed meanwhile and its number taken by another file, hence a descriptor of its own.
@@ -145,6 +156,17 @@ def _checked(attributes: Attributes) -> Attributes:
     if attributes.size is not None and attributes.size > MAX_OFFSET:
         raise refused(errno.EFBIG)
     return attributes
+
+
+def _looked(request: int, looking: Looking) -> Callable[[], bytes]:
+    def run() -> bytes:
+        try:
+            looking.look()
+        except OSError as exc:
+            return wire.pack_error(request, exc)
+        return b""
+
+    return run
 
 
 def _syncing(request: int, fd: int) -> Callable[[], bytes]:

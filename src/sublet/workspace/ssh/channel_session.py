@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 import asyncssh
@@ -149,10 +150,13 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
             self._wait()
             self._loop.call_later(_RETRY_SECONDS, self._retry)
 
-    def _run_slowly(self, work: Callable[[], bytes]) -> None:
-        """Send what ``work`` returns, which runs in a thread; until then nothing else is done."""
+    def _run_slowly(self, work: Callable[[], bytes], finish: Callable[[], bytes] | None = None) -> None:
+        """Send what ``work`` returns, which runs in a thread; until then nothing else is done.
+
+        Where it returns nothing, what ``finish`` returns is sent, which is called on the loop.
+        """
         self._wait()
-        self._loop.run_in_executor(self._threads, work).add_done_callback(self._finished)
+        self._loop.run_in_executor(self._threads, work).add_done_callback(partial(self._finished, finish))
 
     def _pause_input(self) -> None:
         """Read nothing more while something blocks."""
@@ -168,10 +172,13 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         if self._channel is not None:
             self._channel.abort()
 
-    def _finished(self, done: asyncio.Future[bytes]) -> None:
+    def _finished(self, finish: Callable[[], bytes] | None, done: asyncio.Future[bytes]) -> None:
         self._waiting = False
-        if not done.cancelled() and done.result():
-            self._send([done.result()])
+        answer = b"" if done.cancelled() else done.result()
+        if not answer and finish is not None and not self._ended:
+            answer = finish()
+        if answer:
+            self._send([answer])
         self._after_slow()
         self._unblock()
 

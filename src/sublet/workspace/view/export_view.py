@@ -20,6 +20,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.confined.file import WriteFile
 from sublet.workspace.confined.fs import ConfinedFs, StatVfs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.git.take import Looking
 from sublet.workspace.model import META as META_NAME
 from sublet.workspace.viewpath import Parts, refused, split
 
@@ -297,16 +298,25 @@ class WritableView(ExportView):
         tree, parts = self._writable(path)
         tree.symlink(target, parts)
 
-    def link(self, old: bytes, new: bytes) -> None:
+    def look(self, old: bytes, new: bytes) -> Looking | None:
+        """Return what has to look at ``old`` before it can become ``new``: ``WritableFs.look``.
+
+        Raises:
+            OSError: as ``link`` and ``rename``.
+        """
+        tree, before, after = self._same(old, new)
+        return tree.look(before, after)
+
+    def link(self, old: bytes, new: bytes, looked: Looking | None = None) -> None:
         """Give a regular file a second name.
 
         Raises:
             OSError: ``EXDEV`` where the names lie in two of the lent directories; and as ``WritableFs.link``.
         """
         tree, before, after = self._same(old, new)
-        tree.link(before, after)
+        tree.link(before, after, looked)
 
-    def rename(self, old: bytes, new: bytes, *, replace: bool) -> None:
+    def rename(self, old: bytes, new: bytes, looked: Looking | None = None, *, replace: bool) -> None:
         """Rename a file, link or directory.
 
         Raises:
@@ -314,7 +324,7 @@ class WritableView(ExportView):
                 and as ``WritableFs.rename``.
         """
         tree, before, after = self._same(old, new)
-        tree.rename(before, after, replace=replace)
+        tree.rename(before, after, looked, replace=replace)
 
     def _same(self, old: bytes, new: bytes) -> tuple[WritableFs, Parts, Parts]:
         """Return the one tree that both names lie in."""
