@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from sublet.cli.connection import Control, resolve, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options import JsonFlag, complete_delegation
+from sublet.cli.patch import show_patch
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -158,17 +158,7 @@ def diff(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return
-        patch = report.patch or ""
-        if not patch:
-            screen.note("No lines were changed.")
-        elif screen.out.is_terminal:
-            from sublet.cli.render import diff_text
-
-            screen.out.print(diff_text(patch), soft_wrap=True)
-        else:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
-            sys.stdout.buffer.flush()
+        show_patch(report.patch or "", screen, nothing="No lines were changed.")
         if report.patch_truncated:
             screen.note("The patch was cut: there are more changes than it can hold.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,14 @@ class Scope(StrEnum):
     PROJECT = "project"
 
 
+WhichClient = Annotated[Client, typer.Option("--client", help="Which host.")]
+ForWhom = Annotated[
+    Scope | None, typer.Option(help="For all projects or for this one. [default: user; vscode: project]")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.", show_default=False)
+]
+
 INSTALL_EPILOG = verbatim(
     (
         "Examples",
@@ -60,53 +69,27 @@ def serve(ctx: typer.Context) -> None:
 
 
 @mcp.command(cls=Sectioned, epilog=INSTALL_EPILOG)
-def install(
-    client: Annotated[Client, typer.Option("--client", help="Which host.")],
-    scope: Annotated[
-        Scope | None, typer.Option(help="For all projects or for this one. [default: user; vscode: project]")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.", show_default=False)
-    ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+def install(client: WhichClient, scope: ForWhom = None, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Add Sublet to the configuration of an MCP host.
 
     Nothing else in the file is touched, and a copy of the old one is kept beside it.
     """
     from sublet.mcp_server.install import plan_install
 
-    _carry_out(
-        lambda: plan_install(client.value, scope.value if scope else None, project=Path.cwd()),
-        Screen(as_json=as_json),
-        dry_run=dry_run,
-        words=_INSTALLED,
-    )
+    plan = partial(plan_install, client.value, scope.value if scope else None, project=Path.cwd())
+    _carry_out(plan, Screen(as_json=as_json), dry_run=dry_run, words=_INSTALLED)
 
 
 @mcp.command(cls=Sectioned)
-def uninstall(
-    client: Annotated[Client, typer.Option("--client", help="Which host.")],
-    scope: Annotated[
-        Scope | None, typer.Option(help="For all projects or for this one. [default: user; vscode: project]")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.", show_default=False)
-    ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+def uninstall(client: WhichClient, scope: ForWhom = None, dry_run: DryRun = False, as_json: JsonFlag = False) -> None:
     """Take Sublet out of the configuration of an MCP host.
 
     Nothing else in the file is touched, and a copy of the old one is kept beside it.
     """
     from sublet.mcp_server.install import plan_uninstall
 
-    _carry_out(
-        lambda: plan_uninstall(client.value, scope.value if scope else None, project=Path.cwd()),
-        Screen(as_json=as_json),
-        dry_run=dry_run,
-        words=_UNINSTALLED,
-    )
+    plan = partial(plan_uninstall, client.value, scope.value if scope else None, project=Path.cwd())
+    _carry_out(plan, Screen(as_json=as_json), dry_run=dry_run, words=_UNINSTALLED)
 
 
 _INSTALLED = ("has the entry already", "Added to")

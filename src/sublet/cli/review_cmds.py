@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from sublet.cli.connection import Control, resolve, run
 from sublet.cli.errors import Exit
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, branch_name
+from sublet.cli.patch import show_patch
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
@@ -59,7 +59,7 @@ def review(
         if stat:
             screen.show(reviewed(report, screen.symbols))
         elif report.change_set.status != "discarded":
-            _print_patch(report.patch or "", screen)
+            show_patch(report.patch or "", screen, nothing="The result changes nothing.")
             if report.patch_truncated:
                 screen.note(f"The patch was cut; all of it: sublet review {found} --patch FILE")
         for line in obstacles(report, screen.symbols):
@@ -150,19 +150,6 @@ def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
         return status
 
     run(ctx, screen, body)
-
-
-def _print_patch(patch: str, screen: Screen) -> None:
-    if not patch:
-        screen.note("The result changes nothing.")
-    elif screen.out.is_terminal:
-        from sublet.cli.render import diff_text
-
-        screen.out.print(diff_text(patch), soft_wrap=True)
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
 
 
 def _next(report: Review, delegation_id: str) -> list[str]:

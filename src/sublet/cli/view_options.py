@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import typer
@@ -10,6 +11,8 @@ import typer
 from sublet.cli.options import directory_path
 
 PANEL = "What is lent"
+
+_lent = partial(typer.Option, rich_help_panel=PANEL)
 
 
 class GitMode(StrEnum):
@@ -39,45 +42,33 @@ def resource(text: str) -> Resource:
 
 Resources = Annotated[
     list[Resource] | None,
-    typer.Option(
+    _lent(
         "--resource",
         metavar="NAME=DIR[:ro|rw]",
         parser=resource,
         help="Lend DIR too, beside the first, as ../NAME; ro unless said otherwise. Repeatable.",
-        rich_help_panel=PANEL,
     ),
 ]
 Include = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable.", rich_help_panel=PANEL
-    ),
+    _lent(metavar="PATTERN", help="Only what matches goes along: *.py, docs, src/**. Repeatable."),
 ]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="What matches stays here; !PATTERN makes an exception. Repeatable.",
-        rich_help_panel=PANEL,
-    ),
+    _lent(metavar="PATTERN", help="What matches stays here; !PATTERN makes an exception. Repeatable."),
 ]
 Reveal = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable.", rich_help_panel=PANEL
-    ),
+    _lent(metavar="PATTERN", help="Show a hidden name after all; policy may deny it. Repeatable."),
 ]
 Unlock = Annotated[
     list[str] | None,
-    typer.Option(
+    _lent(
         metavar="PATTERN",
         help="Let a name be changed that your own tools execute, such as .vscode; policy may deny it. Repeatable.",
-        rich_help_panel=PANEL,
     ),
 ]
 Git = Annotated[
     GitMode | None,
-    typer.Option(
-        "--git", help="How much of .git is seen; not with transport git. [default: hidden]", rich_help_panel=PANEL
-    ),
+    _lent("--git", help="How much of .git is seen; not with transport git. [default: hidden]"),
 ]

@@ -28,6 +28,7 @@ from sublet.daemon.lending.late_news import LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.lent_resources import lent_directories
 from sublet.daemon.lending.steering import Approve
+from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
@@ -71,21 +72,12 @@ class Delegator:
         self._late_news = LateNews(tools.journal, tools.link, find_peer)
         self._journal: Journal = tools.journal
         self._runs: dict[str, DelegationRun] = {}
-        self._group: TaskGroup | None = None
+        self._tasks = OwnTasks()
         self._taken_over = anyio.Event()
 
     async def serve(self) -> None:
         """Drive delegations until cancelled; then end those under way, truthfully, and cut their access."""
-        async with anyio.create_task_group() as group:
-            try:
-                self._group = group
-                await self._take_over(group)
-                self._taken_over.set()
-                await anyio.sleep_forever()
-            finally:
-                self._group = None
-                with anyio.CancelScope(shield=True):
-                    await self._stop_all()
+        await self._tasks.run(begin=self._take_over, stop=self._stop_all)
 
     async def create(
         self,
@@ -115,7 +107,7 @@ class Delegator:
         known = await self._known(request, who)
         if known is not None:
             return known
-        if self._group is None or len(self._runs) >= MAX_RUNNING:
+        if self._tasks.group is None or len(self._runs) >= MAX_RUNNING:
             raise SubletError(
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
@@ -123,7 +115,7 @@ class Delegator:
         record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
-        self._group.start_soon(self._drive, run)
+        self._tasks.group.start_soon(self._drive, run)
         await run.recorded.wait()
         if run.refused is None:
             return self._look(run)
@@ -228,8 +220,8 @@ class Delegator:
 
     def _stop(self, run: DelegationRun, event: DelegationEvent, error: SubletError) -> None:
         """End ``run`` in a task of ours, so that a caller who gives up does not stop it half way."""
-        if self._group is not None:
-            self._group.start_soon(self._shielded, run.stop, event, error)
+        if self._tasks.group is not None:
+            self._tasks.group.start_soon(self._shielded, run.stop, event, error)
 
     def _look(self, run: DelegationRun) -> DelegationView:
         """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
@@ -283,6 +275,7 @@ class Delegator:
         for held in await self._journal.open_resources():
             if held.kind == "remote_task" and held.owner not in self._runs:
                 group.start_soon(self._late_news.tell, held.owner)
+        self._taken_over.set()
 
     async def _settle(self, record: DelegationRecord) -> None:
         memory = self._tools.memories / record.id

@@ -13,11 +13,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Literal, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from sublet.daemon.api.models import ChangeSet
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.background import in_background
+from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord
@@ -53,19 +53,16 @@ class StagedResults:
         self._locks = locks
         self._store = store
         self._under_way: dict[str, anyio.Event] = {}
-        self._group: TaskGroup | None = None
+        self._tasks = OwnTasks()
 
     async def serve(self) -> None:
         """Do what is asked for until cancelled; what is under way then has a moment to come to its end."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._group = None
-                with anyio.move_on_after(STOP_SECONDS, shield=True):
-                    for done in list(self._under_way.values()):
-                        await done.wait()
+        await self._tasks.run(stop=self._finish)
+
+    async def _finish(self) -> None:
+        with anyio.move_on_after(STOP_SECONDS):
+            for done in list(self._under_way.values()):
+                await done.wait()
 
     async def workspaces(self, delegation_id: str) -> list[str]:
         """Return the real paths of the directories into which the result of a delegation would be written.
@@ -248,11 +245,11 @@ class StagedResults:
             raise SubletError(
                 LocalCode.CONFLICT, f"something else is being done with {delegation_id}", "Try again in a moment."
             )
-        if self._group is None or len(self._under_way) >= MAX_UNDER_WAY:
+        if self._tasks.group is None or len(self._under_way) >= MAX_UNDER_WAY:
             raise SubletError(LocalCode.UNAVAILABLE, "nothing can be applied now", "Try again in a moment.")
         outcome: list[T | Exception] = []
         done = self._under_way[delegation_id] = anyio.Event()
-        self._group.start_soon(self._run, delegation_id, work, outcome)
+        self._tasks.group.start_soon(self._run, delegation_id, work, outcome)
         with anyio.move_on_after(ANSWER_SECONDS):
             await done.wait()
         if not outcome:

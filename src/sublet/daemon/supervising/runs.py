@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -39,22 +39,17 @@ class Runs:
 
     def __init__(self, scratch_root: Path) -> None:
         self._scratch_root = scratch_root
-        self._group: TaskGroup | None = None
+        self._tasks = OwnTasks()
         self._under_way = 0
 
     @property
     def serving(self) -> bool:
         """Whether anything can be worked on."""
-        return self._group is not None
+        return self._tasks.group is not None
 
     async def serve(self) -> None:
         """Run what is asked until cancelled, and end it then."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._group = None
+        await self._tasks.run()
 
     async def run(
         self, text: str, chain: Chain, seconds: float, work: Work
@@ -70,14 +65,14 @@ class Runs:
         Raises:
             SubletError: ``UNAVAILABLE`` where the daemon stops or too much is under way; or what ``work`` raises.
         """
-        if self._group is None:
+        if self._tasks.group is None:
             raise stopping()
         if self._under_way >= MAX_RUNS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_RUNS} requests are under way", "Try again in a moment.")
         one = _Run(_job(text, self._scratch_root, chain, seconds), work)
         self._under_way += 1
         try:
-            self._group.start_soon(one.run)
+            self._tasks.group.start_soon(one.run)
             with one.pieces:
                 async for piece in _alive(one.pieces):
                     yield piece

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
@@ -61,7 +62,7 @@ class Executor:
         self._assignments = Assignments(journal)
         self._pending: dict[str, Pending] = {}
         self._runs: dict[str, AssignmentRun] = {}
-        self._group: TaskGroup | None = None
+        self._tasks = OwnTasks()
 
     @property
     def active(self) -> int:
@@ -70,14 +71,7 @@ class Executor:
 
     async def serve(self) -> None:
         """Do accepted work until cancelled; then end what is still running and unmount it."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            try:
-                await anyio.sleep_forever()
-            finally:
-                self._group = None
-                with anyio.CancelScope(shield=True):
-                    await self._stop_all()
+        await self._tasks.run(stop=self._stop_all)
 
     async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
         """Answer INVITE: ``ExecutorApi.invite``."""
@@ -186,7 +180,7 @@ class Executor:
             raise
         pending = self._pending[owner] = Pending(key)
         group.start_soon(self._hold, owner, pending)
-        if self._group is None:
+        if self._tasks.group is None:
             # The daemon began to stop during the last write, and has not seen this one.
             pending.give_up(_stopping())
         return record
@@ -333,11 +327,11 @@ class Executor:
             run.abandon()
 
     def _check_serving(self) -> TaskGroup:
-        if self._group is None:
+        if self._tasks.group is None:
             raise SubletError(
                 ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
             )
-        return self._group
+        return self._tasks.group
 
 
 def _cancelled(why: str) -> SubletError:
