@@ -15,7 +15,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from sublet.cli.columns import Quoted
-from sublet.cli.render import STATE_STYLE, count, narrowed_time, parse_time, size, span, took, who
+from sublet.cli.render import STATE_STYLE, narrowed_time, parse_time, size, span, took, who
+from sublet.cli.words import count
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 from sublet.protocol.text import clean, clean_line, clean_name

@@ -85,7 +85,8 @@ def _listing(report: PruneReport, now: datetime) -> RenderableType:
 
 
 def _sum(report: PruneReport) -> str:
-    from sublet.cli.render import count, size
+    from sublet.cli.render import size
+    from sublet.cli.words import count
 
     if not report.counts:
         return "Nothing to remove."

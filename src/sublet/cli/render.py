@@ -12,6 +12,7 @@ from rich.text import Text
 from sublet.cli.columns import Columns, Quoted, inset
 from sublet.cli.render_lent import lent, modes, moved_refs
 from sublet.cli.screen import PEERS_WORDS
+from sublet.cli.words import MAX_FILES_SHOWN
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
 from sublet.protocol.text import clean, clean_line, clean_name, escape_text
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sublet.cli.screen import Symbols
     from sublet.daemon.api.models import AssignmentView, AuditReport, DelegationView, FileChange
 
-MAX_FILES_SHOWN = 40
 QUOTA_SHARE = 20
 """From this share of a bound on, a twentieth, it is shown how much of it is used."""
 MAX_LEFT_BEHIND_SHOWN = 10
@@ -212,11 +212,6 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
-
-
-def count(number: int, noun: str, several: str = "") -> str:
-    """Return ``1 file``, ``2 files``; ``several`` is the plural where it is not made by an s."""
-    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def parse_time(text: str) -> datetime:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import inset
-from sublet.cli.render import MAX_FILES_SHOWN, count
+from sublet.cli.words import MAX_FILES_SHOWN, count
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +66,13 @@ def scripts(draw: st.DrawFn) -> list[Act]:
 )
 def test_there_is_one_end_and_nothing_is_left(answer: str, script: list[Act], last: str, queued: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="sublet-test-") as root:
-        asyncio.run(_play(Path(root), answer, script, last, queued=queued))
+        try:
+            asyncio.run(_play(Path(root), answer, script, last, queued=queued))
+        finally:
+            # A delegation that ends leaves what it was at in the background to itself.
+            for thread in threading.enumerate():
+                if thread.name.startswith("background "):
+                    thread.join(20)
 
 
 async def _play(root: Path, answer: str, script: list[Act], last: str, *, queued: bool) -> None:

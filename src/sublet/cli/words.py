@@ -1,0 +1,10 @@
+"""Words and bounds that several views share."""
+
+from __future__ import annotations
+
+MAX_FILES_SHOWN = 40
+
+
+def count(number: int, noun: str, several: str = "") -> str:
+    """Return ``1 file``, ``2 files``; ``several`` is the plural where it is not made by an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
