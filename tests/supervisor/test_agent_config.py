@@ -17,6 +17,7 @@ from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support.jobs import Log, job
 
 ROOT = Path(__file__).resolve().parents[2]
+MODEL: dict[str, object] = {"type": "model", "base_url": "https://example.com/v1", "model": "m"}
 SHELL = {"id": "a", "provider": {"type": "command", "argv": ["sh", "-s"]}}
 
 # Section 7.3 of the governance spec, as it stands there.
@@ -86,8 +87,21 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
     [
         ({"provider": {"type": "acp"}}, "provider", "name either a preset or the argv"),
         ({"provider": {"type": "iflow", "argv": ["x"]}}, "provider.argv", "not permitted"),
-        ({"provider": {"type": "model"}}, "provider", "not available in this version"),
-        ({"provider": {"type": "a2a"}}, "provider", "not available in this version"),
+        ({"provider": {"type": "model", "model": "m"}}, "provider.base_url", "required"),
+        ({"provider": {**MODEL, "base_url": "http://example.com/v1"}}, "provider", "allow_plaintext"),
+        ({"provider": {**MODEL, "base_url": "https://me:secret@example.com"}}, "provider", "user or password"),
+        ({"provider": {**MODEL, "api_key": "sk-1"}}, "provider.api_key", "not permitted"),
+        ({"provider": {**MODEL, "max_cost": 1}}, "provider", "needs prices"),
+        ({"provider": {"type": "a2a"}}, "provider", "either a peer or a url"),
+        ({"provider": {"type": "a2a", "url": "http://127.0.0.1:1"}}, "provider", "url is https"),
+        ({"mcpServers": {"s": {"command": "x"}}}, "mcpServers", "no use for them"),
+        ({"provider": MODEL, "mcpServers": {"s": {}}}, "mcpServers.s", "either a command or a url"),
+        ({"provider": MODEL, "mcpServers": {"s": {"command": "x", "env": ["LD_X"]}}}, "mcpServers.s.env", "LD_*"),
+        (
+            {"provider": MODEL, "sandbox": {"allow_exec": False}, "mcpServers": {"s": {"command": "x"}}},
+            "mcpServers",
+            "needs sandbox.allow_exec",
+        ),
         ({"provider": {"type": "magic"}}, "provider", "'command', 'preset'"),
         ({"provider": {"type": "command", "argv": []}}, "provider.argv", "at least 1 item"),
         ({"provider": {"type": "command", "argv": "sh -s"}}, "provider.argv", "tuple"),
@@ -107,7 +121,7 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
             "governance",
             "'command' can't enforce governance.command",
         ),
-        ({"sandbox": {"allow_exec": False}}, "sandbox.allow_exec", "True"),
+        ({"sandbox": {"allow_exec": False}}, "sandbox", "can't be kept from starting programs"),
         ({"sandbox": {"cwd_only": False}}, "sandbox.cwd_only", "True"),
         ({"sandbox": {"readable": ["x"]}}, "sandbox.readable[0]", "pattern"),
         ({"environment": ["SUBLET_HOME"]}, "environment", "set by the daemon"),

@@ -36,6 +36,7 @@ from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.decisions import gatekeeper
+from support.gates import ListGate
 from support.jobs import command
 
 ALICE = KnownPeer("alice", b"\1" * 32, "SHA256:" + "A" * 43)
@@ -101,7 +102,9 @@ class Worker:
             journal=self.journal,
             gate=gatekeeper(self.journal, Policy(Protected(self.root / "home"), self.config)),
             slots=self.slots,
-            tools=ExecutorTools(self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch"),
+            tools=ExecutorTools(
+                self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch", lambda _: ListGate()
+            ),
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,

@@ -32,16 +32,21 @@ from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
+from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
+from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of
+from sublet.daemon.working.policy_gate import PolicyGate
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
+from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
@@ -146,9 +151,18 @@ async def make_parts(
             slots=slots,
             agents=lambda: offer.agents,
             provider=lambda agent_id: offer.provider(agent_id),
+            tool_gate=lambda agent, ctx: PolicyGate(
+                gate,
+                journal,
+                Subject("agent", agent.id, role=agent.role),
+                ctx.keys(agent.id),
+                access_mode=ctx.job.access_mode,
+            ),
         )
     )
-    tools = ProviderTools(sandbox, cages, supervising.super_agent)
+    tools = ProviderTools(
+        sandbox, cages, supervising.super_agent, files=job_files, conversations=state_dir / "conversations"
+    )
     offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
@@ -168,7 +182,8 @@ async def make_parts(
 
     def enforced(agent: AgentConfig) -> frozenset[str]:
         """Return what is enforced here and not only declared: items of the sandbox profile, and limits."""
-        return sandbox.enforced | enforced_limits(agent.limits)
+        governed = {"allow_exec"} if agent.governs_exec else set()
+        return sandbox.enforced | enforced_limits(agent.limits) | governed
 
     async def reload() -> ReloadReport:
         """Put both files in force, or none where one is bad."""
@@ -179,6 +194,18 @@ async def make_parts(
         slots.capacity = policy.limits.slots
         return ReloadReport(
             agents=[agent.id for agent in agents], policy_file=str(policy_file), agent_file=str(agent_file)
+        )
+
+    def gate_of(record: AssignmentRecord) -> PolicyGate:
+        """Return what stands before the tools of an assignment's agent."""
+        return PolicyGate(
+            gate,
+            journal,
+            Subject("agent", record.agent, role=offer.role_of(record.agent)),
+            EventKeys(agent_id=record.agent, request_id=record.id),
+            access_mode=record.access_mode,
+            delegation_id=record.id,
+            peer=record.peer,
         )
 
     def require(transport: str) -> None:
@@ -232,7 +259,7 @@ async def make_parts(
             journal=journal,
             gate=gate,
             slots=slots,
-            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root),
+            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root, gate_of),
             agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import (
-    BeforeValidator,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -24,20 +23,16 @@ from pydantic import (
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
 from sublet.supervisor.governance_config import GovernanceConfig, ToolsConfig, check_governance, check_tools
+from sublet.supervisor.model_config import MAX_MCP_SERVERS, McpServerConfig, ModelConfig, ServerName
 from sublet.supervisor.presets import PRESETS
 from sublet.supervisor.provider_config import (
     PROVIDER_TYPES,
     AcpConfig,
-    Directory,
-    Id,
     IflowConfig,
-    Line,
-    Part,
     PresetConfig,
     ProviderConfig,
-    Variable,
-    available,
     check_workers,
 )
 
@@ -46,7 +41,7 @@ MAX_AGENTS = 64
 ValueT = TypeVar("ValueT")
 
 SCHEMA_ID = "urn:sublet:schema:agent"
-RESUMELESS = frozenset({"command", "preset", "super"})
+RESUMELESS = frozenset({"command", "preset", "super", "a2a"})
 """Types of providers that begin anew each time."""
 DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""
@@ -73,7 +68,9 @@ class SandboxConfig(Part):
     allow_network: bool | None = Field(
         default=None, description="Whether it shares this machine's network; by default what a preset needs, else not"
     )
-    allow_exec: Literal[True] = Field(default=True, description="A command can't be kept from starting programs")
+    allow_exec: bool = Field(
+        default=True, description="Whether it may start programs; only what runs no program itself can be kept from it"
+    )
     readable: Annotated[tuple[Directory, ...], Field(max_length=64)] = Field(
         default=(),
         description="Directories and files it may read beyond the system's programs; '~' is the owner's home",
@@ -126,7 +123,7 @@ class AgentConfig(Part):
     name: Line = Field(default="", validate_default=False, description="Name on the card; by default the id")
     description: Annotated[str, StringConstraints(max_length=2000)] = ""
     version: Line = "1.0.0"
-    provider: Annotated[ProviderConfig, BeforeValidator(available)]
+    provider: ProviderConfig
     session: SessionConfig = SessionConfig()
     tools: ToolsConfig = ToolsConfig()
     governance: GovernanceConfig = Field(default_factory=dict)
@@ -136,6 +133,11 @@ class AgentConfig(Part):
     limits: LimitsConfig = LimitsConfig()
     environment: Annotated[tuple[Variable, ...], Field(max_length=128)] = Field(
         default=(), description="Names of the daemon's environment variables that the agent gets"
+    )
+    mcp_servers: Annotated[dict[ServerName, McpServerConfig], Field(max_length=MAX_MCP_SERVERS)] = Field(
+        default_factory=dict,
+        alias="mcpServers",
+        description="MCP servers whose tools the model may call as mcp.SERVER.TOOL, as far as policy allows each",
     )
     timeout_seconds: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="Longest run of one task; the lease may end it earlier"
@@ -195,6 +197,33 @@ class AgentConfig(Part):
             elif isinstance(value, dict):
                 check_governance(provider.type, names, value)
         return value
+
+    @property
+    def governs_exec(self) -> bool:
+        """Whether its provider runs programs only through a tool of ours, so that ``allow_exec`` can be enforced."""
+        return isinstance(self.provider, ModelConfig)
+
+    @field_validator("sandbox")
+    @classmethod
+    def _kept_from_programs(cls, sandbox: SandboxConfig, info: ValidationInfo) -> SandboxConfig:
+        provider = info.data.get("provider")
+        if not sandbox.allow_exec and provider is not None and not isinstance(provider, ModelConfig):
+            raise ValueError(
+                f"provider type '{provider.type}' can't be kept from starting programs: allow_exec is true"
+            )
+        return sandbox
+
+    @field_validator("mcp_servers")
+    @classmethod
+    def _servers_of_a_model(
+        cls, servers: dict[str, McpServerConfig], info: ValidationInfo
+    ) -> dict[str, McpServerConfig]:
+        provider, sandbox = info.data.get("provider"), info.data.get("sandbox")
+        if servers and provider is not None and not isinstance(provider, ModelConfig):
+            raise ValueError(f"provider type '{provider.type}' has no use for them")
+        if sandbox is not None and not sandbox.allow_exec and any(server.command for server in servers.values()):
+            raise ValueError("a server that is a command needs sandbox.allow_exec")
+        return servers
 
     @model_validator(mode="after")
     def _network_where_needed(self) -> AgentConfig:

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from sublet.supervisor.provider_config import Id, Part
+from sublet.supervisor.config_parts import Id, Part
 
 GOVERNING: Final = frozenset({"acp", "iflow", "model"})
 """Types of providers that ask before each tool, so that lists of tools can be enforced."""

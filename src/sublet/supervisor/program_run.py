@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ import anyio
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
+from sublet.supervisor.job_env import job_environment, make_home, write_private
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
-from sublet.supervisor.model import Deadline, Job, JobResource, Launch, Output, Report, Sandbox
+from sublet.supervisor.model import Deadline, Job, Launch, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.program import program_paths
 
@@ -26,7 +25,6 @@ DRAIN_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
 """How long a program that was talked with may take to end by itself once its input is closed."""
 
-_ALWAYS = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
 _PLACEHOLDER = re.compile(r"\{(workspace|meta|prompt_file|scratch|delegation_id|access_mode)\}")
 
 
@@ -193,11 +191,8 @@ class ProgramRunner:
 
     def _prepare(self, job: Job, prompt_file: Path) -> tuple[Launch, Sequence[str]]:
         """Make the files of the run, and the launch. Runs in a thread: it looks at disks, though never at the mount."""
-        home, temporary = job.scratch / "home", job.scratch / "tmp"
-        for directory in (home, temporary):
-            directory.mkdir(mode=0o700, exist_ok=True)
-        _write_private(prompt_file, job.prompt.encode("utf-8", "replace"))
-        _write_private(home / ".gitconfig", _git_settings(job))
+        home = make_home(job)
+        write_private(prompt_file, job.prompt.encode("utf-8", "replace"))
         for login in self._plan.logins:
             _copy_login(Path(self._environ.get("HOME", "/nonexistent")) / login, home / login)
         values = {
@@ -213,24 +208,10 @@ class ProgramRunner:
             return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
         argv = [filled(argument) for argument in self._plan.argv]
-        allowed = (*_ALWAYS, *self._plan.environment)
-        env = {name: self._environ[name] for name in allowed if name in self._environ}
-        env.setdefault("PATH", os.defpath)
-        env.setdefault("LANG", "C.UTF-8")
+        env = job_environment(job, self._environ, self._plan.environment)
         for name, value in self._plan.settings:
             env.setdefault(name, filled(value))
-        env |= {
-            "HOME": str(home),
-            "TMPDIR": str(temporary),
-            "SUBLET_DELEGATION_ID": job.delegation_id,
-            "SUBLET_DEADLINE": job.expires_at,
-            "SUBLET_REMAINING_SECONDS": str(int(job.remaining_seconds)),
-            "SUBLET_WORKSPACE": values["workspace"],
-            "SUBLET_RESOURCES": _listed(job.resources),
-            "SUBLET_META": values["meta"],
-            "SUBLET_PROMPT_FILE": values["prompt_file"],
-            "SUBLET_ACCESS_MODE": job.access_mode,
-        }
+        env["SUBLET_PROMPT_FILE"] = values["prompt_file"]
         writable = [job.scratch, job.mount_point] if job.access_mode == "rw" else [job.scratch]
         readable = [*self._plan.readable, *program_paths(argv[0], env["PATH"])]
         launch = Launch(
@@ -245,31 +226,10 @@ class ProgramRunner:
         return launch, self._sandbox.wrap(launch)
 
 
-def _git_settings(job: Job) -> bytes:
-    """Return git settings for the agent: it may use the lent directories, which look like somebody else's to it.
-
-    Who commits is the agent, whoever the lender is.
-    """
-    paths = (str(lent.path).replace("\\", "\\\\").replace('"', '\\"') for lent in job.resources)
-    trusted = "".join(f'\tdirectory = "{path}"\n' for path in paths)
-    return f"[safe]\n{trusted}[user]\n\tname = agent\n\temail = agent@{job.delegation_id}\n".encode()
-
-
-def _listed(resources: Sequence[JobResource]) -> str:
-    """Return the directories of a job as JSON."""
-    return json.dumps([{"name": r.name, "path": str(r.path), "access_mode": r.access_mode} for r in resources])
-
-
 def _reschedule(limit: asyncio.Timeout, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)
 
 
 def _copy_login(source: Path, target: Path) -> None:
@@ -280,4 +240,4 @@ def _copy_login(source: Path, target: Path) -> None:
     except OSError:
         return  # not logged in here; the agent will say so itself
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_private(target, data)
+    write_private(target, data)

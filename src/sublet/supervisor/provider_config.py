@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     StringConstraints,
@@ -16,24 +14,10 @@ from pydantic import (
     model_validator,
 )
 
+from sublet.supervisor.a2a_config import A2aConfig
+from sublet.supervisor.config_parts import Argument, Id, Line, Part
+from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.presets import ACP_PRESETS, PRESETS
-
-_LATER = {
-    "model": "a chat model with governed tools",
-    "a2a": "another A2A agent",
-}
-
-Id = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Argument = Annotated[str, StringConstraints(max_length=32_768, pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^(/|~/)[^\x00]*$|^~$")]
-
-
-class Part(BaseModel):
-    """A part of the file: what it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class CommandConfig(Part):
@@ -133,18 +117,13 @@ class IflowConfig(Part):
         return AcpConfig(type="acp", preset="iflow", model=self.model, mode=self.mode)
 
 
-def available(value: object) -> object:
-    """Say of a provider that is known but not there yet that it is not; anything else passes."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind in _LATER:
-        raise ValueError(f"provider type '{kind}' ({_LATER[kind]}) is not available in this version")
-    return value
+ProviderConfig = Annotated[
+    CommandConfig | PresetConfig | SuperConfig | AcpConfig | IflowConfig | ModelConfig | A2aConfig,
+    Discriminator("type"),
+]
 
 
-ProviderConfig = Annotated[CommandConfig | PresetConfig | SuperConfig | AcpConfig | IflowConfig, Discriminator("type")]
-
-
-PROVIDER_TYPES = frozenset({"command", "preset", "super", "acp", "iflow"})
+PROVIDER_TYPES = frozenset({"command", "preset", "super", "acp", "iflow", "model", "a2a"})
 """What ``type`` may be."""
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.chat.conversations import Conversations
 from sublet.supervisor.command import CommandProvider
+from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Provider, Sandbox
+from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig
 
 
@@ -21,6 +25,10 @@ class ProviderTools:
     limiter: Limiter | None = None
     super_agent: Callable[[AgentConfig], Provider] | None = None
     """Makes an agent that consists of others; only the daemon knows them all."""
+    files: OpenFiles | None = None
+    """Opens the files of a job's lease, for providers that work on them by tools of ours."""
+    conversations: Path | None = None
+    """Where conversations with models are kept; a private directory."""
 
 
 def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
@@ -39,4 +47,11 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
                 "Install it: pip install 'sublet[acp]'",
             ) from None
         return AcpProvider(config, tools.sandbox, limiter=tools.limiter)
+    if isinstance(config.provider, ModelConfig):
+        if tools.files is None or tools.conversations is None:
+            raise TypeError("a model needs the files of its leases, and a place for its conversations")
+        from sublet.supervisor.chat.provider import ModelProvider, ModelTools
+
+        given = ModelTools(tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter)
+        return ModelProvider(config, given)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter)

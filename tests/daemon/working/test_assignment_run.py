@@ -16,6 +16,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress
 from sublet.supervisor.model import Job, Outcome, Output, Report
 from sublet.workspace.model import ExportLimits
+from support.gates import ListGate
 from support.worker import ALICE, HERE, Worker, worker
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,8 @@ async def side(tmp_path: Path) -> AsyncIterator[Worker]:
 async def make(side: Worker) -> AssignmentRun:
     accept = await side.accepted()
     start = side.start_message(accept)
-    tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, side.root / "scratch")
+    scratch = side.root / "scratch"
+    tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, scratch, lambda _: ListGate())
     return AssignmentRun(await side.record(), start, KEY, HERE, anyio.current_time() + 60, tools)
 
 

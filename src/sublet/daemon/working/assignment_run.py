@@ -22,6 +22,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Provider
+from sublet.supervisor.tools import ToolGate
 from sublet.workspace.carrier import Carried, Carrier
 from sublet.workspace.model import META, WORKSPACE
 from sublet.workspace.ssh.reverse import ReverseAcceptor
@@ -39,12 +40,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExecutorTools:
-    """What every assignment works with; the composition root makes it once. ``carriers`` are by transport."""
+    """What every assignment works with; the composition root makes it once. ``carriers`` are by transport, ``gate``
+    makes what stands before the tools of an assignment's agent.
+    """
 
     carriers: Mapping[str, Carrier]
     reverse: ReverseAcceptor
     provider: Callable[[str], Provider]
     scratch_root: Path
+    gate: Callable[[AssignmentRecord], ToolGate]
 
 
 class AssignmentRun:
@@ -265,9 +269,10 @@ class AssignmentRun:
         scratch = self._tools.scratch_root / self.id
         await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
         try:
-            prompt, told = self._record.invite.task.prompt, None
+            prompt, told, session = self._record.invite.task.prompt, None, None
             while True:
-                outcome = await self._launch(prompt, mount, scratch)
+                outcome = await self._launch(prompt, mount, scratch, session)
+                session = outcome.provider_session_id or session
                 ended = self.follow_ups.ended(told, outcome)
                 if self.follow_ups.any:
                     self._news.note("", ended)
@@ -284,13 +289,13 @@ class AssignmentRun:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
-    async def _launch(self, prompt: str, mount: Carried, scratch: Path) -> Outcome:
+    async def _launch(self, prompt: str, mount: Carried, scratch: Path, session: str | None) -> Outcome:
         """Run the agent once its files are there; where it could not begin since the link broke, then once more."""
         launches = 0
         while True:
             await self._link.restored(mount)
             launches, interrupted = launches + 1, mount.interrupted
-            job = self._job(prompt, mount.path, scratch)
+            job = self._job(prompt, mount.path, scratch, session)
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
             broke = mount.cut.is_set() or mount.interrupted > interrupted
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
@@ -309,7 +314,7 @@ class AssignmentRun:
             for lent in offered
         ]
 
-    def _job(self, prompt: str, mount_point: Path, scratch: Path) -> Job:
+    def _job(self, prompt: str, mount_point: Path, scratch: Path, session: str | None) -> Job:
         return Job(
             delegation_id=self.id,
             description=self._record.invite.task.description,
@@ -322,6 +327,8 @@ class AssignmentRun:
             remaining_seconds=max(0.0, self.deadline.at - anyio.current_time()),
             expires_at=self._start.lease.expires_at,
             deadline=self.deadline,
+            gate=self._tools.gate(self._record),
+            provider_session_id=session,
         )
 
     def _why_not_done(self) -> SubletError | None:

@@ -1,0 +1,119 @@
+"""The files of a lease, as a provider reaches them that governs file tools: confined, bounded, and never blocking.
+
+The daemon passes in the real one. Paths are components below the view: first the name of the resource, or of the
+directory that tells about the task. Every call may raise ``OSError``, whose text names no path, and ``TimeoutError``
+where the mount does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from sublet.supervisor.model import Job
+
+ViewPath = tuple[str, ...]
+
+
+class FilePart(Protocol):
+    """Some bytes of a file."""
+
+    @property
+    def data(self) -> bytes:
+        """The bytes."""
+
+    @property
+    def size(self) -> int:
+        """How many the whole file has."""
+
+
+class Entry(Protocol):
+    """A name in a directory."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def kind(self) -> str:
+        """``file``, ``directory``, ``link`` or ``other``."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+
+class Listing(Protocol):
+    """Entries of a directory."""
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """In order of their names."""
+
+    @property
+    def more(self) -> bool:
+        """Whether not all are here."""
+
+
+class Match(Protocol):
+    """A line of a file that holds what was searched for."""
+
+    @property
+    def path(self) -> ViewPath:
+        """The file."""
+
+    @property
+    def line(self) -> int:
+        """Counted from one; 0 where only the name matched."""
+
+    @property
+    def text(self) -> str:
+        """The line, bounded."""
+
+
+class Matches(Protocol):
+    """What a search found."""
+
+    @property
+    def found(self) -> Sequence[Match]:
+        """In order of the files."""
+
+    @property
+    def files(self) -> int:
+        """How many files were looked at."""
+
+    @property
+    def more(self) -> bool:
+        """Whether it ended at a bound before everything was looked at."""
+
+
+class LeaseFiles(Protocol):
+    """The files of one lease."""
+
+    async def read(self, path: ViewPath, offset: int, size: int) -> FilePart:
+        """Return up to ``size`` bytes from ``offset`` of a regular file."""
+
+    async def write(self, path: ViewPath, data: bytes) -> bool:
+        """Make ``data`` the whole content of a regular file, with the directories above it, and tell if it is new."""
+
+    async def list(self, path: ViewPath, limit: int) -> Listing:
+        """Return at most ``limit`` entries of a directory."""
+
+    async def search(self, path: ViewPath, text: str, name: str, limit: int, *, ignore_case: bool) -> Matches:
+        """Return lines that hold ``text``, of files below ``path`` whose name matches the glob ``name``.
+
+        An empty ``text`` finds the files themselves. Links are not followed, files that are no text are left out.
+        """
+
+    async def move(self, old: ViewPath, new: ViewPath) -> None:
+        """Rename a file or directory to a name that is free, in the same resource."""
+
+    async def delete(self, path: ViewPath) -> None:
+        """Remove a file, a link or an empty directory."""
+
+    async def aclose(self) -> None:
+        """Let go of the mount."""
+
+
+OpenFiles = Callable[[Job], LeaseFiles]
+"""Returns the files of a job's lease; nothing is looked at before the first call."""
