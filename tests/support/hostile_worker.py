@@ -93,6 +93,7 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
         fingerprint=mine.fingerprint,
         version="0.1.0",
         agents=lambda: (AGENT,),
+        identify=lambda pid: None,
         find_peer={theirs.node_id: known}.get,
         key_changed=lambda node, shown: None,
         find_token=lambda token: None,

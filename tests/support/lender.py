@@ -21,6 +21,7 @@ from sublet.daemon.storage.records import DelegationRecord
 from sublet.daemon.storage.store import Store
 from sublet.policy.limits import AdmissionLimits
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.locks import DirectoryLocks
@@ -69,7 +70,7 @@ class Lender:
     ) -> str:
         """Delegate the project and return the id."""
         request = self.request(prompt, ttl=ttl, **more)
-        view = await self.delegator.create(request, caller, asked_for(request), peer, None, ttl)
+        view = await self.delegator.create(request, caller, asked_for(request), peer, None, ttl, Chain())
         return view.delegation_id
 
     def request(self, prompt: str = "do it", *, ttl: int = 60, **more: object) -> CreateDelegation:

@@ -48,6 +48,7 @@ def face_context(api: DaemonApi, home: Home) -> FaceContext:
         fingerprint="SHA256:" + "A" * 43,
         version="0.0.1",
         agents=lambda: (),
+        identify=lambda pid: None,
         find_peer=lambda node_id: None,
         key_changed=lambda node_id, name: None,
         find_token=lambda secret: None,

@@ -110,6 +110,8 @@ class Worker:
             reverse_port=lambda _: self.reverse_port,
             enforced=lambda agent: frozenset({"cwd_only"}),
             require=require_transport,
+            node_id="node-bbbbbbbbbbbbbbbb",
+            max_depth=lambda: 4,
         )
 
     @property

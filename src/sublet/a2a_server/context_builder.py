@@ -15,7 +15,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError, InvalidRequestError, 
 
 from sublet.a2a_server.caller import Caller, caller_of
 from sublet.a2a_server.invites import PendingInvites
-from sublet.a2a_server.parts import find_body, trim
+from sublet.a2a_server.parts import find_body, plain, trim
 from sublet.a2a_server.refusal import a2a_error
 from sublet.a2a_server.task_store import TERMINAL, SqliteTaskStore
 from sublet.a2a_server.work import (
@@ -29,9 +29,11 @@ from sublet.a2a_server.work import (
 )
 from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.codec import AnyMessage, decode
+from sublet.protocol.chain import Chain
+from sublet.protocol.codec import AnyMessage, decode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.messages import MAX_PROMPT_CHARS, Error, Invite, Start
+from sublet.protocol.signed_chain import CHAIN_KEY, verify_chain
 from sublet.protocol.signing import Nonces, verify_message
 
 MAX_OPEN_TASKS = 100
@@ -125,10 +127,26 @@ class AwcpContextBuilder(RequestContextBuilder):
             raise InvalidParamsError(message="the message has no text", data={"hint": "Send at least one text part."})
         if len(text) > MAX_PROMPT_CHARS:
             raise InvalidParamsError(message=f"at most {MAX_PROMPT_CHARS} characters of text are accepted")
+        chain = self._chain(call, text)
         await self._check_open_tasks(call)
         streamed = call.context.state.get("method") in _STREAMING
-        put_work(call.context, TextWork(text, call.caller.subject, streamed, call.caller.owner))
+        put_work(call.context, TextWork(text, call.caller.subject, streamed, call.caller.owner, chain))
         return context_id
+
+    def _chain(self, call: _Call, text: str) -> Chain:
+        """Return who called until here, where the message says so."""
+        if not call.message.HasField("metadata") or CHAIN_KEY not in call.message.metadata.fields:
+            return Chain()
+        try:
+            return verify_chain(
+                narrow_bounded(plain(call.message.metadata.fields[CHAIN_KEY])),
+                text,
+                recipient=self._fingerprint,
+                now=int(self._clock()),
+                nonces=self._nonces,
+            )
+        except SubletError as error:
+            raise a2a_error(error, InvalidRequestError) from None
 
     async def _admit_awcp(
         self, call: _Call, body: dict[str, JsonValue], context_id: str | None

@@ -32,7 +32,7 @@ def find_body(parts: Iterable[Part]) -> dict[str, JsonValue] | None:
     Raises:
         RemoteProtocolError: ``DECLINED`` for several AWCP parts, one that is no object, or one out of bounds.
     """
-    found = [narrow_bounded(_plain(part.data.struct_value.fields[PART_KEY])) for part in parts if _is_awcp(part)]
+    found = [narrow_bounded(plain(part.data.struct_value.fields[PART_KEY])) for part in parts if _is_awcp(part)]
     if not found:
         return None
     if len(found) > 1 or not isinstance(found[0], dict):
@@ -71,7 +71,12 @@ def _redact(awcp: Value) -> None:
         body["mount"].struct_value.fields["credential"].string_value = REDACTED
 
 
-def _plain(value: Value) -> JsonValue:
+def plain(value: Value) -> JsonValue:
+    """Return a value as JSON, its numbers as they came.
+
+    Raises:
+        RemoteProtocolError: ``DECLINED`` for what is no JSON, such as NaN.
+    """
     try:
         return cast("JsonValue", MessageToDict(value))
     except (JsonFormatError, ValueError) as error:  # NaN is a plain ValueError

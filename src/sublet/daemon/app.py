@@ -112,6 +112,7 @@ class _Daemon:
                 service,
                 self._config.home,
                 [SupervisorArea(parts.supervising.service), PolicyArea(parts.policy_service)],
+                parts.callers.agent,
             )
             async with anyio.create_task_group() as reports:
                 self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
@@ -180,6 +181,8 @@ class _Daemon:
                 reload=parts.reload,
                 stop=self._stop.set,
                 node_id=self._identity.node_id,
+                chain_of=parts.callers.chain,
+                max_depth=lambda: self._config.supervisor.max_depth,
             )
         )
 
@@ -195,6 +198,7 @@ class _Daemon:
             fingerprint=self._identity.fingerprint,
             version=version("sublet"),
             agents=lambda: parts.offer.agents,
+            identify=parts.callers.agent,
             find_peer=parts.peers.find_known,
             key_changed=key_changed,
             find_token=parts.tokens.find,

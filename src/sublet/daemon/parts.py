@@ -12,6 +12,7 @@ from sublet.daemon.api.daemon_models import ReloadReport
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control.callers import Callers, chain_signer
 from sublet.daemon.faces import load_peer_link
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.governing.policy_service import PolicyService
@@ -50,6 +51,7 @@ from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
+from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
 from sublet.workspace.archive.carrier import ArchiveCarrier
@@ -101,6 +103,7 @@ class Parts:
     executor: Executor
     messages: Messages
     supervising: Supervising
+    callers: Callers
     pruning: Pruning
     results: StagedResults
     scratch_root: Path
@@ -138,6 +141,8 @@ async def make_parts(
     gate = Gatekeeper(policy, journal, lend_roots.paths, audit_log)
     slots = Slots(policy.limits.slots)
     scratch_root = state_dir / "scratch"
+    owners = ProcessOwners()
+    callers = Callers(owners, identity.node_id)
     supervising = Supervising(
         Around(
             config=config.supervisor,
@@ -158,10 +163,17 @@ async def make_parts(
                 ctx.keys(agent.id),
                 access_mode=ctx.job.access_mode,
             ),
+            chain_of=callers.chain,
         )
     )
     tools = ProviderTools(
-        sandbox, cages, supervising.super_agent, files=job_files, conversations=state_dir / "conversations"
+        sandbox,
+        cages,
+        owners,
+        chain_signer(identity),
+        supervising.super_agent,
+        files=job_files,
+        conversations=state_dir / "conversations",
     )
     offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
@@ -265,9 +277,12 @@ async def make_parts(
             reverse_port=reverse_port,
             enforced=enforced,
             require=require,
+            node_id=identity.node_id,
+            max_depth=lambda: config.supervisor.max_depth,
         ),
         messages=Messages(supervising.parts, gate, lambda: offer.agents),
         supervising=supervising,
+        callers=callers,
         pruning=Pruning(
             journal,
             [

@@ -19,6 +19,7 @@ from sublet.daemon.api.daemon_api import (
     PairRequest,
 )
 from sublet.daemon.api.peer_models import AgentView
+from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces
@@ -143,8 +144,10 @@ class PeerLink(Protocol):
 class FaceContext:
     """What a face gets from the composition root.
 
-    ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its token's name. ``listener`` is
-    the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the daemon (0700).
+    ``identify`` returns the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError``
+    where nobody can tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its
+    token's name. ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the
+    daemon (0700).
     """
 
     api: DaemonApi
@@ -156,6 +159,7 @@ class FaceContext:
     fingerprint: str
     version: str
     agents: Callable[[], Sequence[AgentConfig]]
+    identify: Callable[[int], Subject | None]
     find_peer: Callable[[str], KnownPeer | None]
     key_changed: Callable[[str, str], None]
     find_token: Callable[[str], str | None]

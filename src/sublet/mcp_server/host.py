@@ -96,11 +96,15 @@ class McpFace:
             if stream.peer_uid != os.getuid():
                 log.warning("an MCP connection of another user was refused", uid=stream.peer_uid)
             elif self._open <= MAX_SESSIONS:
-                with self._server.connected() as session:
+                # An agent that works here for somebody else is known by its process, whatever it says it is.
+                agent = self._context.identify(stream.peer_pid)
+                with self._server.connected(agent) as session:
                     await connection.serve_connection(stream, self._server.low, session, self._server.options)
             elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
                 why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
                 await connection.refuse(stream, why)
+        except ProcessLookupError:
+            log.warning("an MCP connection of a process that is gone, or of an agent not at work, was refused")
         except Exception:  # one host's failure must not end the others' sessions
             log.exception("an MCP session failed")
         finally:

@@ -88,9 +88,13 @@ class SubletServer:
         return self.low.create_initialization_options(NotificationOptions())
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[HostSession]:
-        """Keep the state of one connection, and send it updates, while the block runs."""
-        session = HostSession()
+    def connected(self, agent: Subject | None = None) -> Iterator[HostSession]:
+        """Keep the state of one connection, and send it updates, while the block runs.
+
+        Args:
+            agent: the agent of this daemon that connected; None for a host that a person has started.
+        """
+        session = HostSession(agent)
         self._sessions.add(session)
         try:
             yield session
@@ -227,6 +231,8 @@ async def _roots(ctx: Context, params: t.CallToolRequestParams) -> tuple[str, ..
 
 
 def _subject(ctx: Context, roots: tuple[str, ...] = ()) -> Subject:
+    if (agent := ctx.lifespan_context.agent) is not None:
+        return agent  # which directories it may lend is not for its host to say
     client = ctx.session.client_params
     name = clean_line(client.client_info.name, MAX_CLIENT_NAME_CHARS) if client is not None else ""
     return Subject(kind="mcp", name=name, roots=roots)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from mcp.server.session import ServerSession
 
+    from sublet.policy.model import Subject
+
 MAX_SUBSCRIPTIONS = 256
 MAX_ROOTS = 64
 MAX_CALLS = 32
@@ -21,7 +23,8 @@ MAX_CALLS = 32
 class HostSession:
     """State of one connection. On the 2026 era there is no other: the SDK builds a new one for every request."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent: Subject | None = None) -> None:
+        self.agent = agent
         self.roots: tuple[str, ...] | None = None
         self.calls = 0
         self._channel: ServerSession | None = None

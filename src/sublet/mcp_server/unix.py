@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from sublet.daemon.net.unix_socket import peer_uid
+from sublet.daemon.net.unix_socket import peer_pid, peer_uid
 
 
 class UnixStream:
@@ -23,6 +23,11 @@ class UnixStream:
     def peer_uid(self) -> int:
         """User id of the process at the other end."""
         return peer_uid(self._socket)
+
+    @property
+    def peer_pid(self) -> int:
+        """Process id of the process that connected."""
+        return peer_pid(self._socket)
 
     async def receive(self, size: int) -> bytes:
         """Return up to ``size`` bytes; none when the other end has closed or is gone."""

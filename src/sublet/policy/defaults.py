@@ -28,9 +28,16 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT}),
     "a2a": frozenset({Action.AGENT_MESSAGE}),
-    "agent": frozenset(
-        {Action.TOOL_CALL, Action.AGENT_DISPATCH, Action.MODULE_DISPATCH, Action.CAPABILITY_READ, Action.CAPABILITY_RUN}
-    ),
+    "agent": _DELEGATION
+    | {
+        Action.TOOL_CALL,
+        Action.AGENT_ASK,
+        Action.AGENT_DISPATCH,
+        Action.MODULE_DISPATCH,
+        Action.CAPABILITY_READ,
+        Action.CAPABILITY_RUN,
+        Action.WORKSPACE_LEND,
+    },
 }
 """Actions that a rule can allow at all, by kind of subject. Whatever is not here is a person's to do."""
 

@@ -52,8 +52,9 @@ def decide_lending(subject: Subject, path: str, protected: Protected) -> Decisio
     """Decide whether ``subject`` may lend the directory ``path``.
 
     Args:
-        subject: a person may lend whatever is not forbidden; an MCP caller only at or below its ``roots``, which are
-            those of its host and those that a person allowed; anybody else nothing.
+        subject: a person may lend whatever is not forbidden; an MCP caller, and an agent that
+            runs here, only at or below its ``roots``, which are those of its host and those that a person allowed;
+            anybody else nothing.
         path: absolute path.
         protected: what to keep in any case.
     """
@@ -67,7 +68,7 @@ def decide_lending(subject: Subject, path: str, protected: Protected) -> Decisio
         return forbidden
     if subject.kind == "human":
         return ALLOWED
-    if subject.kind != "mcp":
+    if subject.kind not in ("mcp", "agent"):
         return _denied("lending.who", "only this machine's own people and agents lend directories", "")
     if any(real.is_relative_to(root) for root in _real(subject.roots)):
         return ALLOWED

@@ -69,6 +69,8 @@ class Subject:
     name: str = ""
     roots: tuple[str, ...] = ()
     role: str = ""
+    run: str = ""
+    """Which job an agent works on while it asks: what it calls goes on with that job's chain."""
 
 
 Value = str | int | bool | tuple[str, ...]

@@ -89,19 +89,19 @@ def canonical_address(text: str) -> str:
     return folded
 
 
-def check_call(chain: Chain, target: str, *, max_depth: int = DEFAULT_MAX_DEPTH) -> None:
+def check_call(chain: Chain, target: str | None, *, max_depth: int = DEFAULT_MAX_DEPTH) -> None:
     """Refuse a call that would loop, nest too deep or come after its lease; to be asked before anything is done.
 
     Args:
         chain: of the call, its last caller last.
-        target: address of who is called.
+        target: address of who is called; None where only the other side will know.
         max_depth: the most callers that a call may have behind it.
 
     Raises:
         SubletError: ``LOOP_REFUSED``, ``DEPTH_REFUSED`` or ``LEASE_OVER``, each with the chain in its message;
             ``INVALID_ARGUMENT`` for what is no address.
     """
-    wanted = canonical_address(target)
+    wanted = "?" if target is None else canonical_address(target)
     callers = [canonical_address(caller) for caller in chain.execution_chain]
     if wanted in callers:
         raise SubletError(

@@ -29,6 +29,7 @@ from sublet.protocol.bounds import MAX_RESOURCES as MAX_RESOURCES
 from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
 from sublet.protocol.bounds import AccessMode as AccessMode
 from sublet.protocol.bounds import ResultMode as ResultMode
+from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
 
 AWCP_URI = "https://awcp-protocol.org/v1"
@@ -119,6 +120,30 @@ class LentResource(Wire):
     access_mode: AccessMode
 
 
+class ChainExtension(Wire):
+    """Who called whom until this delegation was asked for, and how long the last caller's own lease lasts."""
+
+    execution_chain: list[Annotated[str, StringConstraints(min_length=3, max_length=MAX_ADDRESS_CHARS)]] = Field(
+        min_length=1, max_length=MAX_CHAIN, description="Addresses agent@node, the first caller first"
+    )
+    lease_id: Short
+    ttl: Annotated[int, Field(ge=0, le=MAX_TTL_SECONDS)] | None = Field(
+        default=None, description="Seconds from the sending of the first INVITE"
+    )
+
+    @classmethod
+    def of(cls, chain: Chain) -> ChainExtension | None:
+        """Return ``chain`` as it travels; None where a person asks."""
+        if not chain.execution_chain:
+            return None
+        ttl = None if chain.ttl is None else int(chain.ttl)
+        return cls(execution_chain=list(chain.execution_chain), lease_id=chain.lease_id, ttl=ttl)
+
+    def chain(self) -> Chain:
+        """Return what was sent, as it was sent: nothing of it is checked yet."""
+        return Chain(tuple(self.execution_chain), self.lease_id, self.ttl)
+
+
 class InviteExtension(SubletExtension):
     """INVITE beyond the spec.
 
@@ -131,6 +156,7 @@ class InviteExtension(SubletExtension):
     )
     result_mode: ResultMode = "live"
     resources: list[LentResource] = Field(default_factory=list, max_length=MAX_RESOURCES)
+    chain: ChainExtension | None = Field(default=None, description="Where an agent asks; absent for a person")
     require_enforced: list[Short] = Field(
         default_factory=list,
         max_length=16,

@@ -14,6 +14,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
 from sublet.supervisor.presets import PRESETS
+from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramPlan, ProgramRunner
 from sublet.supervisor.provider_config import CommandConfig, PresetConfig
 
@@ -63,6 +64,7 @@ class CommandProvider:
         config: the agent.
         sandbox: confines what is started.
         environ: the environment from which allowed variables are taken; by default the daemon's own.
+        owners: is told whose processes run.
         limiter: holds it to the agent's limits; by default the guard alone does, which can't see the scratch directory.
     """
 
@@ -73,11 +75,14 @@ class CommandProvider:
         environ: Mapping[str, str] | None = None,
         *,
         limiter: Limiter | None = None,
+        owners: ProcessOwners | None = None,
     ) -> None:
         environment = dict(os.environ if environ is None else environ)
         self._limits = config.limits
         self._sandbox = sandbox
-        self._runner = ProgramRunner(plan(config, sandbox, environment), config.limits, sandbox, environment, limiter)
+        own = owners.of(config) if owners is not None else None
+        wanted = plan(config, sandbox, environment)
+        self._runner = ProgramRunner(wanted, config.limits, sandbox, environment, limiter, own)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Run the command for ``job`` and return how it ended: ``ProgramRunner.run``.

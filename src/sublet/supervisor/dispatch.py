@@ -76,13 +76,14 @@ class Dispatcher:
         """Return how many calls of an agent are under way."""
         return self._running[agent_id]
 
-    def check(self, agent_id: str, chain: Chain) -> None:
-        """Refuse a call by its chain alone, before anything is done for it.
+    def check(self, agent_id: str | None, chain: Chain) -> None:
+        """Refuse a call by its chain alone, before anything is done for it; None is an agent that is not chosen yet.
 
         Raises:
             SubletError: as ``check_call``.
         """
-        check_call(chain, address(agent_id, self._node_id), max_depth=self._limits().max_depth)
+        target = None if agent_id is None else address(agent_id, self._node_id)
+        check_call(chain, target, max_depth=self._limits().max_depth)
 
     async def dispatch(
         self,

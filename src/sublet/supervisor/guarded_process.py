@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-_GUARD = Path(__file__).with_name("guard.py")
+GUARD = Path(__file__).with_name("guard.py")
 MAX_STATUS_BYTES = 4096
 
 KILL_SECONDS = 16.0
@@ -86,7 +86,7 @@ class GuardedProcess:
                 opened.callback(os.close, theirs)
             bounds = [f"join={group}" for group in groups]
             bounds += [f"{name}={value}" for name, value in (watched or {}).items()]
-            command = [sys.executable, "-I", "-S", str(_GUARD), str(control_in), str(status_in), str(cwd)]
+            command = [sys.executable, "-I", "-S", str(GUARD), str(control_in), str(status_in), str(cwd)]
             command += [",".join(bounds), *argv]
             try:
                 guard = await asyncio.create_subprocess_exec(
@@ -113,6 +113,11 @@ class GuardedProcess:
                 transport.close()
             raise
         return cls(guard, control, readers, transports, writer)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the guard, below which everything that it starts stays."""
+        return self._guard.pid
 
     async def wait(self) -> Ended:
         """Wait until the command and everything it started have ended, and tell how the command did."""

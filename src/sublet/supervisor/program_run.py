@@ -18,6 +18,7 @@ from sublet.supervisor.job_env import job_environment, make_home, write_private
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
 from sublet.supervisor.model import Deadline, Job, Launch, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
+from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
 
 MAX_LOGIN_BYTES = 1 << 20
@@ -77,6 +78,7 @@ class ProgramRunner:
         limits: what it may use.
         sandbox: confines it.
         environ: the environment from which allowed variables are taken.
+        own: holds a process for this agent's while it runs, so that it passes for nobody else.
         limiter: holds it to its limits; by default the guard alone does, which can't see the scratch directory.
     """
 
@@ -87,7 +89,9 @@ class ProgramRunner:
         sandbox: Sandbox,
         environ: Mapping[str, str],
         limiter: Limiter | None = None,
+        own: Own | None = None,
     ) -> None:
+        self._own = own or _nobody
         self._plan = plan
         self._limits = limits
         self._sandbox = sandbox
@@ -154,7 +158,7 @@ class ProgramRunner:
                 drains = [group.create_task(drain(stream, capture, held.printed)) for stream, capture in drained]
                 helpers = [group.create_task(flush_regularly(captures)), group.create_task(held.watch(process.stop))]
                 try:
-                    with contextlib.suppress(TimeoutError):
+                    with contextlib.suppress(TimeoutError), self._own(process.pid, job):
                         async with asyncio.timeout_at(ends(deadline.at)) as limit:
                             with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                                 if converse is not None:
@@ -224,6 +228,10 @@ class ProgramRunner:
             scratch_bytes=self._limits.scratch_bytes,
         )
         return launch, self._sandbox.wrap(launch)
+
+
+def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def _reschedule(limit: asyncio.Timeout, at: float) -> None:

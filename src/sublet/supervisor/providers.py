@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.conversations import Conversations
 from sublet.supervisor.command import CommandProvider
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
-from sublet.supervisor.model import Provider, Sandbox
+from sublet.supervisor.model import Job, Provider, Sandbox
 from sublet.supervisor.model_config import ModelConfig
+from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig
+
+
+class SignChain(Protocol):
+    """Signs the chain of a call that an agent makes by a plain A2A message."""
+
+    def __call__(self, agent_id: str, job: Job, text: str, *, recipient: str) -> dict[str, JsonValue]:
+        """Return the message's metadata.
+
+        Args:
+            agent_id: who calls.
+            job: what it works on while it does.
+            text: the message.
+            recipient: fingerprint of the called daemon's key, as its agent card names it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,10 @@ class ProviderTools:
 
     sandbox: Sandbox
     limiter: Limiter | None = None
+    owners: ProcessOwners | None = None
+    """Is told whose processes run: a provider that starts any says so, as ``CommandProvider`` does."""
+    sign_chain: SignChain | None = None
+    """Makes the metadata of a message to another daemon's agent, so that the call carries its chain."""
     super_agent: Callable[[AgentConfig], Provider] | None = None
     """Makes an agent that consists of others; only the daemon knows them all."""
     files: OpenFiles | None = None
@@ -46,7 +67,7 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
                 f"agent {config.id} speaks the Agent Client Protocol, and the package for it is not here: {error.name}",
                 "Install it: pip install 'sublet[acp]'",
             ) from None
-        return AcpProvider(config, tools.sandbox, limiter=tools.limiter)
+        return AcpProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners)
     if isinstance(config.provider, ModelConfig):
         if tools.files is None or tools.conversations is None:
             raise TypeError("a model needs the files of its leases, and a place for its conversations")
@@ -54,4 +75,4 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
 
         given = ModelTools(tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter)
         return ModelProvider(config, given)
-    return CommandProvider(config, tools.sandbox, limiter=tools.limiter)
+    return CommandProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners)

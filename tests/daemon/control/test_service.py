@@ -24,6 +24,7 @@ from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from support.decisions import KeptDecisions
 
@@ -117,7 +118,9 @@ def parts(log: list[str], policy: object, workspace: Path = Path("/srv/project")
     roots = LendRoots(log, "lend_roots")
     gate = Gatekeeper(cast("Any", policy), cast("Any", made["journal"]), roots.paths, KeptDecisions())
     made |= {"policy": policy, "gate": gate, "lend_roots": roots, "results": Results(log, workspace)}
-    return ServiceParts(**cast("Any", {**made, "node_id": "node-x"}))
+    return ServiceParts(
+        **cast("Any", {**made, "node_id": "node-x", "chain_of": lambda _: Chain(), "max_depth": lambda: 4})
+    )
 
 
 def arguments(method: Callable[..., object], workspace: Path) -> dict[str, object]:

@@ -47,11 +47,12 @@ async def _left(
 ) -> str:
     from sublet.daemon.lending.agreement import new_record
     from sublet.daemon.lending.lent_resources import asked_for
+    from sublet.protocol.chain import Chain
     from support.worker import invite
 
     request = side.request(workspace_dir=str(project))
     quota = side.delegator._quota(request)
-    record = new_record(request, f"{ME.kind}:", asked_for(request), BOB.name, None, 60, quota)
+    record = new_record(request, f"{ME.kind}:", asked_for(request), BOB.name, None, 60, quota, Chain())
     snapshot = side.auditor.baseline(project, side.delegator._tools.trees.of(record).resources[0].rules)
     (project / "theirs.txt").write_text("x")
     (project / "mine.txt").write_text("x")

@@ -601,3 +601,52 @@ async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
         # What is left mounted stays journalled, for the next start to see.
         assert [held.kind for held in await after.journal.open_resources()] == ["mount"]
         assert (await after.record()).state is AssignmentState.ERROR
+
+
+NODE = "node-bbbbbbbbbbbbbbbb"  # the executor's own
+
+
+@pytest.mark.parametrize(
+    ("callers", "says"),
+    [
+        ([f"test@{NODE}"], "LOOP_REFUSED"),
+        ([f"TEST@{NODE.upper()}"], "LOOP_REFUSED"),
+        (["a@node-1", f"test@{NODE}", "c@node-3"], "LOOP_REFUSED"),
+        (["a@node-1", "b@node-2", "a@node-1"], "LOOP_REFUSED"),
+        ([f"a@node-{number}" for number in range(6)], "nested 6 deep"),
+        (["nobody"], "no address"),
+        (["te\u0455t@node-1"], "no address"),
+    ],
+)
+async def test_a_chain_that_loops_or_nests_too_deep_is_declined_before_anything_is_held(
+    tmp_path: Path, callers: list[str], says: str
+) -> None:
+    chain = {"execution_chain": callers, "lease_id": "lse_1", "ttl": 60}
+    async with worker(tmp_path) as side:
+        asked = invite()
+        message = asked.model_copy(
+            update={"sublet": type(asked.sublet).model_validate({**asked.sublet.model_dump(), "chain": chain})}
+        )
+        with pytest.raises(SubletError, match=says) as no:
+            await side.executor.invite(message, ALICE, source_host=HERE)
+        assert no.value.code is ErrorCode.DECLINED
+        if says == "LOOP_REFUSED":
+            assert callers[0].lower() in no.value.message.lower()
+        await side.check_nothing_held()
+        assert await side.journal.load_assignment("dlg_1") is None
+
+
+async def test_a_call_works_no_longer_than_its_caller_and_knows_who_called(tmp_path: Path) -> None:
+    chain = {"execution_chain": ["a@node-1"], "lease_id": "lse_1", "ttl": 20}
+    async with worker(tmp_path) as side:
+        asked = invite()
+        message = asked.model_copy(
+            update={"sublet": type(asked.sublet).model_validate({**asked.sublet.model_dump(), "chain": chain})}
+        )
+        accept = await side.executor.invite(message, ALICE, source_host=HERE)
+        assert accept.remote_constraints.max_ttl_seconds == 20
+        await side.updates(side.start(accept))
+        [job] = side.agent.jobs
+        assert job.chain.execution_chain == ("a@node-1",)
+        assert job.chain.ttl is not None
+        assert job.chain.ttl <= 20

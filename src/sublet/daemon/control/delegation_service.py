@@ -17,6 +17,7 @@ from sublet.daemon.lending.lent_resources import asked_for, check_apart, check_s
 from sublet.daemon.operations import operations
 from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.chain import address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
@@ -37,6 +38,7 @@ class DelegationService(PartOfService):
             "ttl_seconds": request.ttl_seconds,
             **self._quota_asked(request),
         }
+        chain = self._parts.chain_of(caller)
         unknown = self._parts.peers.unknown(
             name, lambda one: self._parts.gate.hides(caller, Action.DELEGATION_CREATE, one)
         )
@@ -50,6 +52,7 @@ class DelegationService(PartOfService):
                 f"{clean_line(agent, 80)!r} can't be the name of an agent",
                 "Name one that the peer offers, as `sublet peers show` lists them, or none for its default.",
             )
+        check_call(chain, None, max_depth=self._parts.max_depth())
         check_staged(request)
         lent = [await self._may_lend(resource, request, caller) for resource in resources]
         check_apart(lent)
@@ -61,8 +64,12 @@ class DelegationService(PartOfService):
                 "a staged delegation works in a copy, which nobody else changes, so there is nothing to watch",
                 "Leave out --watch or --staged.",
             )
+        # Where the agent is not named, the peer will know which one it would be.
+        check_call(chain, address(agent, peer.node_id) if agent else None, max_depth=self._parts.max_depth())
         ttl = min(request.ttl_seconds, self._parts.policy.limits.max_ttl_seconds)
-        return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl)
+        if chain.ttl is not None:
+            ttl = max(1, min(ttl, int(chain.ttl)))
+        return await self._parts.delegator.create(request, caller, lent, peer.address(), agent or None, ttl, chain)
 
     async def get_status(self, delegation_id: str, caller: Subject) -> DelegationView:
         """``DaemonApi.get_status``."""

@@ -1,22 +1,26 @@
-"""The control API's Unix socket: ours alone by its mode, by its directory, and by the uid of whoever connects."""
+"""The control API's Unix socket: ours alone by its mode, by its directory, and by the uid of whoever connects.
+
+An agent that this daemon runs has the same uid: it is known by its process, and gets what policy allows agents.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 import structlog
 
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.control.answers import ControlArea
+from sublet.daemon.control.answers import OWNER, ControlArea
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
-from sublet.daemon.net.unix_socket import bind_private, peer_uid, remove
+from sublet.daemon.net.unix_socket import bind_private, peer_pid, peer_uid, remove
 from sublet.daemon.paths import Home
+from sublet.policy.model import Subject
 
 MAX_CONNECTIONS = 256
 MAX_HEAD_BYTES = 32 << 10
@@ -31,15 +35,25 @@ class OwnerOnlyProtocol(DeadlineProtocol):
 
     cuts_stuck_readers = False  # who pages through the output of a command reads on when they turn the page
     _refused = False
+    identify: Callable[[int], Subject | None] = staticmethod(lambda _: None)
+    """Returns the agent that a process belongs to, if any."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
-        """Check the peer's uid first of all."""
-        uid = peer_uid(transport.get_extra_info("socket"))
+        """Check the peer's uid first of all, and whose process it is."""
+        connection = transport.get_extra_info("socket")
+        uid = peer_uid(connection)
         if uid == os.getuid():
-            super().connection_made(transport)
-            return
+            try:
+                agent = self.identify(peer_pid(connection))
+            except ProcessLookupError:
+                log.warning("control socket: a process that is gone, or an agent's that is not at work, was refused")
+            else:
+                self.app_state = {**self.app_state, "caller": agent or OWNER}
+                super().connection_made(transport)
+                return
+        else:
+            log.warning("control socket: a connection of another user was refused", uid=uid)
         self._refused = True
-        log.warning("control socket: a connection of another user was refused", uid=uid)
         transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -56,7 +70,14 @@ class OwnerOnlyProtocol(DeadlineProtocol):
 class ControlServer:
     """Serves the control API on ``home.control_socket``; the caller holds the instance lock."""
 
-    def __init__(self, api: DaemonApi, home: Home, areas: Sequence[ControlArea] = ()) -> None:
+    def __init__(
+        self,
+        api: DaemonApi,
+        home: Home,
+        areas: Sequence[ControlArea] = (),
+        identify: Callable[[int], Subject | None] = lambda _: None,
+    ) -> None:
+        self._identify = identify
         self._control = ControlApi(api, areas)
         self._path = home.control_socket
         self._socket: socket.socket | None = None
@@ -77,9 +98,10 @@ class ControlServer:
     async def serve(self) -> None:
         """Serve until cancelled, then end what waits, let the rest finish and remove the socket."""
         assert self._socket is not None, "start() comes first"
+        identified = type("IdentifiedProtocol", (OwnerOnlyProtocol,), {"identify": staticmethod(self._identify)})
         config = server_config(
             self._control.app(),
-            OwnerOnlyProtocol,
+            identified,
             connections=MAX_CONNECTIONS,
             head_bytes=MAX_HEAD_BYTES,
             drain_seconds=STOP_SECONDS,

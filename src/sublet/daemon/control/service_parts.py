@@ -18,6 +18,8 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.pruning import Pruning
 from sublet.daemon.working.executor import Executor
 from sublet.policy.engine import Policy
+from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class ServiceParts:
     reload: Callable[[], Awaitable[ReloadReport]]
     stop: Callable[[], None]
     node_id: str
+    chain_of: Callable[[Subject], Chain]
+    max_depth: Callable[[], int]
 
 
 class PartOfService:

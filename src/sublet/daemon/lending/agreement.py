@@ -9,9 +9,10 @@ from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
 from sublet.daemon.lending.lent_resources import widest
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.times import rfc3339
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import new_delegation_id
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, Accept, AccessMode
+from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, Accept, AccessMode, ChainExtension
 from sublet.protocol.text import clean_line
 
 RESUMABLE_TRANSPORTS = frozenset({"sshfs", "archive", "git"})
@@ -70,6 +71,7 @@ def new_record(
     agent: str | None,
     ttl_seconds: int,
     quota: LeaseQuota,
+    chain: Chain,
 ) -> DelegationRecord:
     """Return the record of a delegation that begins now; the arguments are those of ``Delegator.create``."""
     now = rfc3339()
@@ -85,6 +87,7 @@ def new_record(
         access_mode=widest(resources),
         ttl_seconds=ttl_seconds,
         quota=quota,
+        chain=ChainExtension.of(chain),
         created_at=now,
         updated_at=now,
     )

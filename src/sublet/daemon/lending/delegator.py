@@ -34,6 +34,7 @@ from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
 from sublet.policy.model import Subject
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, DelegationEvent, is_terminal
 from sublet.protocol.messages import FollowUp
@@ -87,6 +88,7 @@ class Delegator:
         peer: PeerAddress,
         agent: str | None,
         ttl_seconds: int,
+        chain: Chain,
     ) -> DelegationView:
         """Record a delegation and let it run.
 
@@ -98,6 +100,7 @@ class Delegator:
             peer: whom it goes to.
             agent: which of the peer's agents, None for its default.
             ttl_seconds: what policy allows of the time asked for.
+            chain: who called until here, where an agent asks; checked already.
 
         Raises:
             SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``POLICY_DENIED`` for a
@@ -112,7 +115,7 @@ class Delegator:
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
         await self._taken_over.wait()
-        record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request))
+        record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request), chain)
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
         self._tasks.group.start_soon(self._drive, run)

@@ -80,5 +80,6 @@ def invitation(record: DelegationRecord) -> Invite:
             resources=offered(record),
             require_enforced=record.request.require_enforced,
             result_mode=record.request.result_mode,
+            chain=record.chain,
         ),
     )

@@ -53,6 +53,15 @@ def remove(path: str) -> None:
 
 def peer_uid(connection: socket.socket) -> int:
     """Return the uid of the process at the other end of a Unix socket, as the kernel noted it at ``connect``."""
+    return _peer(connection)[1]
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Return the pid of the process that connected; 0 where it is in a namespace that we don't see."""
+    return _peer(connection)[0]
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    _, uid, _ = _UCRED.unpack(raw)
-    return int(uid)
+    pid, uid, _ = _UCRED.unpack(raw)
+    return int(pid), int(uid)

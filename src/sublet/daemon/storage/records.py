@@ -34,7 +34,7 @@ from sublet.protocol.lifecycle import (
     advance,
     is_terminal,
 )
-from sublet.protocol.messages import Accept, AccessMode, Invite
+from sublet.protocol.messages import Accept, AccessMode, ChainExtension, Invite
 from sublet.protocol.text import clean_line
 
 MAX_SHOWN_PROMPT_CHARS = 200
@@ -116,6 +116,8 @@ class DelegationRecord(Record):
     ttl_seconds: int
     created_at: str
     updated_at: str
+    chain: ChainExtension | None = None
+    """Who called until here, where an agent asked for it."""
     expires_at: str | None = None
     condition: ConditionView | None = None
     transport: TransportName | None = None

@@ -218,6 +218,7 @@ async def run_asked(
     Raises:
         SubletError: ``NOT_FOUND``, ``SESSION_CLOSED``, ``UNAVAILABLE``, or what the work fails with.
     """
+    parts.dispatcher.check(None, asked.chain)
     keys = EventKeys(request_id=new_request_id())
     request_id = keys.request_id or ""
     if session_id is not None and metadata is None:

@@ -10,6 +10,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     MAX_TTL_SECONDS,
@@ -34,6 +35,8 @@ class Acceptance:
         agents: those offered now; the first is the default.
         max_ttl_seconds: the longest lease that is accepted now.
         reverse_port: port at which a delegator at this address can dial us, or None.
+        node_id: of this daemon.
+        max_depth: how deep calls between agents may be nested.
         enforced: items of ``sandbox_profile`` and limits that are enforced here for an agent, not only declared.
     """
 
@@ -45,7 +48,11 @@ class Acceptance:
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
         enforced: Callable[[AgentConfig], frozenset[str]],
+        node_id: str,
+        max_depth: Callable[[], int],
     ) -> None:
+        self._node_id = node_id
+        self._max_depth = max_depth
         self._gate = gate
         self._agents = agents
         self._max_ttl_seconds = max_ttl_seconds
@@ -71,6 +78,7 @@ class Acceptance:
         agent = next((agent for agent in offered if wanted is None or agent.id == wanted), None)
         if agent is None:
             raise self._unknown(caller, wanted)
+        self._check_chain(message, agent)
         if missing := sorted({*message.sublet.require_enforced} - self._enforced(agent)):
             raise SubletError(
                 ErrorCode.DECLINED,
@@ -91,12 +99,14 @@ class Acceptance:
     ) -> Accept:
         """Return the ACCEPT: the access asked for, and at most the time asked for."""
         reverse = self._reverse_port(source_host)
+        chain = message.sublet.chain
+        rest = MAX_TTL_SECONDS if chain is None or chain.ttl is None else max(1, chain.ttl)
         return Accept(
             delegation_id=message.delegation_id,
             remote_mount=RemoteMount(mount_point=mount_point),
             remote_constraints=RemoteConstraints(
                 accepted_access_mode=message.lease.access_mode,
-                max_ttl_seconds=min(message.lease.ttl_seconds, self._max_ttl_seconds()),
+                max_ttl_seconds=min(message.lease.ttl_seconds, self._max_ttl_seconds(), rest),
                 sandbox_profile=SandboxProfile(
                     cwd_only=agent.sandbox.cwd_only,
                     allow_network=agent.allow_network,
@@ -172,6 +182,22 @@ class Acceptance:
             ErrorCode.DECLINED, f"there is no agent {clean_line(wanted or '', 80)!r} here", f"Offered: {offered}."
         )
 
+    def _check_chain(self, message: Invite, agent: AgentConfig) -> None:
+        """Refuse what would loop, nest too deep or outlive its caller.
+
+        Raises:
+            SubletError: ``DECLINED``, with the chain.
+        """
+        sent = message.sublet.chain
+        try:
+            check_call(
+                sent.chain() if sent is not None else Chain(),
+                address(agent.id, self._node_id),
+                max_depth=self._max_depth(),
+            )
+        except SubletError as error:
+            raise SubletError(ErrorCode.DECLINED, f"{error.code}: {error.message}", error.hint) from None
+
 
 def choose_transport(message: Invite, served: Collection[str], require: Callable[[str], None]) -> str:
     """Return the first transport that the delegator offers and this machine can take. Blocks: call it in a thread.
@@ -219,7 +245,7 @@ def same_invite(first: Invite, second: Invite) -> bool:
 
 def _asked(message: Invite) -> tuple[object, ...]:
     asked = message.sublet
-    return asked.agent, asked.transports, asked.result_mode, asked.resources, asked.require_enforced
+    return asked.agent, asked.transports, asked.result_mode, asked.resources, asked.require_enforced, asked.chain
 
 
 def seconds_left(record: AssignmentRecord, message: Start) -> float:

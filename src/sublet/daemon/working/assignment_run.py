@@ -18,6 +18,7 @@ from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.follow_ups import FollowUps
 from sublet.daemon.working.updates import Updates
 from sublet.daemon.working.verdict import why_not_done
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.text import clean_line
@@ -329,7 +330,14 @@ class AssignmentRun:
             deadline=self.deadline,
             gate=self._tools.gate(self._record),
             provider_session_id=session,
+            chain=self._chain(),
         )
+
+    def _chain(self) -> Chain:
+        """Return who called until here; the work's own lease is what is left of this one."""
+        sent = self._record.invite.sublet.chain
+        left = max(0.0, self.deadline.at - anyio.current_time())
+        return Chain(tuple(sent.execution_chain) if sent is not None else (), self.id, left)
 
     def _why_not_done(self) -> SubletError | None:
         late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS

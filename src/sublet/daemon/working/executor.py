@@ -50,13 +50,21 @@ class Executor:
         reverse_port: Callable[[str], int | None],
         enforced: Callable[[AgentConfig], frozenset[str]],
         require: Callable[[str], None],
+        node_id: str,
+        max_depth: Callable[[], int],
     ) -> None:
         self._journal = journal
         self._require = require
         self._slots = slots
         self._tools = tools
         self._acceptance = Acceptance(
-            gate=gate, agents=agents, max_ttl_seconds=max_ttl_seconds, reverse_port=reverse_port, enforced=enforced
+            gate=gate,
+            agents=agents,
+            max_ttl_seconds=max_ttl_seconds,
+            reverse_port=reverse_port,
+            enforced=enforced,
+            node_id=node_id,
+            max_depth=max_depth,
         )
         self._inviting = asyncio.Lock()
         self._assignments = Assignments(journal)

@@ -13,6 +13,7 @@ from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
+from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramRunner
 
 _STOPPED: Mapping[str, tuple[EndReason, str]] = {
@@ -35,6 +36,7 @@ class AcpProvider:
         config: an agent whose provider is of type ``acp``.
         sandbox: confines what is started.
         environ: the environment from which allowed variables are taken; by default the daemon's own.
+        owners: is told whose processes run.
         limiter: holds it to the agent's limits.
     """
 
@@ -45,12 +47,14 @@ class AcpProvider:
         environ: Mapping[str, str] | None = None,
         *,
         limiter: Limiter | None = None,
+        owners: ProcessOwners | None = None,
     ) -> None:
         environment = dict(os.environ if environ is None else environ)
         self._limits = config.limits
         self._plan = acp_plan(config, environment)
         self._sandbox = sandbox
-        self._runner = ProgramRunner(self._plan.program, config.limits, sandbox, environment, limiter)
+        own = owners.of(config) if owners is not None else None
+        self._runner = ProgramRunner(self._plan.program, config.limits, sandbox, environment, limiter, own)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Give ``job`` to the agent and return how it ended, with the session that a later job can go on with.

@@ -1,0 +1,69 @@
+"""Who is at the other end of one of our sockets: the person herself, or an agent that runs here for somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import cast
+
+from sublet.daemon.peering.identity import Identity
+from sublet.policy.model import Subject
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain, address
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.signed_chain import CHAIN_KEY, sign_chain
+from sublet.supervisor.model import Job
+from sublet.supervisor.processes import ProcessOwners
+from sublet.supervisor.providers import SignChain
+
+
+class Callers:
+    """Tells by the process that connects, which no program can choose.
+
+    Args:
+        owners: knows whose processes run.
+        node_id: of this daemon.
+    """
+
+    def __init__(self, owners: ProcessOwners, node_id: str) -> None:
+        self._owners = owners
+        self._node_id = node_id
+
+    def agent(self, pid: int) -> Subject | None:
+        """Return the agent to which a process belongs, or None where it is none's.
+
+        Raises:
+            ProcessLookupError: nobody can tell, so that it is nobody to talk with.
+        """
+        found = self._owners.owner(pid)
+        if found is None:
+            return None
+        return Subject("agent", found.agent_id, role=found.role, run=found.job.delegation_id)
+
+    def chain(self, caller: Subject) -> Chain:
+        """Return the chain of what ``caller`` asks for.
+
+        Raises:
+            SubletError: ``LEASE_OVER`` where the work that it asked from is over.
+        """
+        if caller.kind != "agent":
+            return Chain()
+        found = self._owners.of_job(caller.run)
+        if found is None:
+            raise SubletError(LocalCode.LEASE_OVER, f"the work of agent {caller.name} is over", "Begin it anew.")
+        return found.chain(self._node_id)
+
+
+def chain_signer(identity: Identity) -> SignChain:
+    """Return what signs the chains of calls that agents make by plain A2A messages, with this daemon's key."""
+
+    def sign(agent_id: str, job: Job, text: str, *, recipient: str) -> dict[str, JsonValue]:
+        rest = job.remaining_seconds
+        if job.deadline is not None:
+            rest = job.deadline.at - asyncio.get_running_loop().time()
+        own = address(agent_id, identity.node_id)
+        chain = job.chain.called_by(own, lease_id=job.delegation_id, ttl=max(0.0, rest))
+        signed = sign_chain(chain, text, identity.key, recipient=recipient, at=int(time.time()))
+        return {CHAIN_KEY: cast("JsonValue", signed)}
+
+    return sign
