@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.protocol.chain import Chain
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.supervisor.agent import UnifiedAgentInput
 from sublet.supervisor.agent_config import AgentConfig
@@ -15,7 +14,7 @@ from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.worker import WorkerAgent
 from support.jobs import command
 from support.supervising import Events, context, control
-from support.worker import ScriptedAgent, work_for_ever
+from support.worker import ScriptedAgent
 
 pytestmark = pytest.mark.anyio
 ID = "ses_1"
@@ -106,19 +105,6 @@ async def test_damaged_bindings_are_told_with_the_answer(tmp_path: Path) -> None
     answer = await worker.handle(UnifiedAgentInput("two"), context(tmp_path, events, ID))
     assert "agent-sessions.json was damaged" in answer.warnings[0]
     assert "session_damaged" in events.kinds()
-
-
-async def test_the_lease_of_a_call_ends_the_work(tmp_path: Path) -> None:
-    events, agent = Events(), ScriptedAgent()
-    agent.work = work_for_ever
-    worker = WorkerAgent(command(), lambda: agent, control(tmp_path, events))
-    with pytest.raises(SubletError) as no:
-        await worker.handle(
-            UnifiedAgentInput("for ever"), context(tmp_path, events, chain=Chain(("a@n",), "lse_1", 0.01))
-        )
-    assert no.value.code is LocalCode.LEASE_OVER
-    assert agent.ended.is_set()
-    assert agent.jobs[0].chain.lease_id == "lse_1"
 
 
 async def test_failed_work_is_a_failure_with_its_words(tmp_path: Path) -> None:
