@@ -33,6 +33,7 @@ from sublet.daemon.api.review_models import (
     ReviewedFile,
     Undone,
 )
+from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
@@ -136,7 +137,7 @@ def printed(seq: int, text: str) -> Event:
 
 
 @dataclass
-class FakeControl:
+class FakeControl(ControlClient):
     """Answers from its fields. ``views`` are what a delegation reads as, one after the other; the last one stays."""
 
     views: deque[DelegationView] = field(default_factory=lambda: deque([completed()]))

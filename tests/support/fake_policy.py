@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sublet.daemon.api.policy_models import AuditPage, AuditVerdict, ExplainRequest, Explanation, PolicyView, RuleView
+from sublet.daemon.control.policy_client import PolicyClient
 from sublet.protocol.canonical import JsonValue
 
 
@@ -28,7 +29,7 @@ def a_rule(**more: object) -> RuleView:
 
 
 @dataclass
-class FakePolicy:
+class FakePolicy(PolicyClient):
     """Keeps what it was asked."""
 
     view: PolicyView = field(

@@ -16,6 +16,7 @@ from sublet.daemon.api.supervisor_models import (
     SessionView,
     Status,
 )
+from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.protocol.errors import SubletError
 
 AT = "2026-01-01T00:00:00Z"
@@ -37,7 +38,7 @@ def a_session(session_id: str = "ses_1", **more: object) -> SessionView:
 
 
 @dataclass
-class FakeSupervisor:
+class FakeSupervisor(SupervisorClient):
     """Yields ``updates`` for what is asked, then fails where there is a ``failure``."""
 
     updates: list[AskBegun | AskOutput | AskAnswer] = field(default_factory=list)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag
@@ -22,6 +22,7 @@ from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest
+    from sublet.daemon.control.client import ControlClient as Control
 
 MAX_PIECE_CHARS = 1 << 20
 MAX_SCHEMA_BYTES = 1 << 16

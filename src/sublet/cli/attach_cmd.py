@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, resolve, run
+from sublet.cli.connection import resolve, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.screen import Screen
@@ -18,6 +18,7 @@ from sublet.cli.screen import Screen
 if TYPE_CHECKING:
     from sublet.cli.live import PlainView
     from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.control.client import ControlClient as Control
     from sublet.protocol.events import Event
 
 DEFAULT_LINES = 20

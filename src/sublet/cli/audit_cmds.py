@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.errors import Exit
 from sublet.cli.help import Grouped, Sectioned, group
 from sublet.cli.lease_cmds import audit as delegation_audit
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
 
 DELEGATION = "delegation"
 FOLLOW_SECONDS = 20.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, leave, run, session_of, sole_error
+from sublet.cli.connection import leave, run, session_of, sole_error
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag, address
@@ -24,6 +24,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 if TYPE_CHECKING:
     from sublet.cli.detach import Reporter
     from sublet.daemon.api.daemon_models import Check, StatusView
+    from sublet.daemon.control.client import ControlClient as Control
 
 STOP_SECONDS = 10.0
 """How long ``down`` waits for the daemon's process to end; a clean stop takes less than 5 s."""

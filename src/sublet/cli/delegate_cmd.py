@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.help import verbatim
 from sublet.cli.lease_options import (
@@ -40,6 +40,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 if TYPE_CHECKING:
     from sublet.cli.follow import Choice, Follower
     from sublet.daemon.api.models import CreateDelegation, DelegationView
+    from sublet.daemon.control.client import ControlClient as Control
 
 CANCEL_WAIT_SECONDS = 10.0
 

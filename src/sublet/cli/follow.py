@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from sublet.cli.connection import Control
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
 
 if TYPE_CHECKING:
     from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.control.client import ControlClient as Control
     from sublet.protocol.events import Event
 
 POLL_SECONDS = 2.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, resolve, run
+from sublet.cli.connection import resolve, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.options import JsonFlag, complete_delegation
 from sublet.cli.patch import show_patch
@@ -15,6 +15,7 @@ from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
     from sublet.daemon.api.models import DelegationView
+    from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 50
 MAX_LISTED_ALL = 500

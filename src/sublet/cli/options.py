@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.", show_default=False)
@@ -76,7 +79,6 @@ def address(text: str) -> tuple[str, int]:
 
 def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return delegation ids for the shell, with what they are about."""
-    from sublet.cli.connection import Control
 
     async def ask(control: Control) -> list[tuple[str, str]]:
         views = await control.list_delegations(limit=50)
@@ -87,7 +89,6 @@ def complete_delegation(ctx: typer.Context, incomplete: str) -> list[tuple[str, 
 
 def complete_peer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return peer names for the shell."""
-    from sublet.cli.connection import Control
 
     async def ask(control: Control) -> list[tuple[str, str]]:
         return [(peer.name, peer.a2a_url or "") for peer in await control.list_peers()]
@@ -100,7 +101,7 @@ def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
     from collections.abc import Awaitable, Callable
     from typing import cast
 
-    from sublet.cli.connection import Control, session_of
+    from sublet.cli.connection import session_of
 
     question = cast("Callable[[Control], Awaitable[list[tuple[str, str]]]]", ask)
 

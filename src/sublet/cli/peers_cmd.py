@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
@@ -15,6 +15,7 @@ from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
     from sublet.daemon.api.peer_models import PeerView, TokenView
+    from sublet.daemon.control.client import ControlClient as Control
 
 PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, leave, run, session_of, sole_error
+from sublet.cli.connection import leave, run, session_of, sole_error
 from sublet.cli.errors import Exit
 from sublet.cli.help import Sectioned, group, verbatim
 from sublet.cli.options import JsonFlag
@@ -19,6 +19,7 @@ from sublet.protocol.errors import LocalCode
 
 if TYPE_CHECKING:
     from sublet.daemon.api.policy_models import ExplainRequest, Explanation
+    from sublet.daemon.control.client import ControlClient as Control
     from sublet.policy.config import PolicyConfig
 
 FileArgument = Annotated[

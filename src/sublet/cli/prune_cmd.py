@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.options import JsonFlag, byte_count, duration
 from sublet.cli.screen import Screen
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from sublet.daemon.api.daemon_models import PruneReport
+    from sublet.daemon.control.client import ControlClient as Control
 
 MAX_ITEMS_SHOWN = 40
 _ONE = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, resolve, run
+from sublet.cli.connection import resolve, run
 from sublet.cli.errors import Exit
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, branch_name
@@ -21,6 +21,7 @@ from sublet.protocol.text import clean_name
 
 if TYPE_CHECKING:
     from sublet.daemon.api.review_models import Review
+    from sublet.daemon.control.client import ControlClient as Control
 
 
 def review(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.ask_cmds import resolve_session
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
     from sublet.daemon.api.supervisor_models import Status
+    from sublet.daemon.control.client import ControlClient as Control
 
 IdArgument = Annotated[
     str,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, resolve, run
+from sublet.cli.connection import resolve, run
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.ids import new_follow_up_id
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
 
 
 def extend(
