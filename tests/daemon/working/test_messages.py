@@ -216,3 +216,68 @@ async def test_a_stop_of_the_daemon_ends_the_answer_as_a_failure(tmp_path: Path)
     await ask()
     assert [error.code for error in failures] == [LocalCode.UNAVAILABLE] * 2
     await store.close()
+
+
+async def test_a_context_is_a_session_of_its_client_alone(side: Side) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def work(job: Job, report: Report) -> Outcome:
+        seen.append((job.prompt, job.provider_session_id))
+        return Outcome("done", "ok", 0, provider_session_id=job.provider_session_id or f"p-{len(seen)}")
+
+    side.agent.work = work
+    other = Subject("a2a", "other")
+    for text, caller in (("one", CLIENT), ("spy", other), ("two", CLIENT)):
+        await side.ask(text, caller)
+    await side.ask("elsewhere", context="d")
+    assert seen == [("one", None), ("spy", None), ("two", "p-1"), ("elsewhere", None)]
+    sessions = await side.supervising.sessions.list()
+    assert sorted(one.owner for one in sessions) == ["token:other", "token:script", "token:script"]
+
+
+async def test_a_client_keeps_its_newest_contexts(side: Side) -> None:
+    for context in ("a", "b", "c", "a", "d"):
+        await side.ask(context=context)
+    kept = {str(one.metadata["contextId"]) for one in await side.supervising.sessions.list()}
+    assert kept == {"a", "c", "d"}
+
+
+async def test_a_closed_session_is_told_as_such(side: Side) -> None:
+    await side.ask()
+    [session] = await side.supervising.sessions.list()
+    await side.supervising.sessions.set_status(session.finger_session_id, "completed")
+    with pytest.raises(SubletError, match="is completed") as no:
+        await side.ask()
+    assert no.value.code is ErrorCode.DECLINED
+
+
+@pytest.mark.parametrize(
+    ("chain", "says"),
+    [
+        (Chain((f"test@{NODE}",), "lse", 60), f"test@{NODE} → test@{NODE}"),
+        (Chain(("x@n", f"TEST@{NODE}", "y@n"), "lse", 60), "called by its own call"),
+        (Chain(tuple(f"a{number}@n" for number in range(6)), "lse", 60), "nested 6 deep"),
+        (Chain(("nobody",), "lse", 60), "no address"),
+    ],
+)
+async def test_a_call_that_loops_starts_nothing(side: Side, chain: Chain, says: str) -> None:
+    with pytest.raises(SubletError, match=says) as no:
+        await side.ask(chain=chain)
+    assert no.value.code is ErrorCode.DECLINED
+    assert side.agent.jobs == []
+
+
+async def test_an_agent_is_called_no_longer_than_its_caller_lives(side: Side) -> None:
+    side.agent.work = work_for_ever
+    with pytest.raises(SubletError, match="lease of the call was over"):
+        await side.ask(chain=Chain(("x@n",), "lse", 0.2))
+    assert side.agent.ended.is_set()
+    assert side.agent.jobs[0].chain.execution_chain == ("x@n",)
+
+
+async def test_a_request_that_fits_nobody_is_declined_with_the_reason(side: Side) -> None:
+    side.agents = [command(), command().model_copy(update={"id": "other"})]
+    with pytest.raises(SubletError, match="there is no module 'jira'") as no:
+        await side.ask("/hub jira x")
+    assert no.value.code is ErrorCode.DECLINED
+    assert "test: no skills told" in await side.ask("/agents")
