@@ -44,6 +44,8 @@ class ProgramPlan:
     logins: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     timeout_seconds: float | None = None
+    verbatim: bool = False
+    """Whether ``argv`` is as it stands: arguments of others' are no templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ class ProgramRunner:
         def filled(text: str) -> str:
             return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
-        argv = [filled(argument) for argument in self._plan.argv]
+        argv = list(self._plan.argv) if self._plan.verbatim else [filled(argument) for argument in self._plan.argv]
         env = job_environment(job, self._environ, self._plan.environment)
         for name, value in self._plan.settings:
             env.setdefault(name, filled(value))

@@ -6,11 +6,14 @@ daemon passes in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
+
+if TYPE_CHECKING:
+    from sublet.supervisor.model import Job
 
 FILE_READ: Final = "file.read"
 FILE_WRITE: Final = "file.write"
@@ -52,6 +55,37 @@ class Verdict:
     rule: str
     reason: str
     hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """A tool beside a provider's own: its name, what it is for in a few words, and the JSON Schema of its arguments."""
+
+    tool: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What came of a call: words for whoever called, and why it failed, where it did."""
+
+    text: str
+    error: str | None = None
+
+
+class ToolSource(Protocol):
+    """Where a provider gets tools besides its own; it asks its gate before each call as for those."""
+
+    def offers(self, agent_id: str) -> Sequence[ToolOffer]:
+        """Return those that an agent is told of."""
+
+    async def call(self, call: ToolCall, job: Job) -> ToolAnswer:
+        """Make a call that the gate has allowed, in the directories of ``job``.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` for arguments that the tool does not take; ``NOT_FOUND``.
+        """
 
 
 class ToolGate(Protocol):

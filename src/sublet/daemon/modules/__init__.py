@@ -1,0 +1,1 @@
+"""Modules of the daemon: capabilities and gateways, each a directory with a ``module.json``."""

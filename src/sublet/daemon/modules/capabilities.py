@@ -1,0 +1,157 @@
+"""``CapabilityApi``: what is told of capabilities and what runs of them, after policy has been asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, cast
+
+from sublet.daemon.api.capability_models import (
+    CapabilityCheck,
+    CapabilityChecks,
+    CapabilityDetail,
+    CapabilityList,
+    CapabilityProblem,
+    CapabilityRun,
+    CapabilityView,
+    InspectCapability,
+    RunCapability,
+)
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import operations
+from sublet.policy.capabilities.disclosure import disclose
+from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
+from sublet.policy.model import Action, Subject
+from sublet.policy.tool_calls import tool_resource
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+from sublet.supervisor.capabilities.registry import Capability, CapabilitySet, read_capabilities
+from sublet.supervisor.capabilities.runs import CapabilityRuns, RunEnd, check_arguments
+
+MAX_DETAIL_CHARS: Final = 300
+Tell = Callable[[EventKind, Mapping[str, JsonValue]], Awaitable[int]]
+
+
+class CapabilityRegistry:
+    """What capabilities there are now; replaced all at once.
+
+    Args:
+        directories: where they lie, the one that counts first at the beginning.
+    """
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self.directories = tuple(directories)
+        self.now = CapabilitySet()
+
+    def read(self) -> CapabilitySet:
+        """Return what the directories say now, without using it. Blocks."""
+        return read_capabilities(self.directories)
+
+    def use(self, found: CapabilitySet) -> None:
+        """Have ``found`` in force from now on; what runs goes on."""
+        self.now = found
+
+
+@operations
+class CapabilityService:
+    """Implements ``CapabilityApi``."""
+
+    def __init__(self, gate: Gatekeeper, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Tell) -> None:
+        self._gate = gate
+        self._registry = registry
+        self._runs = runs
+        self._tell = tell
+
+    async def list_capabilities(self, caller: Subject) -> CapabilityList:
+        """``CapabilityApi.list_capabilities``."""
+        await self._gate.ask(caller, Action.CAPABILITY_READ, "*")
+        now = self._registry.now
+        return CapabilityList(
+            capabilities=[
+                CapabilityView(**one.module.model_dump(include=set(CapabilityView.model_fields)))
+                for name, one in sorted(now.found.items())
+                if not self._gate.hides(caller, Action.CAPABILITY_READ, TOOL_PREFIX + name)
+            ],
+            problems=[
+                CapabilityProblem(directory=clean_line(where), problem=clean_line(what, MAX_DETAIL_CHARS))
+                for where, what in sorted(now.problems.items())
+            ],
+            capabilitySnapshotVersion=now.version,
+        )
+
+    async def inspect_capability(
+        self, capability_id: str, request: InspectCapability, caller: Subject
+    ) -> CapabilityDetail:
+        """``CapabilityApi.inspect_capability``."""
+        await self._gate.ask(caller, Action.CAPABILITY_READ, TOOL_PREFIX + capability_id, level=request.level)
+        now = self._registry.now
+        one = now.get(capability_id)
+        documents = one.documents
+        if request.level == 2 and one.module.help_args:
+            helped = await self._runs.probe(one, one.module.help_args)
+            documents = replace(documents, help=helped.stdout or helped.stderr)
+        told = disclose(one.module, documents, cast("Level", request.level), request.budget)
+        return CapabilityDetail(
+            id=told.id,
+            level=told.level,
+            text=told.text,
+            tokens=told.tokens,
+            left_out=told.left_out,
+            capabilitySnapshotVersion=now.version,
+        )
+
+    async def verify_capability(self, capability_id: str, caller: Subject) -> CapabilityChecks:
+        """``CapabilityApi.verify_capability``."""
+        await self._gate.ask(caller, Action.CAPABILITY_RUN, TOOL_PREFIX + capability_id, check=True)
+        one = self._registry.now.get(capability_id)
+        checks = [await self._check(one, "availability"), await self._check(one, "help"), await self._check(one, "version")]
+        return CapabilityChecks(id=capability_id, ok=all(check.ok for check in checks), checks=checks)
+
+    async def run_capability(self, capability_id: str, request: RunCapability, caller: Subject) -> CapabilityRun:
+        """``CapabilityApi.run_capability``."""
+        tool = TOOL_PREFIX + capability_id
+        arguments: dict[str, JsonValue] = {"args": list(request.args)}
+        unknown = SubletError(LocalCode.NOT_FOUND, f"there is no capability {clean_line(capability_id, 80)!r}")
+        await self._gate.ask_for(caller, Action.CAPABILITY_RUN, tool_resource(tool, arguments), unknown)
+        one = self._registry.now.get(capability_id)
+        await asyncio.to_thread(check_arguments, one.module, request.args)
+        told: dict[str, JsonValue] = {"tool": tool, "arguments": {"args": [clean_line(a, 200) for a in request.args]}}
+        cause = await self._tell(EventKind.TOOL_CALL, told)
+        after: dict[str, JsonValue] = {"tool": tool, "causationId": cause}
+        try:
+            ended = await self._runs.run(one, request.args, stdin=request.stdin)
+        except SubletError as error:
+            await self._tell(EventKind.TOOL_ERROR, {**after, "error": error.message})
+            raise
+        if ended.ok:
+            await self._tell(EventKind.TOOL_RESULT, {**after, "exitCode": 0})
+        else:
+            await self._tell(EventKind.TOOL_ERROR, {**after, "error": _why(ended), "exitCode": ended.exit_code})
+        return CapabilityRun(
+            id=capability_id,
+            exit_code=ended.exit_code,
+            reason=ended.reason,
+            stdout=ended.stdout,
+            stderr=ended.stderr,
+        )
+
+    async def _check(self, one: Capability, name: str) -> CapabilityCheck:
+        arguments = {
+            "availability": one.module.availability_check_args,
+            "help": one.module.help_args,
+            "version": one.module.version_args,
+        }[name]
+        if not arguments:
+            return CapabilityCheck.model_validate({"name": name, "ok": True, "detail": "not asked for"})
+        ended = await self._runs.probe(one, arguments)
+        said = clean_line(ended.stdout or ended.stderr, MAX_DETAIL_CHARS)
+        detail = said if ended.ok else f"{_why(ended)}: {said}"
+        return CapabilityCheck.model_validate({"name": name, "ok": ended.ok, "detail": detail})
+
+
+def _why(ended: RunEnd) -> str:
+    return ended.reason or f"it ended with status {ended.exit_code}"

@@ -1,0 +1,176 @@
+"""``module.json`` of a capability: read, and checked before anything relies on it (SuperAgent 6.3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+
+MAX_MODULE_BYTES: Final = 64 * 1024
+MAX_ARGUMENTS: Final = 64
+MAX_ARGUMENT_CHARS: Final = 8_192
+TOOL_PREFIX: Final = "capability."
+"""Before the id, in the name of the tool that policy is asked for."""
+
+ModuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+MODULE_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Argument = Annotated[str, StringConstraints(max_length=MAX_ARGUMENT_CHARS, pattern=r"^[^\x00]*$")]
+Arguments = Annotated[tuple[Argument, ...], Field(max_length=MAX_ARGUMENTS)]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class Part(BaseModel):
+    """Base of what is in the file: names in camelCase, and none that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class CapabilityModule(Part):
+    """A capability.
+
+    Args:
+        command: a program: a name that is looked up on PATH, an absolute path, or ``./FILE`` in the module's directory.
+        default_args: before those it is called with.
+        availability_check_args: with these it has to end with status 0 where it can be used; not tried where empty.
+        help_args: with these it prints how it is used.
+        version_args: with these it prints its version.
+        readme_file: what it is for, in the module's directory.
+        cli_doc_file: its commands in detail.
+        arguments: JSON Schema (Draft 2020-12) of the list of its arguments.
+        environment: variables of the daemon's that it sees.
+        network: whether it may use the network.
+        timeout_seconds: how long one run may take.
+        enabled: whether it is offered.
+    """
+
+    id: ModuleId
+    name: Line
+    version: Line
+    description: Line
+    command: Line
+    default_args: Arguments = ()
+    availability_check_args: Arguments = ()
+    help_args: Arguments = ("help",)
+    version_args: Arguments = ("--version",)
+    readme_file: FileName = "README.md"
+    cli_doc_file: FileName = "cli.md"
+    arguments: dict[str, JsonValue] | None = None
+    environment: Annotated[tuple[EnvName, ...], Field(max_length=64)] = ()
+    network: bool = False
+    timeout_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] = 30.0
+    enabled: bool = True
+
+    @field_validator("default_args", "availability_check_args", "help_args", "version_args", "environment", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("command")
+    @classmethod
+    def _a_program(cls, command: str) -> str:
+        check_program(command)
+        return command
+
+    @property
+    def tool(self) -> str:
+        """Name of the tool that policy is asked for."""
+        return TOOL_PREFIX + self.id
+
+    @property
+    def own_file(self) -> str | None:
+        """The file of the module that is the program, or None where the program is elsewhere."""
+        return self.command.removeprefix("./") if self.command.startswith("./") else None
+
+    def schema_of_arguments(self) -> dict[str, Any]:
+        """Return the JSON Schema of the list of arguments, bounded whatever the file says."""
+        usual: dict[str, Any] = {
+            "type": "array",
+            "items": {"type": "string", "maxLength": MAX_ARGUMENT_CHARS},
+            "maxItems": MAX_ARGUMENTS,
+        }
+        if self.arguments is None:
+            return usual
+        return {"type": "array", "maxItems": MAX_ARGUMENTS, **self.arguments}
+
+
+def check_program(command: str) -> None:
+    """Refuse what is no single program: neither a shell line nor a way out of the module's directory.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if command.startswith("./"):
+        if not re.fullmatch(r"\./[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", command):
+            raise ValueError("./FILE is a file of the module itself")
+        return
+    if command.startswith("/"):
+        if ".." in PurePosixPath(command).parts:
+            raise ValueError("a path has no '..'")
+        return
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}", command):
+        raise ValueError("the command is the name of a program, an absolute path, or ./FILE; arguments go to defaultArgs")
+
+
+def parse_module(raw: bytes, directory: str) -> CapabilityModule:
+    """Return what a ``module.json`` says.
+
+    Args:
+        raw: the file.
+        directory: name of the directory that it is in, which is the module's id.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
+    """
+    try:
+        module = CapabilityModule.model_validate(unique_json(raw))
+    except ValidationError as error:
+        raise bad(first_words(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise bad(f"is not JSON: {error}") from None
+    if module.id != directory:
+        raise bad(f"id is {module.id!r}, and its directory is named otherwise")
+    return module
+
+
+def unique_json(raw: bytes) -> Any:
+    """Return the JSON in a file.
+
+    Raises:
+        ValueError: it is none, too large, or names something twice.
+    """
+    if len(raw) > MAX_MODULE_BYTES:
+        raise ValueError(f"it has more than {MAX_MODULE_BYTES} bytes")
+    return json.loads(raw, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice in one object")
+    return found
+
+
+def first_words(error: ValidationError) -> str:
+    """Return what pydantic found first, with its place."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def bad(what: str) -> SubletError:
+    """Return the error of a file that can't be used."""
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT, f"module.json: {clean_line(what, 300)}", "Mend the file; see docs/modules.md."
+    )
+
+
+Level = Literal[1, 2, 3]

@@ -1,0 +1,1 @@
+"""The registry of capabilities on the disk, and what runs them."""
