@@ -37,6 +37,7 @@ from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
+from support.fake_capabilities import FakeCapabilities
 from support.fake_policy import FakePolicy
 from support.fake_supervisor import FakeSupervisor
 
@@ -162,6 +163,11 @@ class FakeControl(ControlClient):
     def policy(self) -> FakePolicy:
         """The policy of this daemon."""
         return self.ruling
+
+    @property
+    def capabilities(self) -> FakeCapabilities:
+        """The capabilities of this daemon."""
+        return FakeCapabilities()
 
     @property
     def supervisor(self) -> FakeSupervisor:

@@ -14,6 +14,7 @@ from sublet.cli import (
     ask_cmds,
     attach_cmd,
     audit_cmds,
+    capability_cmds,
     daemon_cmd,
     delegate_cmd,
     lease_cmds,
@@ -66,6 +67,7 @@ _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(session_cmds.session, rich_help_panel="Asking")
+app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 

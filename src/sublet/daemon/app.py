@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from sublet.daemon.api.daemon_models import StatusView
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
@@ -111,7 +112,11 @@ class _Daemon:
             control = ControlServer(
                 service,
                 self._config.home,
-                [SupervisorArea(parts.supervising.service), PolicyArea(parts.policy_service)],
+                [
+                    SupervisorArea(parts.supervising.service),
+                    PolicyArea(parts.policy_service),
+                    CapabilityArea(parts.modules.service),
+                ],
                 parts.callers.agent,
             )
             async with anyio.create_task_group() as reports:

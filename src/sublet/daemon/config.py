@@ -139,6 +139,9 @@ class ConfigFile(BaseModel):
     public_url: Short | None = Field(default=None, description="How peers reach the A2A port, if not by its address")
     agent_file: Short | None = Field(default=None, description="agent.json, beside this file by default")
     policy_file: Short | None = Field(default=None, description="policy.json, beside this file by default")
+    capability_dirs: Annotated[list[Short], Field(max_length=16)] = Field(
+        default=[], description="Where capabilities lie, besides capabilities/ beside this file"
+    )
     mount_root: Short | None = Field(default=None, description="Where lent directories are mounted")
     unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
     log_level: LogLevel | None = None
@@ -236,6 +239,7 @@ class DaemonConfig:
         )
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
         self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
+        self.capability_dirs = tuple(config_dir / Path(one).expanduser() for one in file.capability_dirs)
         self.hooks = file.hooks
         self.supervisor = file.supervisor
         self.retention = file.retention.chosen()

@@ -21,6 +21,7 @@ from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.staged_tree import Trees
+from sublet.daemon.modules.start import Modules
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.nonces import NonceMemory
@@ -104,6 +105,7 @@ class Parts:
     messages: Messages
     supervising: Supervising
     callers: Callers
+    modules: Modules
     pruning: Pruning
     results: StagedResults
     scratch_root: Path
@@ -164,6 +166,7 @@ async def make_parts(
                 access_mode=ctx.job.access_mode,
             ),
             chain_of=callers.chain,
+            capabilities=lambda: modules.registry.now.version,
         )
     )
     tools = ProviderTools(
@@ -177,6 +180,8 @@ async def make_parts(
     )
     offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
+    modules = Modules(Path(config.home.config_dir), config.capability_dirs, scratch_root, sandbox, cages, gate, journal)
+    await modules.load()
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
@@ -283,6 +288,7 @@ async def make_parts(
         messages=Messages(supervising.parts, gate, lambda: offer.agents),
         supervising=supervising,
         callers=callers,
+        modules=modules,
         pruning=Pruning(
             journal,
             [

@@ -219,7 +219,9 @@ class ProgramRunner:
             env.setdefault(name, filled(value))
         env["SUBLET_PROMPT_FILE"] = values["prompt_file"]
         writable = [job.scratch, job.mount_point] if job.access_mode == "rw" else [job.scratch]
-        readable = [*self._plan.readable, *program_paths(argv[0], env["PATH"])]
+        # A program in the scratch directory is there already.
+        programs = [one for one in program_paths(argv[0], env["PATH"]) if not Path(one).is_relative_to(job.scratch)]
+        readable = [*self._plan.readable, *programs]
         launch = Launch(
             argv=argv,
             env=env,

@@ -69,6 +69,8 @@ class Surroundings:
     question_seconds: Callable[[], float]
     now: Callable[[], str]
     clock: Callable[[], float]
+    capabilities: Callable[[], str] = lambda: ""
+    """Digest of the registry of capabilities."""
 
     def snapshot_version(self) -> str:
         """Return what agents and modules there are as one short text (``capabilitySnapshotVersion``)."""
@@ -77,7 +79,7 @@ class Surroundings:
             for one in self.agents()
         ]
         modules: list[JsonValue] = [*sorted(self.modules.names())]
-        raw = canonical_json([facts, modules])
+        raw = canonical_json([facts, modules, self.capabilities()])
         return hashlib.sha256(raw).hexdigest()[:16]
 
 

@@ -24,7 +24,7 @@ class InspectCapability(Request):
 class RunCapability(Request):
     """What to call a capability with."""
 
-    args: Annotated[list[Argument], Field(max_length=64)] = []
+    args: Annotated[list[Argument], Field(max_length=64, default_factory=list)]
     stdin: Annotated[str, Field(max_length=MAX_STDIN_CHARS)] = ""
 
 
@@ -51,7 +51,7 @@ class CapabilityList(BaseModel):
 
     capabilities: list[CapabilityView]
     problems: list[CapabilityProblem]
-    capabilitySnapshotVersion: str  # noqa: N815 - the specification's name
+    capabilitySnapshotVersion: str
 
 
 class CapabilityDetail(BaseModel):
@@ -62,7 +62,7 @@ class CapabilityDetail(BaseModel):
     text: str
     tokens: int
     left_out: int
-    capabilitySnapshotVersion: str  # noqa: N815 - the specification's name
+    capabilitySnapshotVersion: str
 
 
 class CapabilityCheck(BaseModel):
@@ -97,7 +97,9 @@ class CapabilityApi(Protocol):
     async def list_capabilities(self, caller: Subject) -> CapabilityList:
         """Return all, each by its first level."""
 
-    async def inspect_capability(self, capability_id: str, request: InspectCapability, caller: Subject) -> CapabilityDetail:
+    async def inspect_capability(
+        self, capability_id: str, request: InspectCapability, caller: Subject
+    ) -> CapabilityDetail:
         """Return one level of one."""
 
     async def verify_capability(self, capability_id: str, caller: Subject) -> CapabilityChecks:
@@ -105,5 +107,3 @@ class CapabilityApi(Protocol):
 
     async def run_capability(self, capability_id: str, request: RunCapability, caller: Subject) -> CapabilityRun:
         """Run one."""
-
-

@@ -23,6 +23,7 @@ from sublet.daemon.api.models import (
 )
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.control.capability_client import CapabilityClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
@@ -197,6 +198,11 @@ class ControlClient:
     def policy(self) -> PolicyClient:
         """The operations around policy and the audit log."""
         return PolicyClient(self)
+
+    @property
+    def capabilities(self) -> CapabilityClient:
+        """The operations on capabilities."""
+        return CapabilityClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

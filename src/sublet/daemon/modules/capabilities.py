@@ -108,7 +108,11 @@ class CapabilityService:
         """``CapabilityApi.verify_capability``."""
         await self._gate.ask(caller, Action.CAPABILITY_RUN, TOOL_PREFIX + capability_id, check=True)
         one = self._registry.now.get(capability_id)
-        checks = [await self._check(one, "availability"), await self._check(one, "help"), await self._check(one, "version")]
+        checks = [
+            await self._check(one, "availability"),
+            await self._check(one, "help"),
+            await self._check(one, "version"),
+        ]
         return CapabilityChecks(id=capability_id, ok=all(check.ok for check in checks), checks=checks)
 
     async def run_capability(self, capability_id: str, request: RunCapability, caller: Subject) -> CapabilityRun:

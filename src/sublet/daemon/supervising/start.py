@@ -82,6 +82,7 @@ class Around:
     chain_of: Callable[[Subject], Chain] = lambda _: Chain()
     modules: ModuleHub | None = None
     tool_gate: GateMaker | None = None
+    capabilities: Callable[[], str] = lambda: ""
 
 
 class Supervising:
@@ -111,6 +112,7 @@ class Supervising:
                 question_seconds=lambda: around.config.question_seconds,
                 now=rfc3339,
                 clock=time.time,
+                capabilities=around.capabilities,
             ),
             self.dispatcher,
             self.sessions,

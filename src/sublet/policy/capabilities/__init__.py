@@ -1,1 +1,1 @@
-"""Capabilities: programs that agents and people may run, described so that only what is needed is told (SuperAgent 6.3)."""
+"""Capabilities: programs that agents and people may run, told of only as far as is needed (SuperAgent 6.3)."""

@@ -69,7 +69,9 @@ class CapabilityModule(Part):
     timeout_seconds: Annotated[float, Field(gt=0, le=600, strict=False)] = 30.0
     enabled: bool = True
 
-    @field_validator("default_args", "availability_check_args", "help_args", "version_args", "environment", mode="before")
+    @field_validator(
+        "default_args", "availability_check_args", "help_args", "version_args", "environment", mode="before"
+    )
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
@@ -117,7 +119,9 @@ def check_program(command: str) -> None:
             raise ValueError("a path has no '..'")
         return
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}", command):
-        raise ValueError("the command is the name of a program, an absolute path, or ./FILE; arguments go to defaultArgs")
+        raise ValueError(
+            "the command is the name of a program, an absolute path, or ./FILE; arguments go to defaultArgs"
+        )
 
 
 def parse_module(raw: bytes, directory: str) -> CapabilityModule:

@@ -24,7 +24,7 @@ MAX_PROGRAM_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A capability: what its file says, where it lies, its documents, and the program where that is a file of its own."""
+    """A capability: its file, where it lies, its documents, and its program where that is a file of its own."""
 
     module: CapabilityModule
     directory: Path

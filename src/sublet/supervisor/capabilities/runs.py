@@ -54,7 +54,11 @@ class CapabilityRuns:
     """
 
     def __init__(
-        self, sandbox: Sandbox, scratch_root: Path, limiter: Limiter | None = None, environ: Mapping[str, str] | None = None
+        self,
+        sandbox: Sandbox,
+        scratch_root: Path,
+        limiter: Limiter | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._scratch_root = scratch_root
@@ -62,7 +66,9 @@ class CapabilityRuns:
         self._environ = dict(os.environ if environ is None else environ)
         self._free = asyncio.Semaphore(MAX_AT_ONCE)
 
-    async def run(self, capability: Capability, arguments: Sequence[str], *, stdin: str = "", job: Job | None = None) -> RunEnd:
+    async def run(
+        self, capability: Capability, arguments: Sequence[str], *, stdin: str = "", job: Job | None = None
+    ) -> RunEnd:
         """Run it with ``arguments`` behind its own default ones.
 
         Args:
