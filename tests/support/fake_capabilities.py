@@ -12,10 +12,14 @@ from sublet.daemon.api.capability_models import (
     CapabilityView,
     RunCapability,
 )
+from sublet.daemon.control.capability_client import CapabilityClient
 
 
-class FakeCapabilities:
+class FakeCapabilities(CapabilityClient):
     """One that works, ``say``, and a directory with one that does not."""
+
+    def __init__(self) -> None:
+        """Nothing is connected."""
 
     async def list_capabilities(self) -> CapabilityList:
         view = CapabilityView(id="say", name="Say", version="1", description="says it", command="echo", enabled=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, leave, run
+from sublet.cli.connection import leave, run
 from sublet.cli.errors import Exit
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.text import clean
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Capability, by its id.", show_default=False)]
 DirOption = Annotated[
