@@ -122,6 +122,21 @@ class Acceptance:
             ),
         )
 
+    async def admit(self, record: AssignmentRecord, message: Start, peer: KnownPeer) -> None:
+        """Return if the work that ``message`` starts may be begun.
+
+        Raises:
+            SubletError: ``DECLINED``; ``START_EXPIRED``.
+        """
+        caller = Subject("peer", peer.name)
+        await self._ask(
+            caller,
+            record.agent,
+            access_mode=message.lease.access_mode,
+            ttl_seconds=int(seconds_left(record, message)),
+            unknown=self._unknown(caller, record.agent),
+        )
+
     async def renewal(
         self, record: AssignmentRecord, message: Start, peer: KnownPeer, *, worked: float, left: float
     ) -> tuple[float, str]:

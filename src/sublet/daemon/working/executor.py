@@ -96,6 +96,8 @@ class Executor:
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
+        # What was allowed at INVITE may be forbidden by now.
+        await self._acceptance.admit(await self._assignments.owned(message.delegation_id, peer), message, peer)
         run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, source_host)
         try:
             with run.updates:

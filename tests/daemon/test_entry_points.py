@@ -1,0 +1,281 @@
+"""Every way in, enumerated: whoever adds one that asks policy nothing finds it named here (case C44, DESIGN 7).
+
+Faces reach nothing but the interfaces below, what implements these asks before it acts, and what is new belongs in one
+of the tables or fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from typer.main import get_command
+
+import sublet.daemon
+from sublet.a2a_server import routes as a2a_routes
+from sublet.cli.app import app
+from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi
+from sublet.daemon.control.answers import OWNER
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import MARK, operations
+from sublet.daemon.ports import FaceContext
+from sublet.policy.model import Action, Subject
+from support.decisions import KeptDecisions, gatekeeper
+
+SOURCE = Path(sublet.daemon.__file__).parents[1]
+
+SERVED_BY_PEERS = {
+    "invite": "asks: Acceptance.check",
+    "run": "asks: Acceptance.admit",
+    "renew": "asks: Acceptance.renewal",
+    "cancel": "ends only what this peer has begun",
+    "wind_down": "ends only what this peer has begun",
+    "check_owner": "looks whether it is this peer's",
+}
+"""AWCP: INVITE, START, START again, CancelTask, ERROR, and what precedes each. Ending never needs a permission."""
+OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
+UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
+FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
+CLI_MAY_IMPORT = {
+    "sublet.daemon.app": "starts the daemon in this process",
+    "sublet.daemon.config": "says where its files are",
+    "sublet.daemon.control.client": "speaks with the daemon",
+    "sublet.daemon.diagnosis": "looks at this machine where no daemon runs",
+    "sublet.daemon.failures": "tells failures",
+    "sublet.daemon.governing.explain": "reads the person's own policy where no daemon runs",
+    "sublet.daemon.lending.end_hook": "the words of a notice",
+    "sublet.daemon.lock": "tells whether a daemon runs",
+    "sublet.daemon.logging": "starts the daemon in this process",
+    "sublet.daemon.peering.peers": "the words of an error",
+}
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(sublet.daemon.__path__, "sublet.daemon."):
+        yield importlib.import_module(found.name)
+
+
+def classes(test: Callable[[type], bool]) -> list[type]:
+    found = {
+        cls
+        for module in modules()
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if cls.__module__ == module.__name__ and not getattr(cls, "_is_protocol", False) and test(cls)
+    }
+    return sorted(found, key=lambda cls: cls.__qualname__)
+
+
+def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
+    return {
+        name: method
+        for name, method in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and name != "serve"
+    }
+
+
+SERVICES = classes(lambda cls: cls.__name__.endswith("Service"))
+AREAS = classes(lambda cls: cls.__name__.endswith(("Area", "ControlApi")) and cls.__name__ != "ControlArea")
+OPERATIONS = {name for cls in SERVICES for name, method in public_methods(cls).items() if hasattr(method, MARK)}
+
+
+def test_what_is_enumerated_is_there() -> None:
+    """An empty list would let everything pass."""
+    assert {"DaemonService", "SupervisorService", "PolicyService"} <= {cls.__name__ for cls in SERVICES}
+    assert {"ControlApi", "SupervisorArea", "PolicyArea"} <= {cls.__name__ for cls in AREAS}
+    assert len(OPERATIONS) > 40
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda cls: cls.__name__)
+def test_every_method_of_a_service_is_an_operation_that_has_to_ask(service: type) -> None:
+    excepted = UNGUARDED_SERVICES.get(service.__name__)
+    for name, method in public_methods(service).items():
+        if excepted is not None:
+            assert name in {*excepted, "create_link", "add"}, f"{name}: only what an operation calls, or a proof opens"
+        else:
+            assert hasattr(method, MARK), f"{service.__name__}.{name} is no operation: mark the class with @operations"
+
+
+@pytest.mark.parametrize("area", AREAS, ids=lambda cls: cls.__name__)
+def test_every_route_of_the_control_api_calls_operations_for_whoever_asks(area: type) -> None:
+    source = inspect.getsource(area)
+    routes = re.findall(r'\("(?:GET|POST|PUT|PATCH|DELETE)", "(/v1/[^"]*)", self\.(\w+)\)', source)
+    table = getattr(area, "table", None) or getattr(area, "app")  # noqa: B009 - one of the two is there
+    assert len(routes) == inspect.getsource(table).count('"/v1/'), "every row is read by this test"
+    for path, endpoint in routes:
+        text = _with_helpers(area, endpoint)
+        called = set(re.findall(r"self\._api\.(\w+)", text))
+        assert called, f"{path} does nothing by an operation"
+        assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
+        assert "who(request)" in text or "caller" in text, f"{path} does not tell who asks"
+
+
+def _with_helpers(area: type, name: str) -> str:
+    """Return the source of a method and of the methods of its class that it calls."""
+    seen: dict[str, str] = {}
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        method = getattr(area, current, None)
+        if current not in seen and inspect.isfunction(method):
+            seen[current] = inspect.getsource(method)
+            todo += re.findall(r"self\.(_\w+)", seen[current])
+    return "".join(seen.values())
+
+
+def test_all_areas_that_the_daemon_serves_are_known_here() -> None:
+    source = (SOURCE / "daemon" / "app.py").read_text(encoding="utf-8")
+    assert set(re.findall(r"\b(\w+Area)\(", source)) <= {cls.__name__ for cls in AREAS}
+
+
+def test_whoever_speaks_on_the_control_socket_is_a_person_unless_told_otherwise() -> None:
+    assert Subject("human") == OWNER
+
+
+def imports(package: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((SOURCE / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sublet."):
+                yield path.name, node.module
+            elif isinstance(node, ast.Import):
+                yield from ((path.name, alias.name) for alias in node.names if alias.name.startswith("sublet."))
+
+
+@pytest.mark.parametrize("face", ["mcp_server", "a2a_server"])
+def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
+    for file, module in imports(face):
+        layer = module.split(".")[1]
+        if layer == "daemon":
+            assert FACE_MAY_IMPORT.match(module), f"{file} imports {module}, which acts without asking"
+        assert layer not in ("workspace", "messaging", "federation"), f"{file} imports {module}"
+        if layer == "supervisor":
+            assert module.rpartition(".")[2] in ("agent_config", "model", "presets", "provider_config"), file
+
+
+def test_the_command_line_reaches_the_daemon_by_its_client_only() -> None:
+    for file, module in imports("cli"):
+        if module.startswith("sublet.daemon.") and not FACE_MAY_IMPORT.match(module):
+            assert module in CLI_MAY_IMPORT, f"{file} imports {module}"
+        assert module.split(".")[1] not in ("workspace", "messaging", "federation", "a2a_server"), f"{file} {module}"
+
+
+def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
+    """A command of the command line is a call of an operation, or works on the person's own files alone."""
+    local = {
+        *("up", "down", "doctor", "status", "mcp", "mcp install", "mcp uninstall", "policy lint", "policy test"),
+        "policy explain",
+    }
+    root = get_command(app)
+    for name, command in getattr(root, "commands").items():  # noqa: B009 - the type of groups is typer's secret
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            full = f"{name} {inner}".strip()
+            module = inspect.getmodule(inspect.unwrap(one.callback)) if one.callback else None
+            assert module is not None, full
+            called = set(re.findall(r"control\.(?:\w+\.)?(\w+)\(", inspect.getsource(module)))
+            assert called & OPERATIONS or full in local, f"`sublet {full}` reaches no operation"
+
+
+def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
+    called: set[str] = set()
+    for path in sorted((SOURCE / "mcp_server").rglob("*.py")):
+        called |= set(re.findall(r"\bapi\.(\w+)\(", path.read_text(encoding="utf-8")))
+    assert len(called) > 10
+    assert called <= OPERATIONS
+
+
+def test_what_the_a2a_face_is_given_is_guarded() -> None:
+    """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
+    acting = {
+        name: hint
+        for name, hint in get_type_hints(FaceContext, include_extras=False).items()
+        if getattr(hint, "_is_protocol", False)
+    }
+    assert set(acting) == {"api", "executor", "messages", "pairing", "nonces"}
+    assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
+    assert set(public_methods(MessageApi)) == {"answer"}
+    assert set(public_methods(PairingApi)) == set(OPEN_TO_STRANGERS)
+
+
+def test_the_routes_of_the_a2a_face_are_these() -> None:
+    source = inspect.getsource(a2a_routes) + (SOURCE / "a2a_server" / "face.py").read_text(encoding="utf-8")
+    assert "_executor" not in inspect.getsource(a2a_routes), "a route acts by the handler alone"
+    assert source.count("PairingRoute(") == 1
+
+
+@pytest.mark.parametrize("message", [name for name, how in SERVED_BY_PEERS.items() if how.startswith("asks")])
+def test_what_peers_ask_for_goes_by_policy(message: str) -> None:
+    from sublet.daemon.working.acceptance import Acceptance
+    from sublet.daemon.working.executor import Executor
+
+    step = SERVED_BY_PEERS[message].rpartition(".")[2]
+    assert f"self._acceptance.{step}(" in _with_helpers(Executor, message)
+    assert "self._gate.ask_for(" in _with_helpers(Acceptance, step)
+
+
+GATES = classes(lambda cls: {"ask", "ended"} <= set(vars(cls)))
+
+
+def test_every_gate_before_tools_asks_policy() -> None:
+    for gate in GATES:
+        assert "decide(" in inspect.getsource(inspect.getmodule(gate) or gate), gate
+
+
+def test_everything_that_decides_does_so_at_the_gatekeeper() -> None:
+    """Only he writes decisions down; whoever else asks policy only looks, to say in a list what could be used."""
+    looks = {
+        "gatekeeper.py": "decides",
+        "peer_service.py": "lists",
+        "start.py": "lists",
+        "explain.py": "explains",
+    }
+    for path in sorted((SOURCE / "daemon").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"policy\.decide[(,]", text):
+            assert path.name in looks, f"{path.name} asks policy past the gatekeeper"
+
+
+class _Forgetful:
+    """A service with a method that forgets to ask."""
+
+    def __init__(self, gate: Gatekeeper) -> None:
+        self._gate = gate
+
+    async def asks(self, caller: Subject) -> str:
+        await self._gate.ask(caller, Action.POLICY_READ, "*")
+        return "done"
+
+    async def acts(self, caller: Subject) -> str:
+        return "done"
+
+    async def streams(self, caller: Subject) -> Any:
+        yield "done"
+
+    async def fails(self, caller: Subject) -> str:
+        await self._gate.ask(caller, Action.PEER_PAIR, "bob")
+        raise ValueError("broken")
+
+
+@pytest.mark.anyio
+async def test_an_operation_that_forgets_to_ask_fails_and_one_that_asks_tells_what_became_of_it() -> None:
+    class Journal:
+        async def append_event(self, *told: object) -> None:
+            raise AssertionError
+
+    log = KeptDecisions()
+    made: Any = operations(_Forgetful)(gatekeeper(Journal(), log=log))  # type: ignore[arg-type]
+    assert await made.asks(OWNER) == "done"
+    with pytest.raises(RuntimeError, match="acts has asked nobody"):
+        await made.acts(OWNER)
+    with pytest.raises(RuntimeError, match="streams has asked nobody"):
+        [piece async for piece in made.streams(OWNER)]
+    with pytest.raises(ValueError, match="broken"):
+        await made.fails(OWNER)
+    assert [kind for kind, _ in log.entries] == ["decision", "decision", "outcome"]
+    assert log.durable == {2}
+    assert log.entries[2][1] == {"of": 2, "outcome": "failed", "error": "ValueError"}
