@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sublet.daemon.api.supervisor_models import AskAnswer, AskOutput
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import context_session_id
@@ -60,9 +60,9 @@ class Messages:
         """
         agents = self._agents()
         if not agents:
-            raise SubletError(ErrorCode.DECLINED, "no agent is offered here", "Offer one: sublet up --agent FILE")
+            raise _nobody()
         if all(one.denied for one in self._supervising.supervisor.candidates(caller)):
-            await self._gate.ask(caller, Action.AGENT_MESSAGE, agents[0].id)
+            await self._gate.ask_for(caller, Action.AGENT_MESSAGE, Resource(agents[0].id), _nobody())
         await self._supervising.sessions.make_room(owner, self._max_contexts)
         asked = Asked(text, caller, owner, chain)
         session_id = context_session_id(owner, context_id)
@@ -82,6 +82,10 @@ class Messages:
             if error.code not in _TOLD_AS_DECLINED:
                 raise
             raise SubletError(ErrorCode.DECLINED, error.message, error.hint) from None
+
+
+def _nobody() -> SubletError:
+    return SubletError(ErrorCode.DECLINED, "no agent is offered here", "Offer one: sublet up --agent FILE")
 
 
 def _rest(answer: AskAnswer, *, told: bool, dropped: int) -> str:
