@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -22,6 +23,7 @@ from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
 
 MAX_LOGIN_BYTES = 1 << 20
+NO_INPUT = Path("/dev/null")
 DRAIN_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
 """How long a program that was talked with may take to end by itself once its input is closed."""
@@ -55,6 +57,8 @@ class Conversation:
     process: GuardedProcess
     said: Capture
     count: Callable[[int], None]
+    beside: Callable[[Sequence[str]], AbstractAsyncContextManager[GuardedProcess]]
+    """Runs another program in the same sandbox, held to the same limits, without what the first one needs to log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,9 @@ class ProgramRunner:
             """Return when it is ended: with the lease, which may be extended, or by the agent's own limit."""
             return min(at, began + self._plan.timeout_seconds) if self._plan.timeout_seconds else at
 
+        def beside(argv: Sequence[str]) -> AbstractAsyncContextManager[GuardedProcess]:
+            return self._beside(replace(launch, argv=argv), job, held)
+
         drained = [(process.stderr, stderr)] if converse else [(process.stdout, stdout), (process.stderr, stderr)]
         try:
             async with asyncio.TaskGroup() as group:
@@ -164,7 +171,7 @@ class ProgramRunner:
                         async with asyncio.timeout_at(ends(deadline.at)) as limit:
                             with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                                 if converse is not None:
-                                    await converse(Conversation(process, stdout, held.printed))
+                                    await converse(Conversation(process, stdout, held.printed, beside))
                                     ended = await process.leave(LEAVE_SECONDS)
                                 else:
                                     ended = await process.wait()
@@ -183,6 +190,21 @@ class ProgramRunner:
             report(Output("note", "A process still waits for the mount; it ends as soon as the mount is gone."))
         met = await asyncio.to_thread(held.finally_met, ended)
         return ProgramEnd(ended, met, stdout, stderr, ends(deadline.at) - began)
+
+    @asynccontextmanager
+    async def _beside(self, launch: Launch, job: Job, held: HeldJob) -> AsyncIterator[GuardedProcess]:
+        """Run another program of the job, and end it."""
+        launch = replace(launch, env=job_environment(job, self._environ, ()))
+        confined = await asyncio.to_thread(self._sandbox.wrap, launch)
+        process = await GuardedProcess.start(
+            confined, launch.env, launch.cwd, NO_INPUT, groups=held.cage.descriptors, watched=held.watched()
+        )
+        try:
+            with self._own(process.pid, job):
+                yield process
+        finally:
+            with anyio.CancelScope(shield=True):
+                await process.close()
 
     def _cage(self, job: Job) -> Cage:
         limits = self._limits

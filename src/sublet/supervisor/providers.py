@@ -67,7 +67,7 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
                 f"agent {config.id} speaks the Agent Client Protocol, and the package for it is not here: {error.name}",
                 "Install it: pip install 'sublet[acp]'",
             ) from None
-        return AcpProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners)
+        return AcpProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners, files=tools.files)
     if isinstance(config.provider, ModelConfig):
         if tools.files is None or tools.conversations is None:
             raise TypeError("a model needs the files of its leases, and a place for its conversations")

@@ -2,55 +2,69 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import acp
 from acp.schema import (
     AgentMessageChunk,
+    AgentPlanUpdate,
     AgentThoughtChunk,
     AllowedOutcome,
+    CreateTerminalResponse,
     CurrentModeUpdate,
     DeniedOutcome,
+    EnvVariable,
+    KillTerminalResponse,
     PermissionOption,
+    ReadTextFileResponse,
+    ReleaseTerminalResponse,
     RequestPermissionResponse,
+    TerminalOutputResponse,
     TextContentBlock,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
+    WaitForTerminalExitResponse,
+    WriteTextFileResponse,
 )
 
-from sublet.protocol.text import clean_line
+from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.acp.file_requests import FileRequests
+from sublet.supervisor.acp.terminals import Terminals
 from sublet.supervisor.acp.tool_calls import TooLarge, choose, tool_call
-from sublet.supervisor.model import Job, Output, Report
+from sublet.supervisor.model import Job
 from sublet.supervisor.output import Capture
-from sublet.supervisor.tools import ToolCall
-
-MAX_NOTES: Final = 500
-"""Tool calls that are told one by one."""
-MAX_NOTE_CHARS: Final = 300
-MAX_CALLS: Final = 1_024
-"""Calls whose end is waited for; the oldest is forgotten beyond that."""
 
 
 class AgentClient:
     """What the agent reaches of us: the methods of ``acp.Client`` that it was offered, and no other.
 
     Args:
-        job: the lease that it works for, and the gate that every call has to pass.
+        job: the lease that it works for.
+        asking: asks before each of its calls.
         said: takes what the agent says.
-        report: is told what it does.
         left_mode: is called with the mode that it changed to by itself.
+        files: answers what it wants of files; None where that was not offered.
+        terminals: runs what it wants run.
     """
 
-    def __init__(self, job: Job, said: Capture, report: Report, left_mode: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        asking: Asking,
+        said: Capture,
+        left_mode: Callable[[str], None],
+        files: FileRequests | None,
+        terminals: Terminals,
+    ) -> None:
         self._job = job
+        self._asking = asking
         self._said = said
-        self._report = report
         self._left_mode = left_mode
-        self._notes = 0
-        self._asked: OrderedDict[str, ToolCall] = OrderedDict()
+        self._files = files
+        self._terminals = terminals
+        self._plan = ""
         self._broken_off = False
         self.listening = False
         """Whether what it says now is said to us; what it tells of an earlier conversation is not."""
@@ -66,8 +80,8 @@ class AgentClient:
         option = choose(options, allowed=allowed)
         if allowed and option is None:
             # It offers to be allowed for ever only, or not at all.
-            self._note("refused", f"{tool_call.title or tool_call.tool_call_id}: it can't be allowed just once")
-            await self._forget(tool_call.tool_call_id, "it can't be allowed just once")
+            self._asking.note("refused", f"{tool_call.title or tool_call.tool_call_id}: it can't be allowed just once")
+            await self._asking.ended(tool_call.tool_call_id, "it can't be allowed just once")
             option = choose(options, allowed=False)
         if option is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
@@ -85,57 +99,96 @@ class AgentClient:
                 self._said.feed(update.content.text.encode("utf-8", "replace"))
         elif isinstance(update, ToolCallStart):
             self._broken_off = True
-            self._note("tool", update.title)
+            self._asking.note("tool", update.title)
             await self._ended(update)
         elif isinstance(update, ToolCallProgress):
             await self._ended(update)
         elif isinstance(update, CurrentModeUpdate):
             self._left_mode(update.current_mode_id)
+        elif isinstance(update, AgentPlanUpdate):
+            self._planned(update)
         elif isinstance(update, AgentThoughtChunk):
             self._broken_off = True
 
-    async def finish(self) -> None:
-        """Say of every call that was allowed and whose end was never told that nobody knows how it ended."""
-        for call_id in list(self._asked):
-            await self._forget(call_id, "the agent did not say how it ended")
+    async def read_text_file(
+        self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_: Any
+    ) -> ReadTextFileResponse:
+        """Read a file of the lease: ``FileRequests.read``."""
+        self._own(session_id)
+        if self._files is None:
+            raise acp.RequestError.method_not_found("fs/read_text_file")
+        return await self._files.read(path, line, limit)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> WriteTextFileResponse:
+        """Write a file of the lease: ``FileRequests.write``."""
+        self._own(session_id)
+        if self._files is None:
+            raise acp.RequestError.method_not_found("fs/write_text_file")
+        return await self._files.write(path, content)
+
+    async def create_terminal(
+        self,
+        session_id: str,
+        command: str,
+        args: list[str] | None = None,
+        env: list[EnvVariable] | None = None,
+        cwd: str | None = None,
+        output_byte_limit: int | None = None,
+        **_: Any,
+    ) -> CreateTerminalResponse:
+        """Run a command in the sandbox: ``Terminals.create``."""
+        self._own(session_id)
+        variables = {one.name: one.value for one in env or []}
+        terminal_id = await self._terminals.create(command, args or [], variables, cwd, output_byte_limit)
+        return CreateTerminalResponse(terminal_id=terminal_id)
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> TerminalOutputResponse:
+        """Return what a command printed."""
+        self._own(session_id)
+        return self._terminals.output(terminal_id)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> WaitForTerminalExitResponse:
+        """Return how a command ended, once it has."""
+        self._own(session_id)
+        status = await self._terminals.wait(terminal_id)
+        return WaitForTerminalExitResponse(exit_code=status.exit_code, signal=status.signal)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> KillTerminalResponse:
+        """End a command."""
+        self._own(session_id)
+        await self._terminals.kill(terminal_id)
+        return KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> ReleaseTerminalResponse:
+        """End a command and forget it."""
+        self._own(session_id)
+        await self._terminals.release(terminal_id)
+        return ReleaseTerminalResponse()
 
     async def _may(self, update: ToolCallUpdate) -> bool:
         shown = update.title or update.tool_call_id
         try:
             call = tool_call(update, self._job.resources)
         except TooLarge:
-            self._note("refused", f"{shown}: its arguments are too large to decide on")
+            self._asking.note("refused", f"{shown}: its arguments are too large to decide on")
             return False
-        if self._job.gate is None:
-            self._note("refused", f"{shown}: nobody decides on tools here")
-            return False
-        verdict = await self._job.gate.ask(call)
-        if not verdict.allowed:
-            self._note("refused", f"{shown}: {verdict.reason}")
-            return False
-        self._asked[call.call_id] = call
-        if len(self._asked) > MAX_CALLS:
-            await self._forget(next(iter(self._asked)), "too many calls at once")
-        return True
+        return await self._asking.may(call, shown) is None
 
     async def _ended(self, update: ToolCallStart | ToolCallProgress) -> None:
         if update.status == "completed":
-            await self._forget(update.tool_call_id, None)
+            await self._asking.ended(update.tool_call_id, None)
         elif update.status == "failed":
-            await self._forget(update.tool_call_id, "the tool failed")
+            await self._asking.ended(update.tool_call_id, "the tool failed")
 
-    async def _forget(self, call_id: str, error: str | None) -> None:
-        call = self._asked.pop(call_id, None)
-        if call is not None and self._job.gate is not None:
-            await self._job.gate.ended(call, error=error)
+    def _planned(self, update: AgentPlanUpdate) -> None:
+        """Tell how far it is with its plan, where that has changed."""
+        done = sum(entry.status == "completed" for entry in update.entries)
+        now = next((entry.content for entry in update.entries if entry.status == "in_progress"), "")
+        plan = f"{done} of {len(update.entries)} done" + (f"; now: {now}" if now else "")
+        if plan != self._plan:
+            self._plan = plan
+            self._asking.note("plan", plan)
 
     def _own(self, session_id: str) -> None:
         if session_id != self.session_id:
             raise acp.RequestError.invalid_params({"sessionId": "there is no such session"})
-
-    def _note(self, kind: str, text: str) -> None:
-        self._notes += 1
-        if self._notes <= MAX_NOTES:
-            self._report(Output("note", f"{kind}: {clean_line(text, MAX_NOTE_CHARS)}"))
-        elif self._notes == MAX_NOTES + 1:
-            self._report(Output("note", "Further tool calls are not told here."))

@@ -11,6 +11,7 @@ import structlog
 from acp.schema import (
     AgentCapabilities,
     ClientCapabilities,
+    FileSystemCapabilities,
     Implementation,
     LoadSessionResponse,
     NewSessionResponse,
@@ -18,9 +19,13 @@ from acp.schema import (
     SessionModeState,
 )
 
+from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.client import AgentClient
+from sublet.supervisor.acp.file_requests import FileRequests
 from sublet.supervisor.acp.presets import AcpPlan
 from sublet.supervisor.acp.stream import AgentStream
+from sublet.supervisor.acp.terminals import Terminals
+from sublet.supervisor.lease_files import LeaseFiles
 from sublet.supervisor.model import Job, Report
 from sublet.supervisor.program_run import Conversation
 
@@ -43,13 +48,15 @@ class Talk:
         plan: its mode, and what sessions are told besides.
         version: ours, as the agent is told.
         report: is told what the agent does.
+        files: the files of the lease, which it may then have us read and write.
     """
 
-    def __init__(self, job: Job, plan: AcpPlan, version: str, report: Report) -> None:
+    def __init__(self, job: Job, plan: AcpPlan, version: str, report: Report, files: LeaseFiles | None = None) -> None:
         self._job = job
         self._plan = plan
         self._version = version
-        self._report = report
+        self._asking = Asking(job, report)
+        self._files = files
         self.stop_reason = ""
         self.session_id: str | None = None
         self.failure = ""
@@ -57,8 +64,16 @@ class Talk:
 
     async def hold(self, conversation: Conversation) -> None:
         """Talk until the prompt has ended, or it is clear that it never will; nothing is raised but a cancellation."""
+        try:
+            async with Terminals.opened(self._job, self._asking, conversation.beside, conversation.count) as terminals:
+                await self._hold(conversation, terminals)
+        finally:
+            await asyncio.shield(self._asking.finish())
+
+    async def _hold(self, conversation: Conversation, terminals: Terminals) -> None:
         stream = AgentStream(conversation.process, conversation.count)
-        client = AgentClient(self._job, conversation.said, self._report, self._left_mode)
+        files = FileRequests(self._job, self._files, self._asking) if self._files is not None else None
+        client = AgentClient(self._job, self._asking, conversation.said, self._left_mode, files, terminals)
         connection = acp.connect_to_agent(cast("acp.Client", client), stream)
         try:
             await self._talk(connection, client)
@@ -76,13 +91,13 @@ class Talk:
             self.failure = "it answered with something that the protocol does not have"
         finally:
             self.failure = stream.failure or self.failure
-            await asyncio.shield(self._end(connection, client))
+            await asyncio.shield(connection.close())
 
     async def _talk(self, connection: acp.ClientSideConnection, client: AgentClient) -> None:
         async with asyncio.timeout(START_SECONDS):
             able = await connection.initialize(
                 protocol_version=acp.PROTOCOL_VERSION,
-                client_capabilities=ClientCapabilities(),
+                client_capabilities=self._offered(),
                 client_info=Implementation(name="sublet", version=self._version),
             )
         if able.protocol_version != acp.PROTOCOL_VERSION:
@@ -95,6 +110,11 @@ class Talk:
         with self._prompting:
             answer = await connection.prompt(session_id=self.session_id, prompt=[acp.text_block(self._job.prompt)])
             self.stop_reason = answer.stop_reason
+
+    def _offered(self) -> ClientCapabilities:
+        """Return what the agent may ask of us."""
+        files = self._files is not None
+        return ClientCapabilities(fs=FileSystemCapabilities(read_text_file=files, write_text_file=files), terminal=True)
 
     def _left_mode(self, mode: str) -> None:
         """End the work: the agent would go on in a mode in which it may not ask any more."""
@@ -122,6 +142,10 @@ class Talk:
                     return cast("LoadSessionResponse", again).modes
             except acp.RequestError as error:
                 log.info("an agent can't go on with its session", reason=str(error)[:200])
+                why = f"it answered {error}"
+            else:
+                why = "it can't load sessions"
+            self._asking.note("session", f"the earlier one is lost, since {why}; a new one begins")
         made: NewSessionResponse = await connection.new_session(**where)
         self.session_id = client.session_id = made.session_id
         return made.modes
@@ -139,7 +163,3 @@ class Talk:
             raise Failed(f"it has no mode {self._plan.mode!r}; it has {', '.join(offered) or 'none'}")
         assert self.session_id is not None
         await connection.set_session_mode(session_id=self.session_id, mode_id=self._plan.mode)
-
-    async def _end(self, connection: acp.ClientSideConnection, client: AgentClient) -> None:
-        await connection.close()
-        await client.finish()

@@ -6,11 +6,14 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 
+import anyio
+
 from sublet.protocol.text import clean
 from sublet.supervisor.acp.conversation import Talk
 from sublet.supervisor.acp.presets import acp_plan
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
+from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
 from sublet.supervisor.processes import ProcessOwners
@@ -38,6 +41,7 @@ class AcpProvider:
         environ: the environment from which allowed variables are taken; by default the daemon's own.
         owners: is told whose processes run.
         limiter: holds it to the agent's limits.
+        files: opens the files of a lease, which the agent may then have us read and write.
     """
 
     def __init__(
@@ -48,11 +52,13 @@ class AcpProvider:
         *,
         limiter: Limiter | None = None,
         owners: ProcessOwners | None = None,
+        files: OpenFiles | None = None,
     ) -> None:
         environment = dict(os.environ if environ is None else environ)
         self._limits = config.limits
         self._plan = acp_plan(config, environment)
         self._sandbox = sandbox
+        self._files = files
         own = owners.of(config) if owners is not None else None
         self._runner = ProgramRunner(self._plan.program, config.limits, sandbox, environment, limiter, own)
 
@@ -62,8 +68,14 @@ class AcpProvider:
         Raises:
             SubletError: the sandbox refuses the launch.
         """
-        talk = Talk(job, self._plan, version("sublet"), report)
-        end = await self._runner.run(job, report, talk.hold)
+        files = self._files(job) if self._files is not None else None
+        talk = Talk(job, self._plan, version("sublet"), report, files)
+        try:
+            end = await self._runner.run(job, report, talk.hold)
+        finally:
+            if files is not None:
+                with anyio.CancelScope(shield=True):
+                    await files.aclose()
         return self._outcome(talk, end)
 
     def _outcome(self, talk: Talk, end: ProgramEnd) -> Outcome:
