@@ -6,6 +6,7 @@ is the directory of its session.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SESSION = "ses-1"
+NUMBERS = itertools.count(1)
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
     {"optionId": "once", "name": "Once", "kind": "allow_once"},
@@ -61,9 +63,79 @@ def write(cwd: Path, options: list[dict[str, Any]] = OPTIONS) -> str:
     return f"not written: {outcome.get('optionId', outcome['outcome'])}"
 
 
+def call(method: str, **params: Any) -> Any:
+    """Ask the client for something, and return the result or the code of the error."""
+    request_id = f"call-{next(NUMBERS)}"
+    send({"id": request_id, "method": method, "params": {"sessionId": SESSION, **params}})
+    answer = answer_to(request_id)
+    return answer["result"] if "result" in answer else answer["error"]["message"]
+
+
+def terminal(cwd: Path, command: str, **more: Any) -> str:
+    """Run a command to its end, and tell how it ended and what it printed."""
+    made = call("terminal/create", command=command, cwd=str(cwd), **more)
+    if isinstance(made, str):
+        return made
+    where = {"terminalId": made["terminalId"]}
+    ended = call("terminal/wait_for_exit", **where)
+    shown = call("terminal/output", **where)
+    call("terminal/release", **where)
+    gone = call("terminal/output", **where)
+    return json.dumps([ended.get("exitCode"), ended.get("signal"), shown["output"], shown["truncated"], gone])
+
+
+def files(mode: str, cwd: Path) -> str:
+    """Have files read and written in every way that the test is about."""
+    if mode == "fs":
+        (cwd / "lines").write_text("one\ntwo\nthree\n")
+        call("fs/write_text_file", path=str(cwd / "made/by us"), content="text")
+        part = call("fs/read_text_file", path=str(cwd / "lines"), line=2, limit=1)
+        whole = call("fs/read_text_file", path=str(cwd / "made/by us"))
+        none = call("fs/read_text_file", path=str(cwd / "none"))
+        return json.dumps([part["content"], whole["content"], none])
+    (cwd / "out").symlink_to("/etc")
+    paths = ["/etc/hostname", f"{cwd}/../../secret", f"{cwd}/out/hostname", f"{cwd}/a\0b"]
+    answers = [call("fs/read_text_file", path=path) for path in paths]
+    answers += [call("fs/write_text_file", path=path, content="x") for path in paths]
+    return json.dumps(answers)
+
+
+def run_terminals(mode: str, cwd: Path) -> str:
+    """Have commands run in every way that the test is about."""
+    if mode == "terminal":
+        return terminal(
+            cwd, "sh", args=["-c", 'echo "$GREETING"; pwd; exit 3'], env=[{"name": "GREETING", "value": "hi"}]
+        )
+    if mode == "terminal-line":
+        return terminal(cwd, "printf %s a=b; ls -A")
+    if mode == "terminal-flood":
+        return terminal(cwd, "seq 1 10000", outputByteLimit=20)
+    if mode == "terminal-outside":
+        return terminal(Path("/etc"), "true")
+    if mode == "terminal-name":
+        return terminal(cwd, "true", env=[{"name": "-i", "value": "x"}])
+    if mode == "terminal-many":
+        made = [call("terminal/create", command="sleep 600") for _ in range(17)]
+        return str(made[-1])
+    made = call("terminal/create", command="sleep", args=["600"])
+    if mode == "terminal-kill":
+        call("terminal/kill", terminalId=made["terminalId"])
+        return str(call("terminal/wait_for_exit", terminalId=made["terminalId"])["signal"])
+    say("left running")
+    return ""
+
+
 def prompt(mode: str, cwd: Path, text: str) -> dict[str, Any]:
     if mode == "write":
         say(write(cwd))
+    elif mode in ("fs", "fs-outside"):
+        say(files(mode, cwd))
+    elif mode.startswith("terminal"):
+        say(run_terminals(mode, cwd))
+    elif mode == "plan":
+        for status in ("in_progress", "in_progress", "completed"):
+            entry = {"content": "mend it", "priority": "high", "status": status}
+            update({"sessionUpdate": "plan", "entries": [entry]})
     elif mode == "only-always":
         say(write(cwd, [OPTIONS[0], OPTIONS[2]]))
     elif mode == "no-options":

@@ -157,8 +157,15 @@ async def test_an_earlier_session_is_gone_on_with_and_not_heard_twice(tmp_path: 
 
 
 async def test_a_lost_session_is_replaced(tmp_path: Path) -> None:
-    outcome, _ = await run(tmp_path, "load-fails", earlier="ses-0")
+    outcome, log = await run(tmp_path, "load-fails", earlier="ses-0")
     assert (outcome.provider_session_id, outcome.summary) == ("ses-1", "you said: mend it")
+    assert log.text("note") == "session: the earlier one is lost, since it answered no such session; a new one begins\n"
+
+
+async def test_a_session_that_cannot_be_loaded_is_replaced(tmp_path: Path) -> None:
+    outcome, log = await run(tmp_path, "good", earlier="ses-0")
+    assert outcome.provider_session_id == "ses-1"
+    assert "it can't load sessions" in log.text("note")
 
 
 async def test_a_mode_is_set_and_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
