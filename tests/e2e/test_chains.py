@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.daemons import SHELL_AGENT, SUBLET, Daemon, pair
+
+pytestmark = pytest.mark.timeout(180)
 
 MAY_DELEGATE: dict[str, Any] = {
     "version": 1,

@@ -171,6 +171,8 @@ class ScriptedMessages:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Subject, str]] = []
+        self.owners: list[str] = []
+        self.chains: list[Chain] = []
         self.gate = _open()
         self.running = asyncio.Event()
         self.closed = 0
@@ -180,6 +182,8 @@ class ScriptedMessages:
         self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
     ) -> AsyncGenerator[str, None]:
         self.asked.append((text, caller, context_id))
+        self.owners.append(owner)
+        self.chains.append(chain)
         try:
             yield "you said: "
             self.running.set()
