@@ -214,7 +214,8 @@ def _classified(request: RouteRequest, open_: Sequence[Candidate], found: Classi
 
 
 def _question(request: RouteRequest, unsure: Route, open_: Sequence[Candidate]) -> Route:
-    ranked = sorted(open_, key=lambda one: -_score(one, request.text))[:MAX_OPTIONS]
+    fitting = [one for one in open_ if _score(one, request.text) > 0] or open_
+    ranked = sorted(fitting, key=lambda one: -_score(one, request.text))[:MAX_OPTIONS]
     options = tuple(one.agent_id for one in ranked)
     listed = ", ".join(f"{number} {option}" for number, option in enumerate(options, 1))
     return Route(

@@ -1,0 +1,265 @@
+"""Asking the supervisor: routed, remembered, answered by a person where it is not sure, and by policy all the way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest, SessionChange
+from sublet.daemon.config import SupervisorConfig
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.store import Store
+from sublet.daemon.supervising.prune_store import KeptSessions
+from sublet.daemon.supervising.start import TAKEN_OVER, Around, Supervising
+from sublet.policy.config import PolicyConfig, parse
+from sublet.policy.engine import Policy
+from sublet.policy.lending import Protected
+from sublet.policy.model import Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.supervisor.agent import AgentRunContext
+from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.router.model import Route, RouteRequest
+from sublet.supervisor.router.rules import decide
+from sublet.supervisor.slots import Slots
+from support.decisions import KeptDecisions
+from support.jobs import command
+from support.supervising import NODE
+
+pytestmark = pytest.mark.anyio
+ME = Subject("human")
+
+
+def agent(name: str, *tags: str) -> AgentConfig:
+    skills = [{"id": name, "name": name, "description": "d", "tags": list(tags)}] if tags else []
+    return command(skills=skills).model_copy(update={"id": name})
+
+
+class Jira:
+    """A module that writes down what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+
+    def names(self) -> list[str]:
+        return ["jira"]
+
+    async def send(self, module: str, text: str, ctx: AgentRunContext) -> str:
+        self.got.append(text)
+        return f"ticket for {text}"
+
+
+class Echo:
+    """A provider with sessions of its own, that says what it was asked."""
+
+    async def run(self, job: Job, report: Report) -> Outcome:
+        return Outcome("done", f"did [{job.prompt}]", 0, provider_session_id=job.provider_session_id or "p-1")
+
+
+class Side:
+    """One daemon's supervisor, on a store of its own."""
+
+    def __init__(self, root: Path, store: Store, policy: PolicyConfig, **config: Any) -> None:
+        self.journal = Journal(store)
+        self.agents = [agent("coder", "python", "fast"), agent("writer", "docs"), agent("other", "docs")]
+        self.jira = Jira()
+        decides = Policy(Protected(root / "home"), policy)
+        self.supervising = Supervising(
+            Around(
+                config=SupervisorConfig(**config),
+                state_dir=root,
+                config_dir=root,
+                scratch_root=root / "scratch",
+                node_id=NODE,
+                journal=self.journal,
+                policy=decides,
+                gate=Gatekeeper(decides, self.journal, list, KeptDecisions()),
+                slots=Slots(3),
+                agents=lambda: self.agents,
+                provider=lambda _: Echo(),
+                modules=self.jira,
+            )
+        )
+        self.service = self.supervising.service
+
+    async def ask(self, text: str, session: str | None = None, caller: Subject = ME, **more: Any) -> AskAnswer:
+        request = AskRequest(text=text, session_id=session, **more)
+        updates = [update async for update in self.service.ask(request, caller)]
+        assert isinstance(updates[-1], AskAnswer)
+        return updates[-1]
+
+    async def events(self, kind: EventKind) -> list[Event]:
+        page = await self.journal.events_after(0, limit=500)
+        return [event for event in page.events if event.kind is kind]
+
+
+@pytest.fixture
+def policy() -> PolicyConfig:
+    return PolicyConfig()
+
+
+@pytest.fixture
+async def side(tmp_path: Path, policy: PolicyConfig) -> AsyncIterator[Side]:
+    store = await Store.open(tmp_path / "sublet.db")
+    side = Side(tmp_path, store, policy)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.supervising.serve)
+            with anyio.fail_after(10):
+                while not side.supervising.runs.serving:
+                    await anyio.sleep(0)
+            yield side
+            group.cancel_scope.cancel()
+    finally:
+        await store.close()
+
+
+def data(event: Event) -> dict[str, Any]:
+    return dict(event.data)
+
+
+async def test_a_route_is_journalled_remembered_and_decided_alike_when_it_is_replayed(side: Side) -> None:
+    first = await side.ask("fix the python")
+    again = await side.ask("and go on", first.finger_session_id)
+    assert (first.target, again.target) == ("coder", "coder")
+    assert again.result == "did [and go on]"
+    assert "before this one" in again.reason
+    session = await side.supervising.sessions.get(first.finger_session_id)
+    assert session.routing is not None
+    assert session.routing.last_route is not None
+    assert session.routing.last_route.target == "coder"
+    assert session.routing.capability_snapshot_version
+    routes = await side.events(EventKind.ROUTE_DECIDED)
+    assert len(routes) == 2
+    for event in routes:
+        told = data(event)
+        request = RouteRequest.model_validate(told["request"])
+        kept = {name: told[name] for name in ("decision", "target", "confidence", "reason", "rule", "options")}
+        replayed = decide(request)
+        assert Route.model_validate({**kept, "message": replayed.message}) == replayed
+    for kind in (EventKind.SESSION_CREATED, EventKind.DISPATCH_SENT, EventKind.DISPATCH_RESULT):
+        assert await side.events(kind)
+    assert [e.kind for e in (await side.journal.events_after(0, limit=500)).events][:4] == [
+        EventKind.SESSION_CREATED,
+        EventKind.ROUTE_DECIDED,
+        EventKind.DISPATCH_SENT,
+        EventKind.SESSION_BOUND,
+    ]
+
+
+async def test_a_person_answers_and_the_request_goes_on(side: Side) -> None:
+    asked = await side.ask("write docs")
+    assert (asked.route_decision, asked.result, asked.options) == ("ask_human", None, ["writer", "other"])
+    [event] = await side.events(EventKind.ASK_HUMAN)
+    assert data(event)["options"] == ["writer", "other"]
+    shown = await side.service.get_session(asked.finger_session_id, ME)
+    assert shown.question == asked.question
+    done = await side.ask("2", asked.finger_session_id, answer=True)
+    assert (done.target, done.result) == ("other", "did [write docs]")
+    assert (await side.service.get_session(asked.finger_session_id, ME)).question is None
+    with pytest.raises(SubletError) as no:
+        await side.ask("2", asked.finger_session_id, answer=True)
+    assert no.value.code is LocalCode.CONFLICT
+
+
+async def test_what_is_meant_may_be_said_in_words_but_not_for_ever(side: Side) -> None:
+    asked = await side.ask("write docs")
+    done = await side.ask("in fast python", asked.finger_session_id, answer=True)
+    assert (done.route_decision, done.target) == ("dispatch_agent", "coder")
+    assert done.result == "did [write docs\n\nin fast python]"
+    asked = await side.ask("write docs")
+    for _ in range(2):
+        asked = await side.ask("more docs", asked.finger_session_id, answer=True)
+        assert asked.route_decision == "ask_human"
+    assert (await side.ask("docs", asked.finger_session_id, answer=True)).route_decision == "reject"
+
+
+async def test_hub_goes_to_the_module_and_an_unknown_one_nowhere(side: Side) -> None:
+    done = await side.ask("/hub jira a bug")
+    assert (done.route_decision, done.target, done.result) == ("dispatch_module", "jira", "ticket for a bug")
+    assert (await side.ask("/hub slack hi")).route_decision == "reject"
+    assert (await side.ask("please /hub jira no")).route_decision == "dispatch_agent"
+    assert side.jira.got == ["a bug"]
+
+
+DENIES = parse(
+    {
+        "version": 1,
+        "global": [
+            {"id": "no-jira", "effect": "deny", "action": "module.dispatch", "resource": "jira", "reason": "not today"},
+            {"id": "no-coder", "effect": "deny", "action": "agent.dispatch", "resource": "coder", "reason": "not him"},
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize("policy", [DENIES])
+async def test_policy_stands_before_modules_and_agents(side: Side) -> None:
+    with pytest.raises(SubletError, match="not today") as no:
+        await side.ask("/hub jira a bug")
+    assert (no.value.code, side.jira.got) == (LocalCode.POLICY_DENIED, [])
+    rejected = await side.ask("@coder do it")
+    assert (rejected.route_decision, rejected.result) == ("reject", None)
+    assert "not him" in rejected.reason
+    assert (await side.ask("fix the python")).target != "coder"
+    assert [one.denied for one in (await side.service.list_agents(ME)).agents] == ["not him", "", ""]
+
+
+@pytest.mark.parametrize("kind", ["mcp", "peer", "a2a", "agent"])
+async def test_nobody_but_a_person_asks_or_manages_sessions(side: Side, kind: Any) -> None:
+    session = await side.service.create_session("mine", ME)
+    caller, one = Subject(kind, "x"), session.finger_session_id
+    change = SessionChange(status="paused")
+    for attempt in (
+        side.ask("x", caller=caller),
+        side.service.list_agents(caller),
+        side.service.list_sessions(caller),
+        side.service.get_session(one, caller),
+        side.service.create_session("theirs", caller),
+        side.service.change_session(one, change, caller),
+        side.service.delete_session(one, caller),
+    ):
+        with pytest.raises(SubletError) as no:
+            await attempt
+        assert no.value.code is LocalCode.POLICY_DENIED
+    assert [s.status for s in await side.service.list_sessions(ME)] == ["active"]
+
+
+async def test_a_closed_session_refuses_and_a_deleted_one_is_gone(side: Side) -> None:
+    one = (await side.ask("fix python")).finger_session_id
+    await side.service.change_session(one, SessionChange(status="completed"), ME)
+    with pytest.raises(SubletError) as closed:
+        await side.ask("more", one)
+    assert closed.value.code is LocalCode.SESSION_CLOSED
+    store = KeptSessions(side.supervising.sessions, side.supervising.store)
+    [candidate] = await store.candidates()
+    assert (candidate.id, candidate.pending) == (one, False)
+    assert candidate.bytes > 0
+    assert await store.remove([candidate]) == [candidate]
+    with pytest.raises(SubletError) as gone:
+        await side.ask("more", one)
+    assert gone.value.code is LocalCode.NOT_FOUND
+
+
+async def test_an_older_map_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "iflow-session-map.json"
+    file.write_text('{"f-1": {"iflowSessionId": "i-1"}}')
+    for _ in range(2):
+        store = await Store.open(tmp_path / "sublet.db")
+        side = Side(tmp_path, store, PolicyConfig())
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.supervising.serve)
+            with anyio.fail_after(10):
+                while not side.supervising.runs.serving:
+                    await anyio.sleep(0)
+            group.cancel_scope.cancel()
+        assert [one.finger_session_id for one in await side.supervising.sessions.list()] == ["f-1"]
+        file.write_text('{"f-2": {"iflowSessionId": "i-2"}}')
+        await store.close()
+    assert (tmp_path / "sessions" / TAKEN_OVER).exists()
