@@ -40,6 +40,17 @@ def note_decision(teller: Teller, entry: int | None) -> None:
         asked.append((teller, entry))
 
 
+@contextmanager
+def decisions_noted() -> Iterator[Asked]:
+    """Collect the decisions made meanwhile, for what is no operation of a service and tells their outcome itself."""
+    asked: Asked = []
+    token = _asked.set(asked)
+    try:
+        yield asked
+    finally:
+        _asked.reset(token)
+
+
 def operations(service: ServiceT) -> ServiceT:
     """Make every public method that ``service`` defines itself an operation."""
     for name, method in list(vars(service).items()):

@@ -40,6 +40,10 @@ class EventKind(StrEnum):
     APPROVAL_REQUIRED = "approval_required"
     GUARDRAIL_FAILED = "guardrail_failed"
     POLICY_REJECTED = "policy_rejected"
+    APPROVAL_DECIDED = "approval_decided"
+    GRANT_ISSUED = "grant_issued"
+    GRANT_REVOKED = "grant_revoked"
+    APPROVER_CHANGED = "approver_changed"
 
 
 class EventKeys(BaseModel):

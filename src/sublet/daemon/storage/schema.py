@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -48,5 +48,31 @@ SCHEMA = (
     """CREATE TABLE audit_log (
         id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL, anchor_seq INTEGER NOT NULL,
         anchor_hash TEXT NOT NULL
+    ) STRICT""",
+    # Questions to a person; ``context`` is JSON of what else is shown. ``digest`` is that of ``arguments``.
+    """CREATE TABLE approvals (
+        id TEXT PRIMARY KEY, state TEXT NOT NULL, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL,
+        scope TEXT NOT NULL, arguments TEXT NOT NULL, context TEXT NOT NULL, created_at REAL NOT NULL,
+        expires_at REAL NOT NULL, decided_at REAL, decided_by TEXT
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX approval_call ON approvals (agent, tool, digest, scope) WHERE state = 'pending'",
+    "CREATE INDEX approval_age ON approvals (created_at)",
+    # ``conditions`` is JSON of globs by attribute; without a digest, they are what a call must satisfy.
+    """CREATE TABLE grants (
+        id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT, conditions TEXT NOT NULL,
+        scope TEXT NOT NULL, issued_by TEXT NOT NULL, issued_at REAL NOT NULL, expires_at REAL NOT NULL,
+        max_uses INTEGER NOT NULL, remaining INTEGER NOT NULL CHECK (remaining BETWEEN 0 AND max_uses),
+        revoked_at REAL, approval_id TEXT
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX grant_call ON grants (agent, tool)",
+    # One row per use, written before the tool acts; without ``outcome`` nobody knows yet what came of it.
+    """CREATE TABLE grant_uses (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, grant_id TEXT NOT NULL REFERENCES grants (id) ON DELETE CASCADE,
+        call_id TEXT NOT NULL, event INTEGER NOT NULL, delegation_id TEXT, used_at REAL NOT NULL, outcome TEXT
+    ) STRICT""",
+    "CREATE INDEX grant_use ON grant_uses (grant_id)",
+    # One row, where there is an approver: ``sealed`` is the private key, encrypted by the passphrase.
+    """CREATE TABLE approver (
+        id INTEGER PRIMARY KEY CHECK (id = 1), public_key BLOB, sealed TEXT, made_at REAL, reset_at REAL
     ) STRICT""",
 )

@@ -1,0 +1,289 @@
+"""Grants in the store: consumed in one transaction with the journal's word that the tool is called (SuperAgent 6.2)."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import structlog
+
+from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.journal import Journal
+from sublet.policy.grants import Call, Grant, check_terms, consumed, refusal
+from sublet.policy.names import plain
+from sublet.policy.tool_names import tool_plain
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventKind
+from sublet.protocol.text import clean_line
+
+MAX_GRANTS: Final = 2_000
+"""Those that are usable at one time."""
+KEEP_SECONDS: Final = 30 * 24 * 3600.0
+"""How long a grant that is over is shown."""
+UNKNOWN_OUTCOME: Final = "unknown: the daemon ended between the call and its end"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a grant: what it was, and the journal's ``tool_call`` event."""
+
+    id: int
+    grant: Grant
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The ``tool_call`` event that a use journals: whose delegation's, and its data."""
+
+    call_id: str
+    delegation_id: str | None
+    data: Mapping[str, JsonValue]
+
+
+class GrantStore:
+    """All grants of this daemon. Whether one is over is computed whenever it is looked at."""
+
+    def __init__(self, journal: Journal, clock: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def make(
+        self,
+        *,
+        agent: str,
+        tool: str,
+        digest: str | None,
+        issued_by: str,
+        ttl_seconds: int,
+        max_uses: int,
+        when: Mapping[str, str] | None = None,
+        scope: str = "",
+        ends_at: float | None = None,
+        approval_id: str | None = None,
+    ) -> Grant:
+        """Return a new grant, which nobody can use before ``insert``.
+
+        Args:
+            agent: id of the agent.
+            tool: name of the tool; the canonical one is kept.
+            digest: of the arguments, or None for all that satisfy ``when``.
+            issued_by: who issues it.
+            ttl_seconds: how long it lasts from now.
+            max_uses: how often it can be used.
+            when: conditions of a widened grant.
+            scope: where alone it can be used.
+            ends_at: Unix seconds at which it is over at the latest: the end of the lease.
+            approval_id: what it comes from.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` for terms that no grant may have.
+        """
+        check_terms(ttl_seconds, max_uses, when or {})
+        now = self._clock()
+        until = now + ttl_seconds
+        return Grant(
+            id=f"grt_{secrets.token_hex(12)}",
+            agent=plain(agent),
+            tool=tool_plain(tool),
+            digest=digest,
+            issued_by=issued_by,
+            issued_at=now,
+            expires_at=until if ends_at is None else min(until, ends_at),
+            max_uses=max_uses,
+            remaining=max_uses,
+            when=dict(when or {}),
+            scope=scope,
+            approval_id=approval_id,
+        )
+
+    async def issue(self, grant: Grant) -> Grant:
+        """Put ``grant`` in force.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where ``MAX_GRANTS`` are usable already.
+        """
+        await self._journal.transact(lambda connection, events: self.insert(connection, events, grant))
+        return grant
+
+    def insert(self, connection: sqlite3.Connection, events: Recorder, grant: Grant) -> None:
+        """Put ``grant`` in force as part of a transaction; as ``issue``."""
+        now = self._clock()
+        connection.execute("DELETE FROM grants WHERE expires_at < ?", (now - KEEP_SECONDS,))
+        usable = "SELECT count(*) FROM grants WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?"
+        if connection.execute(usable, (now,)).fetchone()[0] >= MAX_GRANTS:
+            raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_GRANTS} grants are in force", "Revoke some of them.")
+        connection.execute(
+            """INSERT INTO grants (id, agent, tool, digest, conditions, scope, issued_by, issued_at, expires_at,
+                max_uses, remaining, approval_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                grant.id, grant.agent, grant.tool, grant.digest, json.dumps(dict(grant.when)), grant.scope,
+                grant.issued_by, grant.issued_at, grant.expires_at, grant.max_uses, grant.remaining, grant.approval_id,
+            ),
+        )  # fmt: skip
+        events.add(
+            EventKind.GRANT_ISSUED,
+            None,
+            {
+                "grantId": grant.id,
+                "agentId": grant.agent,
+                "tool": grant.tool,
+                "digest": grant.digest,
+                "when": dict(grant.when),
+                "issuedBy": grant.issued_by,
+                "maxUses": grant.max_uses,
+                "approvalId": grant.approval_id,
+            },
+        )
+
+    async def find(self, call: Call) -> Grant | None:
+        """Return a grant that would allow ``call`` now, the narrowest first; nothing is used up."""
+        now = self._clock()
+        return await self._journal.read(lambda connection: _usable(connection, call, now))
+
+    async def consume(self, call: Call, called: Called) -> Use | None:
+        """Use up one use for ``call`` and journal that the tool is called, both or neither; None where none is left.
+
+        The one writer of the store takes transactions one after the other, so no use is ever spent twice.
+        """
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> Use | None:
+            now = self._clock()
+            found = _usable(connection, call, now)
+            if found is None:
+                return None
+            grant = consumed(found)
+            connection.execute("UPDATE grants SET remaining = ? WHERE id = ?", (grant.remaining, grant.id))
+            data = {**called.data, "grantId": grant.id, "issuedBy": grant.issued_by}
+            event = events.add(EventKind.TOOL_CALL, called.delegation_id, data)
+            use = connection.execute(
+                "INSERT INTO grant_uses (grant_id, call_id, event, delegation_id, used_at) VALUES (?, ?, ?, ?, ?)",
+                (grant.id, called.call_id, event.seq, called.delegation_id, now),
+            ).lastrowid
+            assert use is not None
+            return Use(use, grant, event)
+
+        return await self._journal.transact(work)
+
+    async def ended(self, use: int, outcome: Literal["done", "failed"]) -> None:
+        """Write down what came of a use."""
+        await self._journal.transact(
+            lambda connection, _: (
+                connection.execute("UPDATE grant_uses SET outcome = ? WHERE id = ?", (outcome, use)).rowcount
+            )
+        )
+
+    async def settle(self) -> int:
+        """After a start, say of every use whose end was never told that nobody knows it; return how many."""
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> int:
+            rows = connection.execute(
+                "SELECT u.*, g.agent, g.tool FROM grant_uses AS u JOIN grants AS g ON g.id = u.grant_id "
+                "WHERE u.outcome IS NULL"
+            ).fetchall()
+            for row in rows:
+                data: dict[str, JsonValue] = {
+                    "agentId": row["agent"],
+                    "tool": row["tool"],
+                    "callId": row["call_id"],
+                    "causationId": row["event"],
+                    "grantId": row["grant_id"],
+                    "error": UNKNOWN_OUTCOME,
+                }
+                events.add(EventKind.TOOL_ERROR, row["delegation_id"], data)
+            connection.execute("UPDATE grant_uses SET outcome = ? WHERE outcome IS NULL", (UNKNOWN_OUTCOME,))
+            return len(rows)
+
+        count = await self._journal.transact(work)
+        if count:
+            log.warning("calls by grants were cut off; whether they were done is unknown", calls=count)
+        return count
+
+    async def list(self, *, limit: int = 100, usable: bool = False) -> builtins.list[Grant]:
+        """Return grants, the newest first; with ``usable`` those only that are worth something."""
+        now = self._clock()
+
+        def work(connection: sqlite3.Connection) -> list[Grant]:
+            only = "WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?" if usable else "WHERE ? IS NOT NULL"
+            query = f"SELECT * FROM grants {only} ORDER BY issued_at DESC, id LIMIT ?"  # noqa: S608 - constants
+            return [_grant(row) for row in connection.execute(query, (now, limit))]
+
+        return await self._journal.read(work)
+
+    async def outcomes(self, grant_id: str) -> builtins.list[str]:
+        """Return what came of each use, the oldest first; ``running`` where it is not known yet."""
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            rows = connection.execute("SELECT outcome FROM grant_uses WHERE grant_id = ? ORDER BY id", (grant_id,))
+            return [row["outcome"] or "running" for row in rows]
+
+        return await self._journal.read(work)
+
+    async def revoke(self, grant_id: str, by: str) -> Grant:
+        """Take a grant back; twice is no error. What is running goes on.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> Grant:
+            row = connection.execute("SELECT * FROM grants WHERE id = ?", (grant_id,)).fetchone()
+            if row is None:
+                raise SubletError(
+                    LocalCode.NOT_FOUND, f"there is no grant {clean_line(grant_id, 60)}", "See: sublet grants list"
+                )
+            grant = _grant(row)
+            if grant.revoked_at is not None:
+                return grant
+            now = self._clock()
+            connection.execute("UPDATE grants SET revoked_at = ? WHERE id = ?", (now, grant_id))
+            events.add(EventKind.GRANT_REVOKED, None, {"grantId": grant_id, "agentId": grant.agent, "by": by})
+            return replace(grant, revoked_at=now)
+
+        return await self._journal.transact(work)
+
+    def void_all(self, connection: sqlite3.Connection, events: Recorder, by: str) -> int:
+        """Take every grant back as part of a transaction, and return how many could still have been used."""
+        now = self._clock()
+        count = connection.execute(
+            "UPDATE grants SET revoked_at = ? WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?", (now, now)
+        ).rowcount
+        if count:
+            events.add(EventKind.GRANT_REVOKED, None, {"grants": count, "by": by})
+        return count
+
+
+def _usable(connection: sqlite3.Connection, call: Call, now: float) -> Grant | None:
+    rows = connection.execute(
+        """SELECT * FROM grants WHERE agent = ? AND tool = ? AND revoked_at IS NULL AND remaining > 0
+            AND expires_at > ? ORDER BY digest IS NULL, expires_at, id""",
+        (plain(call.agent), tool_plain(call.tool), now),
+    )
+    return next((grant for row in rows if refusal(grant := _grant(row), call, now) is None), None)
+
+
+def _grant(row: sqlite3.Row) -> Grant:
+    return Grant(
+        id=row["id"],
+        agent=row["agent"],
+        tool=row["tool"],
+        digest=row["digest"],
+        issued_by=row["issued_by"],
+        issued_at=row["issued_at"],
+        expires_at=row["expires_at"],
+        max_uses=row["max_uses"],
+        remaining=row["remaining"],
+        when=json.loads(row["conditions"]),
+        scope=row["scope"],
+        revoked_at=row["revoked_at"],
+        approval_id=row["approval_id"],
+    )

@@ -1,0 +1,287 @@
+"""Calls that wait for a person: asked once per exact call, bounded, and over on time (SuperAgent 6.2, DESIGN 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import anyio
+
+from sublet.daemon.approvals.grant_store import GrantStore
+from sublet.daemon.storage.event_log import Recorder
+from sublet.daemon.storage.journal import Journal
+from sublet.policy.grants import Call, Grant
+from sublet.policy.names import plain
+from sublet.policy.tool_names import tool_plain
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+
+MAX_PENDING_PER_AGENT: Final = 16
+MAX_KEPT: Final = 2_000
+"""Approvals that are kept, those that are over included."""
+QUESTION_SECONDS: Final = 900.0
+"""How long a person has, where the lease does not end before."""
+
+State = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One question to a person.
+
+    Args:
+        id: names it.
+        state: what became of it; one whose time is over reads as ``expired``.
+        agent: id of the agent that asks.
+        tool: canonical name of the tool.
+        digest: SHA-256 of ``arguments``.
+        scope: the delegation or session for which it is asked.
+        arguments: all of them, as canonical JSON.
+        context: what else a person is shown: peer, delegation, chain, rule, reason.
+        created_at: Unix seconds.
+        expires_at: Unix seconds.
+        decided_at: Unix seconds.
+        decided_by: who has decided.
+    """
+
+    id: str
+    state: State
+    agent: str
+    tool: str
+    digest: str
+    scope: str
+    arguments: str
+    context: Mapping[str, JsonValue]
+    created_at: float
+    expires_at: float
+    decided_at: float | None = None
+    decided_by: str | None = None
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self.decided = asyncio.Event()
+        self.count = 0
+
+
+class Questions:
+    """Asks, waits, and takes what a person decides.
+
+    Args:
+        journal: keeps them.
+        grants: takes what an approval makes.
+        clock: tells Unix seconds.
+    """
+
+    def __init__(self, journal: Journal, grants: GrantStore, clock: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self._grants = grants
+        self._clock = clock
+        self._waiting: dict[str, _Waiting] = {}
+
+    def waits(self, approval_id: str) -> bool:
+        """Tell whether the agent still waits for it in this process."""
+        return approval_id in self._waiting
+
+    async def ask(
+        self,
+        call: Call,
+        arguments: str,
+        context: Mapping[str, JsonValue],
+        event: tuple[str | None, Mapping[str, JsonValue]],
+        *,
+        until: float,
+    ) -> Approval:
+        """Return the open question about exactly this call, asked now if nobody has; journals ``approval_required``.
+
+        Args:
+            call: what the agent wants to call.
+            arguments: canonical JSON.
+            context: what else a person is shown.
+            event: whose delegation's the event is, and its key fields.
+            until: Unix seconds at which the lease ends.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the agent has ``MAX_PENDING_PER_AGENT`` open questions.
+        """
+        agent, tool, now = plain(call.agent), tool_plain(call.tool), self._clock()
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> Approval:
+            connection.execute(
+                "UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_at <= ?", (now,)
+            )
+            row = connection.execute(
+                "SELECT * FROM approvals WHERE agent = ? AND tool = ? AND digest = ? AND scope = ? "
+                "AND state = 'pending'",
+                (agent, tool, call.digest, call.scope),
+            ).fetchone()
+            if row is not None:
+                return _approval(row, now)
+            open_now = connection.execute(
+                "SELECT count(*) FROM approvals WHERE agent = ? AND state = 'pending'", (agent,)
+            ).fetchone()[0]
+            if open_now >= MAX_PENDING_PER_AGENT:
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"{open_now} calls of {agent} wait for a person already",
+                    "Wait for those, or do without.",
+                )
+            connection.execute(
+                "DELETE FROM approvals WHERE state != 'pending' AND id IN "
+                "(SELECT id FROM approvals ORDER BY created_at DESC LIMIT -1 OFFSET ?)",
+                (MAX_KEPT,),
+            )
+            asked = Approval(
+                id=f"apr_{secrets.token_hex(8)}",
+                state="pending",
+                agent=agent,
+                tool=tool,
+                digest=call.digest,
+                scope=call.scope,
+                arguments=arguments,
+                context=context,
+                created_at=now,
+                expires_at=min(until, now + QUESTION_SECONDS),
+            )
+            connection.execute(
+                """INSERT INTO approvals (id, state, agent, tool, digest, scope, arguments, context, created_at,
+                    expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                (
+                    asked.id, asked.state, asked.agent, asked.tool, asked.digest, asked.scope, asked.arguments,
+                    json.dumps(dict(asked.context)), asked.created_at, asked.expires_at,
+                ),
+            )  # fmt: skip
+            delegation_id, keys = event
+            data = {**keys, **context, "approvalId": asked.id, "tool": tool, "digest": call.digest}
+            events.add(EventKind.APPROVAL_REQUIRED, delegation_id, data)
+            return asked
+
+        return await self._journal.transact(work)
+
+    async def wait(self, approval: Approval) -> Approval:
+        """Return the approval once it is decided or its time is over; who stops waiting takes the question back."""
+        waiting = self._waiting.setdefault(approval.id, _Waiting())
+        waiting.count += 1
+        try:
+            # Looked at after registering, so that no decision falls between.
+            found = await self.find(approval.id)
+            with anyio.move_on_after(max(0.0, found.expires_at - self._clock())):
+                while found.state == "pending":
+                    await waiting.decided.wait()
+                    found = await self.find(approval.id)
+        finally:
+            waiting.count -= 1
+            if waiting.count == 0:
+                self._waiting.pop(approval.id, None)
+                with anyio.CancelScope(shield=True):
+                    await self._close(approval.id)
+        return await self.find(approval.id)
+
+    async def list(self, *, limit: int = 100, pending: bool = True) -> builtins.list[Approval]:
+        """Return approvals, the newest first; with ``pending`` those only that a person can still decide."""
+        now = self._clock()
+
+        def work(connection: sqlite3.Connection) -> list[Approval]:
+            only = "WHERE state = 'pending' AND expires_at > ?" if pending else "WHERE ? IS NOT NULL"
+            query = f"SELECT * FROM approvals {only} ORDER BY created_at DESC, id LIMIT ?"  # noqa: S608 - constants
+            return [_approval(row, now) for row in connection.execute(query, (now, limit))]
+
+        return await self._journal.read(work)
+
+    async def find(self, approval_id: str) -> Approval:
+        """Return one approval.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        return await self._journal.read(lambda connection: _required(connection, approval_id, self._clock()))
+
+    async def approve(self, approval: Approval, grant: Grant, by: str) -> Approval:
+        """Put ``grant`` in force for the approval, both or neither, and let the agent go on.
+
+        Raises:
+            SubletError: ``CONFLICT`` where it is not open any more.
+        """
+        return await self._decide(approval.id, "approved", by, grant)
+
+    async def deny(self, approval_id: str, by: str) -> Approval:
+        """Refuse the call, and let the agent go on without it.
+
+        Raises:
+            SubletError: ``NOT_FOUND``; ``CONFLICT`` where it is not open any more.
+        """
+        return await self._decide(approval_id, "denied", by, None)
+
+    async def _decide(self, approval_id: str, state: State, by: str, grant: Grant | None) -> Approval:
+        def work(connection: sqlite3.Connection, events: Recorder) -> Approval:
+            now = self._clock()
+            approval = _required(connection, approval_id, now)
+            if approval.state != "pending":
+                raise SubletError(
+                    LocalCode.CONFLICT, f"{approval.id} is {approval.state} already", "See: sublet approvals list"
+                )
+            connection.execute(
+                "UPDATE approvals SET state = ?, decided_at = ?, decided_by = ? WHERE id = ?",
+                (state, now, by, approval_id),
+            )
+            data: dict[str, JsonValue] = {"approvalId": approval_id, "agentId": approval.agent, "tool": approval.tool}
+            events.add(EventKind.APPROVAL_DECIDED, None, {**data, "decision": state, "by": by})
+            if grant is not None:
+                self._grants.insert(connection, events, grant)
+            return replace(approval, state=state, decided_at=now, decided_by=by)
+
+        # Shielded, so that what is decided is also told to whoever waits.
+        with anyio.CancelScope(shield=True):
+            decided = await self._journal.transact(work)
+            if (waiting := self._waiting.get(approval_id)) is not None:
+                waiting.decided.set()
+        return decided
+
+    async def _close(self, approval_id: str) -> None:
+        """Close a question for which nobody waits any more."""
+        now = self._clock()
+
+        def work(connection: sqlite3.Connection, _: Recorder) -> None:
+            connection.execute(
+                "UPDATE approvals SET state = CASE WHEN expires_at <= ? THEN 'expired' ELSE 'withdrawn' END "
+                "WHERE id = ? AND state = 'pending'",
+                (now, approval_id),
+            )
+
+        await self._journal.transact(work)
+
+
+def _required(connection: sqlite3.Connection, approval_id: str, now: float) -> Approval:
+    row = connection.execute("SELECT * FROM approvals WHERE id = ?", (approval_id,)).fetchone()
+    if row is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"there is no approval {clean_line(approval_id, 60)}", "See: sublet approvals list"
+        )
+    return _approval(row, now)
+
+
+def _approval(row: sqlite3.Row, now: float) -> Approval:
+    over = row["state"] == "pending" and row["expires_at"] <= now
+    return Approval(
+        id=row["id"],
+        state="expired" if over else row["state"],
+        agent=row["agent"],
+        tool=row["tool"],
+        digest=row["digest"],
+        scope=row["scope"],
+        arguments=row["arguments"],
+        context=json.loads(row["context"]),
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        decided_at=row["decided_at"],
+        decided_by=row["decided_by"],
+    )

@@ -1,0 +1,304 @@
+"""``ApprovalApi``: before each operation the question to policy, and before each yes the approver's signature."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sublet.daemon.api.approval_models import (
+    ApprovalView,
+    ApproveRequest,
+    ApproverView,
+    ForgetApprover,
+    GrantView,
+    IssueGrant,
+    PassphraseApproval,
+    SetApprover,
+    Terms,
+)
+from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.grant_store import GrantStore
+from sublet.daemon.approvals.human_key import unseal
+from sublet.daemon.approvals.questions import Approval, Questions
+from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
+from sublet.daemon.background import in_background
+from sublet.daemon.gatekeeper import Gatekeeper, who
+from sublet.daemon.operations import operations
+from sublet.policy.grants import Grant, arguments_digest, canonical_arguments, check_issuer
+from sublet.policy.model import Action, Subject
+from sublet.policy.names import plain
+from sublet.policy.tool_names import tool_plain
+from sublet.protocol.encoding import unb64
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.signing import KEY_BYTES
+from sublet.protocol.statements import Statement, invalid, sign_statement
+
+HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalParts:
+    """What the service is made of. ``nests`` tells which agents each agent calls as its own workers."""
+
+    gate: Gatekeeper
+    approver: Approver
+    grants: GrantStore
+    questions: Questions
+    daemon: str
+    nests: Callable[[], Mapping[str, Sequence[str]]]
+    clock: Callable[[], float] = time.time
+
+
+@operations
+class ApprovalService:
+    """Implements ``ApprovalApi``."""
+
+    def __init__(self, parts: ApprovalParts) -> None:
+        self._parts = parts
+        self._unsealing = asyncio.Lock()
+
+    async def get_approver(self, caller: Subject) -> ApproverView:
+        """``ApprovalApi.get_approver``."""
+        await self._parts.gate.ask(caller, Action.APPROVAL_READ, "approver")
+        return approver_view(self._parts.approver.pinned, self._parts.daemon)
+
+    async def set_approver(self, request: SetApprover, caller: Subject) -> ApproverView:
+        """``ApprovalApi.set_approver``.
+
+        Raises:
+            SubletError: ``APPROVAL_INVALID`` where the key that is pinned now has not signed it.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, "approver")
+        new = unb64(request.public_key, KEY_BYTES)
+        if new is None:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no public key", "Use: sublet approver init")
+        expected = Statement(
+            daemon=self._parts.daemon,
+            decision="set-key",
+            subject=request.public_key,
+            digest=hashlib.sha256(request.sealed.encode()).hexdigest(),
+            nonce=request.signed.statement.nonce,
+            at=request.signed.statement.at,
+        )
+        if request.signed.statement != expected:
+            raise invalid("another key was signed")
+        self._parts.approver.verify(request.signed, signer=self._parts.approver.pinned.public_key or new)
+        pinned = await self._parts.approver.pin(new, request.sealed, who(caller))
+        return approver_view(pinned, self._parts.daemon)
+
+    async def forget_approver(self, request: ForgetApprover, caller: Subject) -> ApproverView:
+        """``ApprovalApi.forget_approver``.
+
+        Raises:
+            SubletError: ``APPROVER_MISSING``; ``APPROVAL_INVALID`` where its key has not signed it and no reset is
+                asked for.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, "approver", reset=request.reset)
+        if not request.reset:
+            self._parts.approver.require()
+            if request.signed is None or request.signed.statement.decision != "remove-key":
+                raise invalid("it is not signed")
+            self._parts.approver.verify(request.signed)
+        pinned = await self._parts.approver.forget(who(caller), reset=request.reset)
+        return approver_view(pinned, self._parts.daemon)
+
+    async def list_approvals(self, caller: Subject, *, limit: int = 100, pending: bool = True) -> list[ApprovalView]:
+        """``ApprovalApi.list_approvals``."""
+        await self._parts.gate.ask(caller, Action.APPROVAL_READ, "*")
+        found = await self._parts.questions.list(limit=min(limit, MAX_PAGE), pending=pending)
+        return [self._view(one) for one in found]
+
+    async def get_approval(self, approval_id: str, caller: Subject) -> ApprovalView:
+        """``ApprovalApi.get_approval``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_READ, approval_id)
+        return self._view(await self._parts.questions.find(approval_id), complete=True)
+
+    async def approve(self, approval_id: str, request: ApproveRequest, caller: Subject) -> ApprovalView:
+        """``ApprovalApi.approve``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, ``CONFLICT`` where it is not open any more, ``APPROVER_MISSING``,
+                ``APPROVAL_INVALID`` for whatever but the approver's signature under exactly this call.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id)
+        approval = await self._open(approval_id)
+        statement = request.signed.statement
+        terms = Terms(
+            ttl_seconds=statement.ttl_seconds,
+            max_uses=statement.max_uses,
+            any_arguments=statement.any_arguments,
+            when=statement.when,
+        )
+        if statement != approve_statement(
+            self._parts.daemon, self._view(approval), terms, nonce=statement.nonce, at=statement.at
+        ):
+            raise invalid("another call was signed")
+        self._parts.approver.verify(request.signed)
+        return await self._approved(approval, terms, who(caller))
+
+    async def approve_by_passphrase(
+        self, approval_id: str, request: PassphraseApproval, caller: Subject
+    ) -> ApprovalView:
+        """``ApprovalApi.approve_by_passphrase``.
+
+        Raises:
+            SubletError: as ``approve``; ``PASSPHRASE_WRONG``.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id)
+        approval = await self._open(approval_id)
+        public_key = self._parts.approver.require()
+        sealed = self._parts.approver.pinned.sealed or ""
+        # One at a time, as each takes 256 MiB; nobody guesses faster through us than without us.
+        async with self._unsealing:
+            key = await in_background(unseal, sealed, request.passphrase, public_key)
+        signed = sign_statement(approve_statement(self._parts.daemon, self._view(approval), request.terms), key)
+        self._parts.approver.verify(signed)
+        return await self._approved(approval, request.terms, f"{who(caller)} by passphrase")
+
+    async def deny_approval(self, approval_id: str, caller: Subject) -> ApprovalView:
+        """``ApprovalApi.deny_approval``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, ``CONFLICT`` where it is not open any more.
+        """
+        await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id, deny=True)
+        return self._view(await self._parts.questions.deny(approval_id, who(caller)), complete=True)
+
+    async def list_grants(self, caller: Subject, *, limit: int = 100, usable: bool = False) -> list[GrantView]:
+        """``ApprovalApi.list_grants``."""
+        await self._parts.gate.ask(caller, Action.GRANT_READ, "*")
+        found = await self._parts.grants.list(limit=min(limit, MAX_PAGE), usable=usable)
+        return [await self._grant_view(grant) for grant in found]
+
+    async def issue_grant(self, request: IssueGrant, caller: Subject) -> GrantView:
+        """``ApprovalApi.issue_grant``.
+
+        Raises:
+            SubletError: ``POLICY_DENIED`` for an issuer that policy does not allow, and for an agent that would grant
+                itself, whatever policy says; ``APPROVER_MISSING`` and ``APPROVAL_INVALID`` for a person.
+        """
+        if caller.kind == "agent":
+            check_issuer(caller.name, request.agent, self._parts.nests())
+        await self._parts.gate.ask(
+            caller, Action.GRANT_ISSUE, tool_plain(request.tool), agent=plain(request.agent), issuer=caller.name
+        )
+        digest = None
+        if request.arguments is not None:
+            digest = arguments_digest(canonical_arguments(request.arguments))
+        if (digest is None) != request.terms.any_arguments:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                "a grant is for exact arguments, or explicitly for any",
+                "Give --args JSON, or --any-arguments.",
+            )
+        if caller.kind != "agent":
+            self._parts.approver.require()
+            if request.signed is None:
+                raise invalid("it is not signed")
+            statement = request.signed.statement
+            if statement != issue_statement(self._parts.daemon, request, nonce=statement.nonce, at=statement.at):
+                raise invalid("another grant was signed")
+            self._parts.approver.verify(request.signed)
+        grant = self._parts.grants.make(
+            agent=request.agent,
+            tool=request.tool,
+            digest=digest,
+            issued_by=who(caller),
+            ttl_seconds=request.terms.ttl_seconds,
+            max_uses=request.terms.max_uses,
+            when=request.terms.when,
+            scope=request.scope,
+        )
+        return await self._grant_view(await self._parts.grants.issue(grant))
+
+    async def revoke_grant(self, grant_id: str, caller: Subject) -> GrantView:
+        """``ApprovalApi.revoke_grant``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        await self._parts.gate.ask(caller, Action.GRANT_REVOKE, grant_id)
+        return await self._grant_view(await self._parts.grants.revoke(grant_id, who(caller)))
+
+    async def _open(self, approval_id: str) -> Approval:
+        approval = await self._parts.questions.find(approval_id)
+        if approval.state != "pending":
+            raise SubletError(
+                LocalCode.CONFLICT, f"{approval.id} is {approval.state} already", "See: sublet approvals list --all"
+            )
+        return approval
+
+    async def _approved(self, approval: Approval, terms: Terms, by: str) -> ApprovalView:
+        grant = self._granting(approval, terms, by)
+        return self._view(await self._parts.questions.approve(approval, grant, by), complete=True)
+
+    def _granting(self, approval: Approval, terms: Terms, by: str) -> Grant:
+        return self._parts.grants.make(
+            agent=approval.agent,
+            tool=approval.tool,
+            digest=None if terms.any_arguments else approval.digest,
+            issued_by=by,
+            ttl_seconds=terms.ttl_seconds,
+            max_uses=terms.max_uses,
+            when=terms.when,
+            scope=approval.scope,
+            approval_id=approval.id,
+        )
+
+    def _view(self, approval: Approval, *, complete: bool = False) -> ApprovalView:
+        waits = self._parts.questions.waits(approval.id)
+        return approval_view(approval, self._parts.clock(), waits=waits, complete=complete)
+
+    async def _grant_view(self, grant: Grant) -> GrantView:
+        return grant_view(grant, self._parts.clock(), await self._parts.grants.outcomes(grant.id))
+
+
+def approve_statement(
+    daemon: str, approval: ApprovalView, terms: Terms, *, nonce: str | None = None, at: int | None = None
+) -> Statement:
+    """Return what is signed to approve a call on these terms; ``nonce`` and ``at`` are new unless given."""
+    statement = Statement(
+        daemon=daemon,
+        decision="approve",
+        subject=approval.id,
+        agent=approval.agent,
+        tool=approval.tool,
+        digest=approval.digest,
+        any_arguments=terms.any_arguments,
+        when=terms.when,
+        scope=approval.scope,
+        ttl_seconds=terms.ttl_seconds,
+        max_uses=terms.max_uses,
+    )
+    return _stamped(statement, nonce, at)
+
+
+def issue_statement(daemon: str, request: IssueGrant, *, nonce: str | None = None, at: int | None = None) -> Statement:
+    """Return what is signed to issue a grant; ``nonce`` and ``at`` are new unless given."""
+    digest = "" if request.arguments is None else arguments_digest(canonical_arguments(request.arguments))
+    statement = Statement(
+        daemon=daemon,
+        decision="issue",
+        agent=request.agent,
+        tool=request.tool,
+        digest=digest,
+        any_arguments=request.terms.any_arguments,
+        when=request.terms.when,
+        scope=request.scope,
+        ttl_seconds=request.terms.ttl_seconds,
+        max_uses=request.terms.max_uses,
+    )
+    return _stamped(statement, nonce, at)
+
+
+def _stamped(statement: Statement, nonce: str | None, at: int | None) -> Statement:
+    given = {name: value for name, value in (("nonce", nonce), ("at", at)) if value is not None}
+    return statement.model_copy(update=given)

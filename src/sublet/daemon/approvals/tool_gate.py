@@ -1,0 +1,331 @@
+"""The gate before every tool of an agent: policy, then a grant, then a person (SuperAgent 6.2, DESIGN 7).
+
+What is allowed is in the audit log and in the journal before the provider hears of it. A grant is used up in the same
+transaction as the ``tool_call`` event, so that a crash between that and the tool spends a use and never makes one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import anyio
+import structlog
+
+from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.grant_store import Called, GrantStore
+from sublet.daemon.approvals.questions import Approval, Questions
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import decisions_noted
+from sublet.daemon.storage.journal import Journal
+from sublet.policy.engine import Policy
+from sublet.policy.grants import Call, arguments_digest, canonical_arguments
+from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.tool_calls import tool_resource
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain
+from sublet.protocol.errors import SubletError
+from sublet.protocol.events import EventKeys, EventKind
+from sublet.protocol.text import clean_line
+from sublet.supervisor.model import Deadline, JobResource
+from sublet.supervisor.tools import ToolCall, Verdict
+
+MAX_OPEN_CALLS: Final = 1_024
+"""Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
+MAX_JOURNALLED_ARGUMENTS: Final = 2_048
+"""Bytes of canonical arguments that an event holds; of longer ones it holds the digest."""
+MAX_JOURNALLED_PATHS: Final = 32
+MAX_ERROR_CHARS: Final = 500
+
+log = structlog.get_logger(__name__)
+
+Waiting = Callable[[str | None], None]
+"""Is told what a run waits for, and None once it does not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateParts:
+    """What all gates share; the composition root makes it once."""
+
+    policy: Policy
+    gate: Gatekeeper
+    journal: Journal
+    grants: GrantStore
+    questions: Questions
+    approver: Approver
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Whose tools they are, and where they act.
+
+    Args:
+        subject: the agent.
+        scope: the delegation or session, within which alone an approval counts.
+        resources: the directories of its lease.
+        keys: of the events of its run.
+        deadline: when its lease ends, on the loop's clock.
+        delegation_id: the delegation it works for, if any.
+        peer: the daemon that gave the work, if any.
+        chain: who called until here.
+        waiting: is told while a person is waited for.
+    """
+
+    subject: Subject
+    scope: str
+    resources: Sequence[JobResource]
+    keys: EventKeys
+    deadline: Deadline
+    delegation_id: str | None = None
+    peer: str | None = None
+    chain: Chain = field(default_factory=Chain)
+    waiting: Waiting = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A call that was allowed: its event, its entry in the audit log, the use of a grant."""
+
+    event: int
+    entry: int | None
+    use: int | None
+
+
+class RunGate:
+    """Implements ``ToolGate`` for one run of one agent."""
+
+    def __init__(self, parts: GateParts, facts: RunFacts) -> None:
+        self._parts = parts
+        self._facts = facts
+        self._running: OrderedDict[str, _Running] = OrderedDict()
+
+    def of_agent(self, subject: Subject, keys: EventKeys) -> RunGate:
+        """Return the gate of another agent that works in the same run."""
+        return RunGate(self._parts, replace(self._facts, subject=subject, keys=keys))
+
+    async def ask(self, call: ToolCall) -> Verdict:
+        """Decide on ``call``: ``ToolGate.ask``."""
+        try:
+            canonical = canonical_arguments(call.arguments)
+        except SubletError as error:
+            refused = Decision(False, "global", "limits.arguments", error.message, error.hint)
+            return await self._refused(call, None, refused)
+        wanted = Call(
+            agent=self._facts.subject.name,
+            tool=call.tool,
+            digest=arguments_digest(canonical),
+            resource=self._resource(call),
+            scope=self._facts.scope,
+        )
+        try:
+            return await self._decided(call, wanted, canonical)
+        except SubletError as error:
+            # What can't be written down or looked up is not allowed.
+            log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
+            return Verdict(False, "global", "unavailable", error.message, error.hint)
+
+    async def ended(
+        self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """Journal how ``call`` ended: ``ToolGate.ended``."""
+        running = self._running.pop(call.call_id, None)
+        if running is None:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._told(call, running, error, result)
+            except SubletError as failure:
+                log.error("the end of a tool call could not be journalled", reason=str(failure))
+
+    async def _decided(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict:
+        """Ask policy, a grant, and where policy wants one a person; and again after she has decided."""
+        with decisions_noted() as asked:
+            decision = await self._parts.gate.decide(
+                self._facts.subject, Action.TOOL_CALL, wanted.resource, note=_note(call, wanted)
+            )
+        if decision.allowed:
+            event = await self._parts.journal.append_event(
+                EventKind.TOOL_CALL, self._facts.delegation_id, self._data(call, wanted, canonical)
+            )
+            await self._begin(call, _Running(event.seq, asked[-1][1] if asked else None, None))
+            return _verdict(decision)
+        while True:
+            if (verdict := await self._by_grant(call, wanted, canonical)) is not None:
+                return verdict
+            if not decision.needs_grant:
+                return await self._refused(call, wanted, decision)
+            refused = await self._by_person(call, wanted, canonical, decision)
+            if refused is not None:
+                return await self._refused(call, wanted, refused)
+
+    async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
+        """Use a grant for the call, where there is one and no deny or limit stands against it."""
+        granted = self._parts.policy.decide(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
+        if not granted.allowed:
+            return None
+        called = Called(call.call_id, self._facts.delegation_id, self._data(call, wanted, canonical))
+        # Shielded, so that a use which is spent is also known here.
+        with anyio.CancelScope(shield=True):
+            use = await self._parts.grants.consume(wanted, called)
+            if use is None:
+                return None
+            running = _Running(use.event.seq, None, use.id)
+            note = {**_note(call, wanted), "grant": use.grant.id, "issued_by": use.grant.issued_by}
+            try:
+                with decisions_noted() as asked:
+                    decision = await self._parts.gate.decide(
+                        self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True, note=note
+                    )
+            except SubletError as error:
+                await self._told(call, running, f"not done: {error.message}", None)
+                raise
+            running = replace(running, entry=asked[-1][1] if asked else None)
+            if not decision.allowed:
+                # A policy that was reloaded meanwhile denies it now.
+                await self._told(call, running, f"not done: {decision.reason}", None)
+                return await self._refused(call, wanted, decision)
+            await self._begin(call, running)
+        return _verdict(decision)
+
+    async def _by_person(self, call: ToolCall, wanted: Call, canonical: str, decision: Decision) -> Decision | None:
+        """Wait until a person has decided; return the refusal, or None where there may be a grant now."""
+        try:
+            self._parts.approver.require()
+        except SubletError as error:
+            return replace(_plain(decision), reason=f"{decision.reason}; {error.message}", hint=error.hint)
+        left = max(0.0, self._facts.deadline.at - anyio.current_time())
+        context: dict[str, JsonValue] = {
+            "rule": decision.rule,
+            "layer": decision.layer,
+            "reason": decision.reason,
+            "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
+            "role": self._facts.subject.role,
+            "delegationId": self._facts.delegation_id,
+            "peer": self._facts.peer,
+            "chain": list(self._facts.chain.execution_chain),
+        }
+        try:
+            approval = await self._parts.questions.ask(
+                wanted,
+                canonical,
+                context,
+                (self._facts.delegation_id, self._keys()),
+                until=self._parts.clock() + left,
+            )
+        except SubletError as error:
+            return replace(_plain(decision), reason=error.message, hint=error.hint)
+        shown = f"{wanted.agent} waits until a person approves {approval.tool} ({approval.id})"
+        self._facts.waiting(shown)
+        try:
+            approval = await self._parts.questions.wait(approval)
+        finally:
+            self._facts.waiting(None)
+        return None if approval.state == "approved" else replace(_plain(decision), reason=_why(approval), hint=_AFTER)
+
+    async def _begin(self, call: ToolCall, running: _Running) -> None:
+        self._running[call.call_id] = running
+        if len(self._running) > MAX_OPEN_CALLS:
+            _, oldest = self._running.popitem(last=False)
+            await self._told(call, oldest, "nobody said how it ended", None)
+
+    async def _told(
+        self, call: ToolCall, running: _Running, error: str | None, result: Mapping[str, JsonValue] | None
+    ) -> None:
+        data: dict[str, JsonValue] = {
+            **self._keys(running.event),
+            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
+            "callId": clean_line(call.call_id, 200),
+        }
+        if error is not None:
+            data["error"] = clean_line(error, MAX_ERROR_CHARS)
+        elif result:
+            data["result"] = dict(result) if len(json.dumps(dict(result))) <= MAX_JOURNALLED_ARGUMENTS else None
+        kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
+        await self._parts.journal.append_event(kind, self._facts.delegation_id, data)
+        if running.use is not None:
+            await self._parts.grants.ended(running.use, "done" if error is None else "failed")
+        if running.entry is not None:
+            self._parts.gate.outcome(running.entry, error)
+
+    async def _refused(self, call: ToolCall, wanted: Call | None, decision: Decision) -> Verdict:
+        data: dict[str, JsonValue] = {
+            **self._keys(),
+            "subject": f"agent {self._facts.subject.name}",
+            "action": str(Action.TOOL_CALL),
+            "resource": clean_line(call.tool, MAX_ERROR_CHARS),
+            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
+            "callId": clean_line(call.call_id, 200),
+            "digest": wanted.digest if wanted is not None else None,
+            "layer": decision.layer,
+            "rule": decision.rule,
+            "reason": decision.reason,
+        }
+        await self._parts.journal.append_event(EventKind.POLICY_REJECTED, self._facts.delegation_id, data)
+        return _verdict(replace(decision, allowed=False))
+
+    def _resource(self, call: ToolCall) -> Resource:
+        return tool_resource(
+            call.tool,
+            call.arguments,
+            call.paths,
+            access_mode=self._mode(call.paths),
+            delegation_id=self._facts.delegation_id,
+            peer=self._facts.peer,
+        )
+
+    def _mode(self, paths: Sequence[str]) -> Literal["ro", "rw"]:
+        """Return the narrowest access to whatever the call touches; of the whole lease where it names nothing."""
+        modes = {one.name: one.access_mode for one in self._facts.resources}
+        touched = {name for path in paths if (name := path.partition("/")[0]) in modes}
+        if touched:
+            return "ro" if any(modes[name] == "ro" for name in touched) else "rw"
+        return "rw" if "rw" in modes.values() else "ro"
+
+    def _keys(self, cause: int | None = None) -> dict[str, JsonValue]:
+        keys = self._facts.keys.model_copy(update={"agent_id": self._facts.subject.name})
+        if cause is not None:
+            keys = keys.model_copy(update={"causation_id": cause})
+        return keys.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def _data(self, call: ToolCall, wanted: Call, canonical: str) -> dict[str, JsonValue]:
+        data: dict[str, JsonValue] = {
+            **self._keys(),
+            "tool": clean_line(call.tool, MAX_ERROR_CHARS),
+            "callId": clean_line(call.call_id, 200),
+            "digest": wanted.digest,
+            "accessMode": str(wanted.resource.attributes.get("access_mode", "")),
+            "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
+        }
+        if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
+            data["arguments"] = canonical
+        return data
+
+
+_AFTER: Final = "Do without this call, or ask for something else."
+
+
+def _note(call: ToolCall, wanted: Call) -> dict[str, JsonValue]:
+    return {"digest": wanted.digest, "call_id": clean_line(call.call_id, 200)}
+
+
+def _plain(decision: Decision) -> Decision:
+    return replace(decision, needs_grant=False)
+
+
+def _verdict(decision: Decision) -> Verdict:
+    return Verdict(decision.allowed, decision.layer, decision.rule, decision.reason, decision.hint)
+
+
+def _why(approval: Approval) -> str:
+    match approval.state:
+        case "denied":
+            return f"a person denied it ({approval.id})"
+        case "expired":
+            return f"nobody approved it in time ({approval.id})"
+        case _:
+            return f"the question to a person was closed ({approval.id})"
