@@ -37,6 +37,7 @@ from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
+from support.fake_approvals import FakeApprovals
 from support.fake_capabilities import FakeCapabilities
 from support.fake_policy import FakePolicy
 from support.fake_supervisor import FakeSupervisor
@@ -168,6 +169,11 @@ class FakeControl(ControlClient):
     def capabilities(self) -> FakeCapabilities:
         """The capabilities of this daemon."""
         return FakeCapabilities()
+
+    @property
+    def approvals(self) -> FakeApprovals:
+        """What waits for a person; nothing."""
+        return FakeApprovals()
 
     @property
     def supervisor(self) -> FakeSupervisor:

@@ -11,12 +11,15 @@ from typing import Annotated
 import typer
 
 from sublet.cli import (
+    approvals_cmds,
+    approver_cmds,
     ask_cmds,
     attach_cmd,
     audit_cmds,
     capability_cmds,
     daemon_cmd,
     delegate_cmd,
+    grants_cmds,
     lease_cmds,
     mcp_cmd,
     peers_cmd,
@@ -69,6 +72,9 @@ _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(session_cmds.session, rich_help_panel="Asking")
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
+app.add_typer(approvals_cmds.approvals, rich_help_panel="Approving")
+app.add_typer(grants_cmds.grants, rich_help_panel="Approving")
+app.add_typer(approver_cmds.approver, rich_help_panel="Approving")
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 

@@ -19,8 +19,10 @@ import structlog
 from anyio.abc import TaskGroup
 
 from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
+from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.server import ControlServer
@@ -104,6 +106,7 @@ class _Daemon:
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
         await parts.results.recover()
+        await parts.grants.settle()
         await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
         try:
             parts.data_plane.take_up.begin()
@@ -116,6 +119,7 @@ class _Daemon:
                     SupervisorArea(parts.supervising.service),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
+                    ApprovalArea(parts.approvals),
                 ],
                 parts.callers.agent,
             )
@@ -241,7 +245,7 @@ class _Daemon:
             enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
             config_dir=home.config_dir,
             state_dir=home.state_dir,
-            remarks=self._remarks(parts),
+            remarks=[*self._remarks(parts), *approver_remarks(parts.approver.pinned)],
         )
 
 

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.daemon.api.daemon_models import ReloadReport
+from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.gates import Gates
+from sublet.daemon.approvals.grant_store import GrantStore
+from sublet.daemon.approvals.questions import Questions
+from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
+from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
@@ -34,7 +40,6 @@ from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
-from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.daemon.supervising.start import Around, Supervising
@@ -43,12 +48,9 @@ from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of
-from sublet.daemon.working.policy_gate import PolicyGate
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
-from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKeys
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
@@ -86,6 +88,9 @@ class Parts:
     peers: PeerStore
     tokens: TokenStore
     nonces: NonceMemory
+    grants: GrantStore
+    approver: Approver
+    approvals: ApprovalService
     lend_roots: LendRoots
     offer: Offer
     sandbox: Sandbox
@@ -145,6 +150,11 @@ async def make_parts(
     scratch_root = state_dir / "scratch"
     owners = ProcessOwners()
     callers = Callers(owners, identity.node_id)
+    nonces = await NonceMemory.load(store)
+    grants = GrantStore(journal)
+    questions = Questions(journal, grants)
+    approver = await Approver.load(journal, grants, identity.node_id, nonces)
+    gates = Gates(GateParts(policy, gate, journal, grants, questions, approver), lambda: offer.agents)
     supervising = Supervising(
         Around(
             config=config.supervisor,
@@ -158,13 +168,7 @@ async def make_parts(
             slots=slots,
             agents=lambda: offer.agents,
             provider=lambda agent_id: offer.provider(agent_id),
-            tool_gate=lambda agent, ctx: PolicyGate(
-                gate,
-                journal,
-                Subject("agent", agent.id, role=agent.role),
-                ctx.keys(agent.id),
-                access_mode=ctx.job.access_mode,
-            ),
+            tool_gate=gates.of_run,
             chain_of=callers.chain,
             capabilities=lambda: modules.registry.now.version,
         )
@@ -213,18 +217,6 @@ async def make_parts(
             agents=[agent.id for agent in agents], policy_file=str(policy_file), agent_file=str(agent_file)
         )
 
-    def gate_of(record: AssignmentRecord) -> PolicyGate:
-        """Return what stands before the tools of an assignment's agent."""
-        return PolicyGate(
-            gate,
-            journal,
-            Subject("agent", record.agent, role=offer.role_of(record.agent)),
-            EventKeys(agent_id=record.agent, request_id=record.id),
-            access_mode=record.access_mode,
-            delegation_id=record.id,
-            peer=record.peer,
-        )
-
     def require(transport: str) -> None:
         """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
         require_transport(transport)
@@ -250,7 +242,10 @@ async def make_parts(
         policy_service=PolicyService(gate, policy, audit_log, offer.role_of, lend_roots.paths),
         peers=peers,
         tokens=await TokenStore.load(journal),
-        nonces=await NonceMemory.load(store),
+        nonces=nonces,
+        grants=grants,
+        approver=approver,
+        approvals=ApprovalService(ApprovalParts(gate, approver, grants, questions, identity.node_id, gates.nests)),
         lend_roots=lend_roots,
         offer=offer,
         hook=hook,
@@ -276,7 +271,7 @@ async def make_parts(
             journal=journal,
             gate=gate,
             slots=slots,
-            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root, gate_of),
+            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root, gates.of_assignment),
             agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,

@@ -37,6 +37,8 @@ CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
         Action.CAPABILITY_READ,
         Action.CAPABILITY_RUN,
         Action.WORKSPACE_LEND,
+        # By a rule that names it, and never for itself (policy.grants).
+        Action.GRANT_ISSUE,
     },
 }
 """Actions that a rule can allow at all, by kind of subject. Whatever is not here is a person's to do."""

@@ -39,6 +39,7 @@ PART_KEY = "awcp"
 
 MAX_HIGHLIGHTS = 200
 MAX_ERROR_CHARS = 8_000
+MAX_WAITING_CHARS = 1_000
 
 DataPath: TypeAlias = Literal["direct", "reverse"]
 DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
@@ -384,6 +385,9 @@ class Progress(Wire):
     )
     prompt: PromptState | None = Field(
         default=None, description="Told when the agent begins or ends a prompt, where there is more than one"
+    )
+    waiting: Annotated[str, StringConstraints(max_length=MAX_WAITING_CHARS)] | None = Field(
+        default=None, description="While the agent waits for a person over there to approve a call: for what"
     )
     text: Annotated[str, StringConstraints(max_length=65_536)] = ""
     dropped_chars: Annotated[int, Field(ge=0)] = 0

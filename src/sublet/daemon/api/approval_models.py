@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from sublet.daemon.api.models import Request, View
 from sublet.policy.grants import DEFAULT_MAX_USES, DEFAULT_TTL_SECONDS
-from sublet.protocol.canonical import JsonValue
 from sublet.protocol.statements import SignedStatement
 
 MAX_SHOWN_CHARS = 2_000

@@ -191,7 +191,9 @@ class ResultView(View):
 class ConditionView(View):
     """What is going on that is not a state of the spec."""
 
-    kind: Literal["queued", "waiting_for_peer", "degraded", "unresponsive", "retrying", "ending"]
+    kind: Literal[
+        "queued", "waiting_for_peer", "degraded", "unresponsive", "retrying", "waiting_for_approval", "ending"
+    ]
     detail: str
     position: int | None = None
 

@@ -49,6 +49,7 @@ class Approval:
         context: what else a person is shown: peer, delegation, chain, rule, reason.
         created_at: Unix seconds.
         expires_at: Unix seconds.
+        ends_at: Unix seconds at which the lease ends, and with it what is approved for it.
         decided_at: Unix seconds.
         decided_by: who has decided.
     """
@@ -63,6 +64,7 @@ class Approval:
     context: Mapping[str, JsonValue]
     created_at: float
     expires_at: float
+    ends_at: float
     decided_at: float | None = None
     decided_by: str | None = None
 
@@ -151,13 +153,14 @@ class Questions:
                 context=context,
                 created_at=now,
                 expires_at=min(until, now + QUESTION_SECONDS),
+                ends_at=until,
             )
             connection.execute(
                 """INSERT INTO approvals (id, state, agent, tool, digest, scope, arguments, context, created_at,
-                    expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                    expires_at, ends_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                 (
                     asked.id, asked.state, asked.agent, asked.tool, asked.digest, asked.scope, asked.arguments,
-                    json.dumps(dict(asked.context)), asked.created_at, asked.expires_at,
+                    json.dumps(dict(asked.context)), asked.created_at, asked.expires_at, asked.ends_at,
                 ),
             )  # fmt: skip
             delegation_id, keys = event
@@ -282,6 +285,7 @@ def _approval(row: sqlite3.Row, now: float) -> Approval:
         context=json.loads(row["context"]),
         created_at=row["created_at"],
         expires_at=row["expires_at"],
+        ends_at=row["ends_at"],
         decided_at=row["decided_at"],
         decided_by=row["decided_by"],
     )

@@ -250,6 +250,7 @@ class ApprovalService:
             max_uses=terms.max_uses,
             when=terms.when,
             scope=approval.scope,
+            ends_at=approval.ends_at,
             approval_id=approval.id,
         )
 

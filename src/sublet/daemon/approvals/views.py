@@ -56,6 +56,17 @@ def grant_view(grant: Grant, now: float, outcomes: list[str]) -> GrantView:
     )
 
 
+def approver_remarks(pinned: Pinned) -> list[str]:
+    """Return what the owner should know of the approver's key whenever she looks: that it was reset, if it was."""
+    if pinned.reset_at is None:
+        return []
+    now = f"it is {pinned.fingerprint} now" if pinned.fingerprint else "there is none now"
+    return [
+        f"the approver's key was thrown away without its passphrase at {rfc3339(pinned.reset_at)}, and {now}; "
+        "if that was not you, a program of this user did it: see sublet approver show"
+    ]
+
+
 def approver_view(pinned: Pinned, daemon: str) -> ApproverView:
     """Return the view of the approver."""
     return ApproverView(

@@ -23,6 +23,7 @@ from sublet.daemon.api.models import (
 )
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
+from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
@@ -203,6 +204,11 @@ class ControlClient:
     def capabilities(self) -> CapabilityClient:
         """The operations on capabilities."""
         return CapabilityClient(self)
+
+    @property
+    def approvals(self) -> ApprovalClient:
+        """The operations around approvals, grants and the approver's key."""
+        return ApprovalClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

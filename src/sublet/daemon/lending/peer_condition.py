@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.models import ConditionView
 from sublet.daemon.ports import Silence
-from sublet.protocol.messages import Progress
+from sublet.protocol.messages import MAX_WAITING_CHARS, Progress
 from sublet.protocol.text import clean_line
 
 
@@ -16,6 +16,7 @@ class PeerCondition:
         self._silence = ""
         self._link = ""
         self._cut = False
+        self._waiting = ""
 
     @property
     def link_is_down(self) -> bool:
@@ -31,6 +32,8 @@ class PeerCondition:
         if self._link or self._cut:
             none = f"{self._peer} has no connection to the files; it may come back until the lease ends"
             return ConditionView(kind="degraded", detail=self._link or none)
+        if self._waiting:
+            return ConditionView(kind="waiting_for_approval", detail=f"{self._peer}: {self._waiting}")
         return None
 
     def see(self, connected: bool) -> bool:
@@ -44,7 +47,9 @@ class PeerCondition:
         before = self.view
         if isinstance(update, Silence):
             self._silence = update.reason
-        elif update.link == "up":
+            return self.view != before
+        self._waiting = clean_line(update.waiting or "", MAX_WAITING_CHARS)
+        if update.link == "up":
             self._link = ""
         elif update.link == "down" and not self._link:
             said = clean_line(update.text) or "it lost the link to the files and tries to get it back"

@@ -53,7 +53,7 @@ SCHEMA = (
     """CREATE TABLE approvals (
         id TEXT PRIMARY KEY, state TEXT NOT NULL, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL,
         scope TEXT NOT NULL, arguments TEXT NOT NULL, context TEXT NOT NULL, created_at REAL NOT NULL,
-        expires_at REAL NOT NULL, decided_at REAL, decided_by TEXT
+        expires_at REAL NOT NULL, ends_at REAL NOT NULL, decided_at REAL, decided_by TEXT
     ) STRICT, WITHOUT ROWID""",
     "CREATE UNIQUE INDEX approval_call ON approvals (agent, tool, digest, scope) WHERE state = 'pending'",
     "CREATE INDEX approval_age ON approvals (created_at)",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import asyncssh
@@ -39,6 +40,19 @@ MAX_LAUNCHES = 5
 log = structlog.get_logger(__name__)
 
 
+class GateOfAssignment(Protocol):
+    """Makes what stands before the tools of an assignment's agent."""
+
+    def __call__(
+        self,
+        record: AssignmentRecord,
+        resources: Sequence[JobResource],
+        deadline: Deadline,
+        waiting: Callable[[str | None], None],
+    ) -> ToolGate:
+        """Return the gate; ``waiting`` is told while a person is waited for."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorTools:
     """What every assignment works with; the composition root makes it once. ``carriers`` are by transport, ``gate``
@@ -49,7 +63,7 @@ class ExecutorTools:
     reverse: ReverseAcceptor
     provider: Callable[[str], Provider]
     scratch_root: Path
-    gate: Callable[[AssignmentRecord], ToolGate]
+    gate: GateOfAssignment
 
 
 class AssignmentRun:
@@ -316,19 +330,20 @@ class AssignmentRun:
         ]
 
     def _job(self, prompt: str, mount_point: Path, scratch: Path, session: str | None) -> Job:
+        resources = self._resources(mount_point)
         return Job(
             delegation_id=self.id,
             description=self._record.invite.task.description,
             prompt=prompt,
             access_mode=self._start.lease.access_mode,
-            resources=self._resources(mount_point),
+            resources=resources,
             meta=mount_point / META,
             scratch=scratch,
             mount_point=mount_point,
             remaining_seconds=max(0.0, self.deadline.at - anyio.current_time()),
             expires_at=self._start.lease.expires_at,
             deadline=self.deadline,
-            gate=self._tools.gate(self._record),
+            gate=self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
             provider_session_id=session,
             chain=self._chain(),
         )

@@ -23,6 +23,7 @@ class Updates:
         self.link: LinkState | None = None
         """Whether the link to the files is up; None as long as it was never lost."""
         self._id = delegation_id
+        self._waiting: list[str] = []
         self._dropped = 0
         self._send, self.stream = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
 
@@ -33,6 +34,14 @@ class Updates:
     def note(self, text: str, prompt: PromptState | None = None) -> None:
         """Tell something of our own while the agent works, and how a prompt began or ended."""
         self._tell("running", "note", text, 0, prompt)
+
+    def waiting(self, what: str | None) -> None:
+        """Tell that a person is waited for, and for what; None once one question fewer is open."""
+        if what is not None:
+            self._waiting.append(what)
+        elif self._waiting:
+            self._waiting.pop(0)
+        self._tell("running", "note", f"{what}\n" if what is not None else "", 0)
 
     def output(self, output: Output) -> None:
         """Tell what the agent printed."""
@@ -53,6 +62,7 @@ class Updates:
             # With everything, since whoever reads this may have missed any other update.
             link=self.link,
             prompt=prompt,
+            waiting=self._waiting[0] if self._waiting else None,
             text=text,
             dropped_chars=self._dropped,
         )

@@ -1,0 +1,199 @@
+"""Commands by which a person decides: approvals list, show, approve, deny, and the watch that asks one by one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import Control, run
+from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
+from sublet.cli.help import Sectioned, group
+from sublet.cli.options import JsonFlag
+from sublet.cli.passphrase import unlocked
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from nacl.signing import SigningKey
+
+    from sublet.daemon.api.approval_models import ApprovalView, ApproverView, Terms
+
+MAX_LISTED = 200
+POLL_SECONDS = 45.0
+
+ApprovalArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the approval.", show_default=False)]
+
+approvals = group(
+    "approvals",
+    "Calls of agents that wait for you: see them whole, approve or deny.",
+    invoke_without_command=True,
+)
+
+
+@approvals.callback()
+def _approvals(
+    ctx: typer.Context,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Ask the passphrase once, then decide as calls come.", show_default=False)
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
+    if watch:
+        _watch(ctx)
+    else:
+        _list(ctx, everything=False, as_json=as_json)
+
+
+@approvals.command(cls=Sectioned, name="list")
+def approvals_list(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are decided.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List what waits for you."""
+    _list(ctx, everything=everything, as_json=as_json)
+
+
+@approvals.command(cls=Sectioned, name="show")
+def approvals_show(ctx: typer.Context, approval_id: ApprovalArgument, as_json: JsonFlag = False) -> None:
+    """Show a call with all of its arguments."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await control.approvals.get_approval(approval_id)
+        if as_json:
+            screen.emit(found.model_dump(mode="json"))
+        else:
+            _show(screen, found, complete=True)
+
+    run(ctx, screen, body)
+
+
+@approvals.command(cls=Sectioned, name="approve")
+def approvals_approve(
+    ctx: typer.Context,
+    approval_id: ApprovalArgument,
+    ttl: TtlOption = None,
+    max_uses: UsesOption = 1,
+    any_arguments: AnyFlag = False,
+    where: WhereOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Approve exactly this call. The passphrase is asked in the terminal.
+
+    The agent gets a grant for it, by default for one use within five minutes and never longer than its lease.
+    """
+    screen = Screen(as_json=as_json)
+    wanted = terms(ttl, max_uses, any_arguments, where)
+
+    async def body(control: Control) -> None:
+        approver = await control.approvals.get_approver()
+        found = await control.approvals.get_approval(approval_id)
+        if not as_json:
+            _show(screen, found, complete=False)
+        done = await _approve(control, approver, unlocked(approver), found, wanted)
+        if as_json:
+            screen.emit(done.model_dump(mode="json"))
+        else:
+            screen.show(f"Approved {done.id}.")
+
+    run(ctx, screen, body)
+
+
+@approvals.command(cls=Sectioned, name="deny")
+def approvals_deny(ctx: typer.Context, approval_id: ApprovalArgument, as_json: JsonFlag = False) -> None:
+    """Refuse a call; that needs no passphrase. The agent goes on without it."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        done = await control.approvals.deny_approval(approval_id)
+        if as_json:
+            screen.emit(done.model_dump(mode="json"))
+        else:
+            screen.show(f"Denied {done.id}.")
+
+    run(ctx, screen, body)
+
+
+def _list(ctx: typer.Context, *, everything: bool, as_json: bool) -> None:
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await control.approvals.list_approvals(limit=MAX_LISTED, pending=not everything)
+        if as_json:
+            screen.emit({"approvals": [one.model_dump(mode="json") for one in found]})
+        elif found:
+            from sublet.cli.render_approvals import approval_table
+
+            screen.show(approval_table(found))
+            screen.note("Decide: sublet approvals show|approve|deny ID")
+        else:
+            screen.note("Nothing waits for you.")
+
+    run(ctx, screen, body)
+
+
+def _watch(ctx: typer.Context) -> None:
+    screen = Screen()
+
+    async def body(control: Control) -> None:
+        approver = await control.approvals.get_approver()
+        # The key stays in this process, and goes with it.
+        key = unlocked(approver)
+        screen.note("Waiting for calls that need approval. Ctrl-C ends it and forgets the key.")
+        cursor, passed = 0, set[str]()
+        while True:
+            for one in reversed(await control.approvals.list_approvals(limit=MAX_LISTED)):
+                if one.id not in passed:
+                    passed.add(one.id)
+                    await _decide(control, screen, approver, key, one)
+            page = await control.events_since(cursor, timeout=POLL_SECONDS, limit=500)
+            cursor = page.cursor
+
+    run(ctx, screen, body)
+
+
+async def _decide(
+    control: Control, screen: Screen, approver: ApproverView, key: SigningKey, found: ApprovalView
+) -> None:
+    """Ask about one call on the terminal, and tell what became of it."""
+    from sublet.daemon.api.approval_models import Terms
+    from sublet.protocol.errors import SubletError
+
+    _show(screen, found, complete=False)
+    while True:
+        screen.out.print("Approve once? [y/n/a: show all/s: skip] ", end="")
+        answer = sys.stdin.readline().strip().lower()
+        if answer == "a":
+            _show(screen, await control.approvals.get_approval(found.id), complete=True)
+        elif answer in ("y", "n", "s", ""):
+            break
+    try:
+        if answer == "y":
+            await _approve(control, approver, key, found, Terms())
+            screen.show(f"Approved {found.id}.")
+        elif answer == "n":
+            await control.approvals.deny_approval(found.id)
+            screen.show(f"Denied {found.id}.")
+    except SubletError as error:
+        screen.fail(error)
+
+
+async def _approve(
+    control: Control, approver: ApproverView, key: SigningKey, found: ApprovalView, wanted: Terms
+) -> ApprovalView:
+    from sublet.daemon.api.approval_models import ApproveRequest
+    from sublet.daemon.approvals.service import approve_statement
+    from sublet.protocol.statements import sign_statement
+
+    signed = sign_statement(approve_statement(approver.daemon, found, wanted), key)
+    return await control.approvals.approve(found.id, ApproveRequest(signed=signed))
+
+
+def _show(screen: Screen, found: ApprovalView, *, complete: bool) -> None:
+    from sublet.cli.render_approvals import approval_details
+
+    screen.show(*approval_details(found, complete=complete))

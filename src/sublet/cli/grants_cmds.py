@@ -1,0 +1,117 @@
+"""Commands about grants: grants list, create, revoke."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, cast
+
+import typer
+
+from sublet.cli.connection import Control, run
+from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
+from sublet.cli.help import Sectioned, group
+from sublet.cli.options import JsonFlag
+from sublet.cli.passphrase import unlocked
+from sublet.cli.screen import Screen
+from sublet.protocol.canonical import JsonValue
+
+MAX_LISTED = 200
+
+grants = group("grants", "What agents may call because you have allowed it, for a while and so many times.")
+
+
+@grants.command(cls=Sectioned, name="list")
+def grants_list(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.", show_default=False)] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the grants that can be used."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await control.approvals.list_grants(limit=MAX_LISTED, usable=not everything)
+        if as_json:
+            screen.emit({"grants": [one.model_dump(mode="json") for one in found]})
+        elif found:
+            from sublet.cli.render_approvals import grant_table
+
+            screen.show(grant_table(found))
+        else:
+            screen.note("No grants. They come of `sublet approvals approve`, or of `sublet grants create`.")
+
+    run(ctx, screen, body)
+
+
+@grants.command(cls=Sectioned, name="create")
+def grants_create(
+    ctx: typer.Context,
+    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Agent that may.", show_default=False)],
+    tool: Annotated[str, typer.Option("--tool", metavar="NAME", help="Tool it may call.", show_default=False)],
+    args: Annotated[
+        str | None, typer.Option("--args", metavar="JSON", help="Exactly these arguments.", show_default=False)
+    ] = None,
+    ttl: TtlOption = None,
+    max_uses: UsesOption = 1,
+    any_arguments: AnyFlag = False,
+    where: WhereOption = None,
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="ID", help="Only in this delegation or session. [default: in any]")
+    ] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Allow a call before it is asked for. The passphrase is asked in the terminal."""
+    screen = Screen(as_json=as_json)
+    if (args is None) != any_arguments:
+        raise typer.BadParameter("give the exact arguments by --args, or --any-arguments")
+    arguments = _arguments(args)
+    wanted = terms(ttl, max_uses, any_arguments, where)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.approval_models import IssueGrant
+        from sublet.daemon.approvals.service import issue_statement
+        from sublet.protocol.statements import sign_statement
+
+        approver = await control.approvals.get_approver()
+        key = unlocked(approver)
+        request = IssueGrant(agent=agent, tool=tool, arguments=arguments, scope=scope, terms=wanted)
+        signed = sign_statement(issue_statement(approver.daemon, request), key)
+        made = await control.approvals.issue_grant(request.model_copy(update={"signed": signed}))
+        if as_json:
+            screen.emit(made.model_dump(mode="json"))
+            return
+        wide = "any arguments" if made.widened else "exactly these arguments"
+        screen.show(f"{made.id}: {made.agent} may call {made.tool} with {wide}, {made.max_uses} time(s).")
+
+    run(ctx, screen, body)
+
+
+@grants.command(cls=Sectioned, name="revoke")
+def grants_revoke(
+    ctx: typer.Context,
+    grant_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the grant.", show_default=False)],
+    as_json: JsonFlag = False,
+) -> None:
+    """Take a grant back. What runs by it already goes on."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        done = await control.approvals.revoke_grant(grant_id)
+        if as_json:
+            screen.emit(done.model_dump(mode="json"))
+        else:
+            screen.show(f"Revoked {done.id}.")
+
+    run(ctx, screen, body)
+
+
+def _arguments(text: str | None) -> dict[str, JsonValue] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not JSON") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter("the arguments of a tool are a JSON object")
+    return cast("dict[str, JsonValue]", found)

@@ -1,0 +1,423 @@
+"""No token, no call; one exact call, so often, so long; and only a person gives one (SuperAgent 6.2, DESIGN 7, 9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nacl.signing import SigningKey
+
+from sublet.daemon.api.approval_models import (
+    ApproveRequest,
+    ForgetApprover,
+    IssueGrant,
+    PassphraseApproval,
+    Terms,
+)
+from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
+from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT
+from sublet.daemon.approvals.service import approve_statement, issue_statement
+from sublet.policy.grants import Call, arguments_digest, canonical_arguments
+from sublet.policy.model import Resource, Subject
+from sublet.policy.tool_calls import tool_resource
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.statements import sign_statement
+from sublet.supervisor.tools import ToolCall, Verdict
+from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
+
+pytestmark = pytest.mark.anyio
+
+APPROVAL: dict[str, JsonValue] = {
+    "id": "ask-first",
+    "effect": "approval",
+    "action": "tool.call",
+    "subject": {"kind": "agent"},
+    "resource": "shell.exec",
+}
+DENY: dict[str, JsonValue] = {**APPROVAL, "id": "never", "effect": "deny", "resource": "file.delete"}
+
+
+async def given_grant(
+    side: Desk, key: SigningKey, *, agent: str = "coder", tool: str = "shell.exec", terms: Terms | None = None
+) -> str:
+    """Issue a grant for ``call()`` as a person does, and return its id."""
+    terms = terms or Terms()
+    arguments: dict[str, JsonValue] | None = None if terms.any_arguments else dict(call().arguments)
+    request = IssueGrant(agent=agent, tool=tool, arguments=arguments, terms=terms)
+    signed = sign_statement(issue_statement(DAEMON, request), key)
+    return (await side.service.issue_grant(request.model_copy(update={"signed": signed}), HUMAN)).id
+
+
+def wanted(scope: str = "ses_1") -> Call:
+    canonical = canonical_arguments(call().arguments)
+    return Call(
+        "coder", "shell.exec", arguments_digest(canonical), tool_resource("shell.exec", call().arguments), scope
+    )
+
+
+async def test_what_policy_allows_is_journalled_with_its_cause_and_its_end(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        gate = side.gate()
+        assert (await gate.ask(call("file.read", path="a"))).allowed
+        await gate.ended(call("file.read", path="a"), result={"bytes": 3})
+        events = (await side.journal.events_after(0)).events
+        assert [str(event.kind) for event in events] == ["tool_call", "tool_result"]
+        assert events[0].data["agentId"] == "coder"
+        assert events[0].data["requestId"] == "req_1"
+        assert events[1].data["causationId"] == events[0].seq
+        assert [kind for kind, _ in side.audit.entries] == ["decision"]
+
+
+async def test_an_effect_has_its_outcome_in_the_audit_log(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        gate = side.gate()
+        assert (await gate.ask(call())).allowed
+        await gate.ended(call(), error="exit status 2")
+        kinds = [kind for kind, _ in side.audit.entries]
+        assert kinds == ["decision", "outcome"]
+        assert side.audit.entries[0][1]["digest"] == wanted().digest
+        assert side.audit.entries[1][1] == {"of": 1, "outcome": "failed", "error": "exit status 2"}
+        assert (await side.kinds())[-1] == "tool_error"
+
+
+async def test_a_read_only_lease_has_no_writing_tool(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        key = await side.make_approver()
+        await given_grant(side, key, tool="file.write", terms=Terms(any_arguments=True))
+        gate = side.gate(access_mode="ro")
+        verdict = await gate.ask(ToolCall("file.write", {"path": "workspace/a"}, "c1", ("workspace/a",)))
+        assert (verdict.allowed, verdict.rule) == (False, "limits.read_only")
+        assert "policy_rejected" in await side.kinds()
+
+
+async def test_a_missing_token_is_never_issued_by_itself(tmp_path: Path) -> None:
+    """C.3: the other implementation issued one where none was given."""
+    async with desk(tmp_path, [APPROVAL]) as side:
+        verdict = await side.gate().ask(call())
+        assert not verdict.allowed
+        assert "approver init" in verdict.hint
+        assert await side.grants.list() == []
+        await side.make_approver()
+        refused = await side.gate(seconds=0.05).ask(call())
+        assert not refused.allowed
+        assert await side.grants.list() == []
+
+
+async def test_approval_reaches_a_person_and_her_yes_is_for_one_use(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        verdicts: list[Verdict] = []
+        told: list[str | None] = []
+        gate = side.gate(waiting=told.append)
+
+        async def ask() -> None:
+            verdicts.append(await gate.ask(call()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            asked = await side.asked()
+            assert asked.waits
+            assert asked.shown == 'shell.exec {"command":"make deploy"}'
+            assert not asked.truncated
+            await side.approve(key, asked)
+        assert verdicts[0].allowed
+        assert told[0] is not None
+        assert told[-1] is None
+        assert "approval_required" in await side.kinds()
+        await gate.ended(call())
+        [grant] = await side.service.list_grants(HUMAN)
+        assert (grant.state, grant.remaining_uses, grant.outcomes) == ("used up", 0, ["done"])
+        assert not (await side.gate(seconds=0.05).ask(call(call_id="c2"))).allowed
+
+
+async def test_a_denied_call_is_refused_and_needs_no_key_to_be_denied(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver()
+        verdicts: list[Verdict] = []
+
+        async def ask() -> None:
+            verdicts.append(await side.gate().ask(call()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await side.service.deny_approval((await side.asked()).id, HUMAN)
+        assert not verdicts[0].allowed
+        assert "denied" in verdicts[0].reason
+
+
+async def test_the_agent_itself_can_not_approve(tmp_path: Path) -> None:
+    """An agent under the same user reaches the control socket, but has neither key nor passphrase."""
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver()
+        verdicts: list[Verdict] = []
+
+        async def ask() -> None:
+            verdicts.append(await side.gate().ask(call()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            asked = await side.asked()
+            own = SigningKey.generate()
+            for attempt in (
+                lambda: side.approve(own, asked),
+                lambda: side.service.set_approver(setting(own, own), HUMAN),
+                lambda: side.service.forget_approver(ForgetApprover(), HUMAN),
+                lambda: given_grant(side, own),
+                lambda: side.service.issue_grant(
+                    IssueGrant(agent="coder", tool="shell.exec", arguments={"command": "make deploy"}), HUMAN
+                ),
+                lambda: side.service.approve_by_passphrase(
+                    asked.id, PassphraseApproval(passphrase="a guess at it"), HUMAN
+                ),
+            ):
+                with pytest.raises(SubletError) as caught:
+                    await attempt()
+                assert caught.value.code in {LocalCode.APPROVAL_INVALID, LocalCode.PASSPHRASE_WRONG}
+            await side.service.deny_approval(asked.id, HUMAN)
+        assert not verdicts[0].allowed
+        assert await side.grants.list() == []
+
+
+async def test_a_signature_is_for_one_call_one_decision_and_one_time(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.gate().ask, call())
+            asked = await side.asked()
+            signed = sign_statement(approve_statement(DAEMON, asked, Terms()), key)
+            for change in ({"digest": "0" * 64}, {"max_uses": 5}, {"daemon": "node-other"}, {"at": 1}):
+                other = signed.model_copy(update={"statement": signed.statement.model_copy(update=change)})
+                with pytest.raises(SubletError) as caught:
+                    await side.service.approve(asked.id, ApproveRequest(signed=other), HUMAN)
+                assert caught.value.code is LocalCode.APPROVAL_INVALID
+            await side.service.approve(asked.id, ApproveRequest(signed=signed), HUMAN)
+        with pytest.raises(SubletError) as caught:
+            await side.service.approve(asked.id, ApproveRequest(signed=signed), HUMAN)
+        assert caught.value.code is LocalCode.CONFLICT
+
+
+async def test_a_passphrase_approves_once_and_is_nowhere_afterwards(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver()
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.gate().ask, call())
+            asked = await side.asked()
+            done = await side.service.approve_by_passphrase(asked.id, PassphraseApproval(passphrase=PASSPHRASE), HUMAN)
+        assert done.state == "approved"
+        kept = str((await side.journal.events_after(0, limit=500)).events) + str(side.audit.entries)
+        assert PASSPHRASE not in kept
+    assert all(PASSPHRASE.encode() not in path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+
+
+async def test_a_grant_fits_its_agent_tool_and_arguments_only(tmp_path: Path) -> None:
+    """C.3: there, arguments were not bound."""
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        await given_grant(side, key)
+        for gate, asked in (
+            (side.gate(Subject("agent", "other"), seconds=0.02), call()),
+            (side.gate(seconds=0.02), call(command="make destroy")),
+            (side.gate(seconds=0.02), call("mcp.deploy.run", command="make deploy")),
+        ):
+            assert not (await gate.ask(asked)).allowed
+        assert (await side.gate().ask(call("Bash"))).allowed, "the same tool under another name"
+
+
+async def test_a_wider_grant_is_explicit_and_shown_as_such(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        key = await side.make_approver()
+        await given_grant(side, key, terms=Terms(any_arguments=True, when={"args.command": "make *"}, max_uses=3))
+        [view] = await side.service.list_grants(HUMAN)
+        assert view.widened
+        assert view.when == {"args.command": "make *"}
+        assert (await side.gate().ask(call(command="make anything"))).allowed
+        assert not (await side.gate(seconds=0.02).ask(call(command="rm -rf ."))).allowed
+        with pytest.raises(SubletError, match="exact arguments"):
+            await side.service.issue_grant(IssueGrant(agent="coder", tool="shell.exec"), HUMAN)
+
+
+async def test_no_grant_stands_above_a_deny(tmp_path: Path) -> None:
+    async with desk(tmp_path, [DENY]) as side:
+        key = await side.make_approver()
+        await given_grant(side, key, tool="file.delete", terms=Terms(any_arguments=True))
+        verdict = await side.gate().ask(call("file.delete", path="workspace/a"))
+        assert (verdict.allowed, verdict.rule) == (False, "never")
+        assert (await side.grants.list())[0].remaining == 1
+
+
+async def test_a_grant_is_over_on_time_whoever_looks(tmp_path: Path) -> None:
+    clock = Clock()
+    async with desk(tmp_path, [APPROVAL], clock) as side:
+        key = await side.make_approver()
+        await given_grant(side, key, terms=Terms(ttl_seconds=60))
+        clock.ahead = 61
+        [view] = await side.service.list_grants(HUMAN)
+        assert view.state == "expired"
+        assert not (await side.gate(seconds=0.02).ask(call())).allowed
+
+
+async def test_a_revoked_grant_is_worth_nothing(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        grant = await given_grant(side, await side.make_approver())
+        assert (await side.service.revoke_grant(grant, HUMAN)).state == "revoked"
+        assert (await side.service.revoke_grant(grant, HUMAN)).state == "revoked"
+        assert not (await side.gate(seconds=0.02).ask(call())).allowed
+
+
+async def test_grants_and_questions_survive_a_restart(tmp_path: Path) -> None:
+    """C.3: there, they were in memory only."""
+    key = SigningKey.generate()
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver(key)
+        await given_grant(side, key)
+        other = canonical_arguments({"command": "make other"})
+        question = Call("coder", "shell.exec", arguments_digest(other), Resource("shell.exec"), "ses_1")
+        await side.questions.ask(question, other, {}, (None, {}), until=side.clock() + 600)
+    async with desk(tmp_path, [APPROVAL]) as side:
+        assert (await side.gate().ask(call())).allowed
+        [asked] = await side.service.list_approvals(HUMAN)
+        assert not asked.waits
+        await side.approve(key, asked)
+        assert (await side.gate().ask(call(command="make other"))).allowed
+
+
+async def test_a_crash_between_use_and_effect_is_told_and_the_use_is_gone(tmp_path: Path) -> None:
+    key = SigningKey.generate()
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver(key)
+        await given_grant(side, key)
+        assert (await side.gate().ask(call())).allowed
+    async with desk(tmp_path, [APPROVAL]) as side:
+        assert await side.grants.settle() == 1
+        assert await side.grants.settle() == 0
+        [view] = await side.service.list_grants(HUMAN)
+        assert (view.remaining_uses, view.outcomes) == (0, [UNKNOWN_OUTCOME])
+        events = (await side.journal.events_after(0, limit=500)).events
+        called = next(event for event in events if event.kind == "tool_call")
+        assert events[-1].kind == "tool_error"
+        assert events[-1].data["causationId"] == called.seq
+        assert events[-1].data["error"] == UNKNOWN_OUTCOME
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(uses=st.integers(1, 6), callers=st.integers(1, 12))
+async def test_concurrent_calls_never_spend_a_use_twice(
+    tmp_path_factory: pytest.TempPathFactory, uses: int, callers: int
+) -> None:
+    async with desk(tmp_path_factory.mktemp("spend"), [APPROVAL]) as side:
+        await given_grant(side, await side.make_approver(), terms=Terms(max_uses=uses))
+        spent: list[bool] = []
+
+        async def spend(number: int) -> None:
+            spent.append(await side.grants.consume(wanted(), Called(f"c{number}", None, {})) is not None)
+
+        async with anyio.create_task_group() as group:
+            for number in range(callers):
+                group.start_soon(spend, number)
+        assert sum(spent) == min(uses, callers)
+        assert (await side.kinds()).count("tool_call") == min(uses, callers)
+
+
+async def test_the_same_call_is_one_question_and_questions_are_bounded(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver()
+        async with anyio.create_task_group() as group:
+            for number in range(MAX_PENDING_PER_AGENT):
+                group.start_soon(side.gate().ask, call(command=f"make {number}"))
+            group.start_soon(side.gate().ask, call(command="make 0", call_id="again"))
+            while len(await side.service.list_approvals(HUMAN)) < MAX_PENDING_PER_AGENT:
+                await anyio.lowlevel.checkpoint()
+            verdict = await side.gate().ask(call(command="one too many"))
+            assert not verdict.allowed
+            assert "wait for a person already" in verdict.reason
+            assert len(await side.service.list_approvals(HUMAN)) == MAX_PENDING_PER_AGENT
+            group.cancel_scope.cancel()
+        assert await side.service.list_approvals(HUMAN) == [], "cancelling a call takes its question back"
+        states = {one.state for one in await side.service.list_approvals(HUMAN, pending=False)}
+        assert states == {"withdrawn"}
+
+
+async def test_a_long_call_says_that_it_is_cut_and_is_complete_where_asked_for(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        await side.make_approver()
+        text = "x" * 10_000 + "\u202e hidden end"
+        async with anyio.create_task_group() as group:
+            group.start_soon(side.gate().ask, call(command=text))
+            asked = await side.asked()
+            assert asked.truncated
+            whole = await side.service.get_approval(asked.id, HUMAN)
+            assert whole.arguments is not None
+            assert whole.arguments.isascii()
+            assert arguments_digest(whole.arguments) == asked.digest
+            group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("arguments", [{"n": float("nan")}, {"deep": eval("[" * 40 + "]" * 40)}, {"b": "x" * 300_000}])
+async def test_what_nobody_could_decide_on_is_refused(tmp_path: Path, arguments: dict[str, JsonValue]) -> None:
+    async with desk(tmp_path) as side:
+        verdict = await side.gate().ask(ToolCall("shell.exec", arguments, "c1"))
+        assert (verdict.allowed, verdict.rule) == (False, "limits.arguments")
+
+
+async def test_another_key_voids_all_grants_and_a_reset_is_told(tmp_path: Path) -> None:
+    async with desk(tmp_path, [APPROVAL]) as side:
+        old = await side.make_approver()
+        await given_grant(side, old, terms=Terms(max_uses=5))
+        new = SigningKey.generate()
+        await side.service.set_approver(setting(new, old), HUMAN)
+        assert not (await side.gate(seconds=0.02).ask(call())).allowed
+        await given_grant(side, new)
+        view = await side.service.forget_approver(ForgetApprover(reset=True), HUMAN)
+        assert view.reset_at is not None
+        assert [grant.state for grant in await side.service.list_grants(HUMAN)] == ["revoked", "revoked"]
+        assert (await side.kinds()).count("approver_changed") == 3
+        await side.make_approver()
+        assert side.approver.pinned.reset_at is not None, "a new key does not hide that there was a reset"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "agent", "nests"),
+    [
+        ("coder", "coder", {}),
+        ("Coder", "coder", {}),
+        ("team", "coder", {"team": ["coder"]}),
+        ("coder", "team", {"team": ["coder"]}),
+        ("boss", "coder", {"boss": ["team"], "team": ["coder"]}),
+        ("c\u043eder", "coder", {}),
+    ],
+)
+async def test_no_agent_grants_itself_by_any_way_whatever_the_rules_say(
+    tmp_path: Path, issuer: str, agent: str, nests: dict[str, list[str]]
+) -> None:
+    """C.3: there, the model could call permission.grant itself."""
+    issue: dict[str, JsonValue] = {
+        "id": "issuers", "effect": "allow", "action": "grant.issue", "subject": {"kind": "agent"},
+        "resource": "*",
+    }  # fmt: skip
+    async with desk(tmp_path, [APPROVAL, issue]) as side:
+        side.nests = dict(nests)
+        request = IssueGrant(agent=agent, tool="shell.exec", arguments={"command": "make deploy"})
+        with pytest.raises(SubletError) as caught:
+            await side.service.issue_grant(request, Subject("agent", issuer))
+        assert caught.value.code is LocalCode.POLICY_DENIED
+        assert await side.grants.list() == []
+
+
+async def test_an_issuer_that_policy_names_may_grant_what_it_names(tmp_path: Path) -> None:
+    issue: dict[str, JsonValue] = {
+        "id": "issuers", "effect": "allow", "action": "grant.issue", "subject": {"kind": "agent", "name": "lead"},
+        "resource": "shell.exec", "when": {"agent": "coder"},
+    }  # fmt: skip
+    async with desk(tmp_path, [APPROVAL, issue]) as side:
+        request = IssueGrant(agent="coder", tool="shell.exec", arguments={"command": "make deploy"})
+        for other in (Subject("agent", "helper"), Subject("mcp"), Subject("peer", "bob"), Subject("a2a", "x")):
+            with pytest.raises(SubletError) as caught:
+                await side.service.issue_grant(request, other)
+            assert caught.value.code is LocalCode.POLICY_DENIED
+        view = await side.service.issue_grant(request, Subject("agent", "lead"))
+        assert view.issued_by == "agent lead"
+        assert (await side.gate(AGENT).ask(call())).allowed
