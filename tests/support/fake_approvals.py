@@ -1,54 +1,71 @@
-"""An ``ApprovalControl`` for tests of the command line, which answers what the test has laid out."""
+"""Approvals for the command line's tests: one that waits, one grant, and nobody who approves."""
 
 from __future__ import annotations
 
-from sublet.daemon.api.approval_models import (
-    ApprovalView,
-    ApproveRequest,
-    ApproverView,
-    ForgetApprover,
-    GrantView,
-    IssueGrant,
-    SetApprover,
+from sublet.daemon.api.approval_models import ApprovalView, ApproverView, GrantView
+from sublet.daemon.control.approval_client import ApprovalClient
+
+AT = "2026-11-27T10:00:00.000Z"
+WAITING = ApprovalView(
+    id="apr_0123456789abcdef",
+    state="pending",
+    agent="coder",
+    tool="shell.exec",
+    digest="0" * 64,
+    shown='shell.exec {"command":"make deploy"}',
+    truncated=False,
+    arguments='{"command":"make deploy"}',
+    scope="ses_1",
+    waits=True,
+    created_at=AT,
+    expires_at=AT,
+    remaining_seconds=300,
+    decided_at=None,
+    decided_by=None,
+    context={"reason": "a person decides", "rule": "ask-first", "role": "executor"},
+)
+WIDE = GrantView(
+    id="grt_0123456789abcdef01234567",
+    state="usable",
+    agent="coder",
+    tool="shell.exec",
+    digest=None,
+    widened=True,
+    when={"args.command": "make *"},
+    scope="",
+    issued_by="human",
+    issued_at=AT,
+    expires_at=AT,
+    remaining_seconds=200,
+    max_uses=3,
+    remaining_uses=2,
+    approval_id=None,
+    outcomes=["done"],
 )
 
 
-class FakeApprovals:
-    """Nothing waits, nothing is granted, and there is no approver, unless the test says so."""
+class FakeApprovals(ApprovalClient):
+    """Answers from what is above; denies what it is told to."""
 
     def __init__(self) -> None:
-        self.approver = ApproverView(
-            daemon="node-x", public_key=None, fingerprint=None, made_at=None, reset_at=None, sealed=None
-        )
-        self.approvals: list[ApprovalView] = []
-        self.grants: list[GrantView] = []
+        """Nothing is connected."""
 
     async def get_approver(self) -> ApproverView:
-        return self.approver
-
-    async def set_approver(self, request: SetApprover) -> ApproverView:
-        raise NotImplementedError
-
-    async def forget_approver(self, request: ForgetApprover) -> ApproverView:
-        raise NotImplementedError
+        return ApproverView(
+            daemon="node-x", public_key=None, fingerprint=None, made_at=None, reset_at=None, sealed=None
+        )
 
     async def list_approvals(self, *, limit: int = 100, pending: bool = True) -> list[ApprovalView]:
-        return self.approvals[:limit]
+        return [WAITING]
 
     async def get_approval(self, approval_id: str) -> ApprovalView:
-        return next(one for one in self.approvals if one.id == approval_id)
-
-    async def approve(self, approval_id: str, request: ApproveRequest) -> ApprovalView:
-        raise NotImplementedError
+        return WAITING
 
     async def deny_approval(self, approval_id: str) -> ApprovalView:
-        raise NotImplementedError
+        return WAITING.model_copy(update={"state": "denied", "waits": False})
 
     async def list_grants(self, *, limit: int = 100, usable: bool = False) -> list[GrantView]:
-        return self.grants[:limit]
-
-    async def issue_grant(self, request: IssueGrant) -> GrantView:
-        raise NotImplementedError
+        return [WIDE]
 
     async def revoke_grant(self, grant_id: str) -> GrantView:
-        raise NotImplementedError
+        return WIDE.model_copy(update={"state": "revoked"})

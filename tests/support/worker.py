@@ -103,7 +103,7 @@ class Worker:
             gate=gatekeeper(self.journal, Policy(Protected(self.root / "home"), self.config)),
             slots=self.slots,
             tools=ExecutorTools(
-                self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch", lambda _: ListGate()
+                self.carriers, self.reverse, lambda _: self.agent, self.root / "scratch", lambda *_: ListGate()
             ),
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
     from sublet.daemon.api.approval_models import ApprovalView, ApproverView, Terms
+    from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 200
 POLL_SECONDS = 45.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.passphrase import ask_new, unlocked
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nacl.signing import SigningKey
 
     from sublet.daemon.api.approval_models import ApproverView, SetApprover
+    from sublet.daemon.control.client import ControlClient as Control
 
 approver = group("approver", "Your key for approvals: what only a person with the passphrase may allow.")
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from sublet.cli.connection import Control, run
+from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.passphrase import unlocked
 from sublet.cli.screen import Screen
 from sublet.protocol.canonical import JsonValue
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LISTED = 200
 

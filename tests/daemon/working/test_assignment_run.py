@@ -34,7 +34,7 @@ async def make(side: Worker) -> AssignmentRun:
     accept = await side.accepted()
     start = side.start_message(accept)
     scratch = side.root / "scratch"
-    tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, scratch, lambda _: ListGate())
+    tools = ExecutorTools({"sshfs": side.mounts}, side.reverse, lambda _: side.agent, scratch, lambda *_: ListGate())
     return AssignmentRun(await side.record(), start, KEY, HERE, anyio.current_time() + 60, tools)
 
 
