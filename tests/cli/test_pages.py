@@ -55,7 +55,7 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for argv in ([], ["peers"], ["token"], ["mcp"]):
+    for argv in ([], ["peers"], ["token"], ["mcp"], ["policy"], ["audit"]):
         assert run([*argv, "--help"]) == 0
         out = capsys.readouterr().out
         assert [line for line in out.splitlines()[1:] if line.endswith("...")] == []

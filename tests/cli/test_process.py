@@ -15,7 +15,7 @@ from sublet.cli.errors import MEANING
 
 COMMANDS = [
     *("up", "down", "status", "doctor", "pair", "peers", "token", "allow"),
-    *("delegate", "ls", "output", "say", "extend", "cancel", "diff", "audit", "prune", "mcp"),
+    *("delegate", "ls", "output", "say", "extend", "cancel", "diff", "audit", "prune", "policy", "mcp"),
 ]
 
 

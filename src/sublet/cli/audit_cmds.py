@@ -36,7 +36,7 @@ class _IdOrCommand(Grouped):
 
 audit = group(
     "audit",
-    "Report what a delegation changed (`sublet audit ID`); show and check the log of decisions.",
+    "Report what a delegation changed; check the log.",
     cls=_IdOrCommand,
 )
 
@@ -57,7 +57,7 @@ def audit_log(
         bool, typer.Option("--json", help="Print one JSON object per line.", show_default=False)
     ] = False,
 ) -> None:
-    """Show who asked for what, which rule decided, and what became of it."""
+    """Show who asked for what, and which rule decided."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -79,8 +79,9 @@ def audit_log(
 
 @audit.command(cls=Sectioned, name="verify")
 def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Check that the log of decisions is whole; status 1 where it is not.
+    """Check that the log of decisions is whole.
 
+    Status 1 where it is not.
     No entry was changed, removed, inserted, reordered or cut off.
 
     Every entry holds the hash of the one before it, and the daemon's key signs the chain from time to time.

@@ -172,7 +172,7 @@ def audit(
     patch: Annotated[bool, typer.Option("--patch", help="With --json: include the patch.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Report which files a delegation changed, and who changed them."""
+    """Report which files a delegation changed, and by whom."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

@@ -28,7 +28,7 @@ FileArgument = Annotated[
 
 policy = group(
     "policy",
-    "Who may do what, and why: rules in four layers, of which every deny stands.",
+    "Tell who may do what, and why.",
     verbatim(
         (
             "Examples",
@@ -42,7 +42,7 @@ sublet policy lint new-policy.json && sublet policy test new-policy.json""",
 
 @policy.command(cls=Sectioned, name="show")
 def policy_show(ctx: typer.Context, as_json: JsonFlag = False) -> None:
-    """Show every rule and limit that holds now, and where each comes from."""
+    """Show every rule that holds, and where it comes from."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -88,8 +88,9 @@ def policy_explain(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Tell whether something is allowed, and which layer and rule says so. Nothing is done.
+    """Tell whether something is allowed, and by which rule.
 
+    Nothing is done.
     Without a daemon, your files are asked.
     """
     from sublet.daemon.api.policy_models import ExplainRequest
@@ -135,8 +136,9 @@ def policy_explain(
 
 @policy.command(cls=Sectioned, name="lint")
 def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
-    """Find what is wrong with a policy file; status 1 where anything is.
+    """Find what is wrong with a policy file.
 
+    Status 1 where anything is.
     Unknown fields, rules that can never match, and tests that fail.
     """
     screen = Screen(as_json=as_json)
@@ -155,8 +157,9 @@ def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
 
 @policy.command(cls=Sectioned, name="test")
 def policy_test(file: FileArgument = None, as_json: JsonFlag = False) -> None:
-    """Run the tests that a policy file carries; status 1 where one fails.
+    """Run the tests that a policy file carries.
 
+    Status 1 where one fails.
     Each is a question with the expected decision. A file whose tests fail is not loaded.
     """
     from sublet.policy.defaults import DEFAULT_RULES
