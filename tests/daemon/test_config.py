@@ -114,3 +114,35 @@ def test_a_taken_default_gives_way_and_a_taken_choice_does_not() -> None:
     assert Listen("127.0.0.1", 0, chosen=True).free_port() == 0
     with pytest.raises(SubletError):
         Listen("192.0.2.1", 0, chosen=False).free_port()
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ({"default_route": "Not An Agent"}, "supervisor.default_route"),
+        ({"min_confidence": 2}, "supervisor.min_confidence"),
+        ({"max_depth": 99}, "supervisor.max_depth"),
+        ({"max_depth": "4"}, "supervisor.max_depth"),
+        ({"lease_seconds": 0}, "supervisor.lease_seconds"),
+        ({"colour": "red"}, "supervisor.colour"),
+        ({"classifier": {"endpoint": "http://models.example/v1", "model": "m"}}, "supervisor.classifier.endpoint"),
+        ({"classifier": {"endpoint": "ftp://x", "model": "m"}}, "supervisor.classifier.endpoint"),
+        ({"classifier": {"endpoint": "https://models.example/v1"}}, "supervisor.classifier.model"),
+    ],
+)
+def test_what_the_supervisor_can_not_keep_to_is_refused_with_its_place(
+    home: Home, section: dict[str, object], place: str
+) -> None:
+    write(home, {"supervisor": section})
+    with pytest.raises(SubletError, match=place.replace(".", r"\.")) as refused:
+        DaemonConfig(home=home)
+    assert refused.value.code is LocalCode.INVALID_ARGUMENT
+
+
+def test_the_supervisor_is_configured_by_the_file(home: Home) -> None:
+    classifier = {"endpoint": "http://127.0.0.1:1/v1", "model": "small", "api_key_env": "KEY"}
+    write(home, {"supervisor": {"default_route": "ask_human", "max_depth": 0, "classifier": classifier}})
+    chosen = DaemonConfig(home=home).supervisor
+    assert (chosen.default_route, chosen.max_depth, chosen.hub, chosen.lease_seconds) == ("ask_human", 0, True, 600)
+    assert chosen.classifier is not None
+    assert chosen.classifier.model == "small"

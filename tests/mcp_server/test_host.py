@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -14,9 +15,10 @@ import pytest
 
 from sublet.daemon.paths import Home
 from sublet.mcp_server import host, server, unix
+from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
-from support.mcp_face import BARE, face_context, raw_host, served
+from support.mcp_face import BARE, INITIALIZE, INITIALIZED, face_context, raw_host, served
 
 pytestmark = pytest.mark.anyio
 
@@ -122,3 +124,38 @@ async def test_a_session_that_fails_does_not_end_the_others(
 def test_the_face_is_loaded_without_the_sdk() -> None:
     code = "import sys, sublet.mcp_server.host; sys.exit('mcp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_an_agent_of_ours_is_known_by_its_process_and_not_by_what_it_says(
+    api: FakeDaemonApi, home: Home, tmp_path: Path, gone: bool
+) -> None:
+    """Whatever host an agent in a delegation starts, its calls are that agent's, with no directories of its own."""
+    agent = Subject("agent", "coder", role="executor", run="dlg_1")
+    pids: list[int] = []
+
+    def identify(pid: int) -> Subject | None:
+        pids.append(pid)
+        if gone:
+            raise ProcessLookupError(pid)
+        return agent
+
+    home.make()
+    face = host.McpFace(replace(face_context(api, home), identify=identify))
+    await face.start()
+    async with anyio.create_task_group() as group:
+        group.start_soon(face.serve)
+        async with raw_host(home, BARE) as raw:
+            await raw.send(INITIALIZE)
+            if not gone:
+                await raw.answer(1)
+                await raw.send(INITIALIZED)
+                await raw.call(2, "delegate", workspace_dir=str(tmp_path), peer="bob", prompt="go on")
+                assert api.callers == [agent]
+                assert pids == [raw.pid]
+            else:
+                with anyio.fail_after(10):
+                    while not pids:
+                        await anyio.sleep(0.01)
+                assert api.callers == []
+        group.cancel_scope.cancel()
