@@ -42,6 +42,7 @@ from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import Face, FaceContext
 from sublet.daemon.recovery import recover
+from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
@@ -143,6 +144,7 @@ class _Daemon:
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
                 _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
+                _running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)
                 await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))
@@ -163,11 +165,12 @@ class _Daemon:
         """Return what is not as its owner may expect: peers know the default ports, unless they were told others."""
         a2a, sftp = self._config.a2a, self._config.sftp
         listening = [("A2A", a2a, urlsplit(self._faces[0].address).port), ("SFTP", sftp, parts.data_plane.address[1])]
-        return [
+        ports = [
             f"the default {name} port {wanted.port} is taken by another program, so it is {port} until the next start"
             for name, wanted, port in listening
             if port is not None and not wanted.chosen and port != wanted.port
         ]
+        return [*ports, *parts.reloader.remarks]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -187,7 +190,7 @@ class _Daemon:
                 results=parts.results,
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
-                reload=parts.reload,
+                reload=parts.reloader.reload,
                 stop=self._stop.set,
                 node_id=self._identity.node_id,
                 chain_of=parts.callers.chain,

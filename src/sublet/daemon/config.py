@@ -143,6 +143,9 @@ class ConfigFile(BaseModel):
         default=[], description="Where capabilities lie, besides capabilities/ beside this file"
     )
     mount_root: Short | None = Field(default=None, description="Where lent directories are mounted")
+    watch_files: bool = Field(
+        default=True, description="Put agent.json, policy and modules in force as soon as they change"
+    )
     unsandboxed: bool = Field(default=False, description="Run agents without bubblewrap")
     log_level: LogLevel | None = None
     retention: RetentionConfig = RetentionConfig()
@@ -240,6 +243,7 @@ class DaemonConfig:
         self.policy_file = _file(config_dir, file.policy_file, "policy.json")
         self.mount_root = _below(config_dir, file.mount_root) or Path(self.home.default_mount_root)
         self.capability_dirs = tuple(config_dir / Path(one).expanduser() for one in file.capability_dirs)
+        self.watch_files = file.watch_files
         self.hooks = file.hooks
         self.supervisor = file.supervisor
         self.retention = file.retention.chosen()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api.daemon_models import ReloadReport
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.gates import Gates
 from sublet.daemon.approvals.grant_store import GrantStore
@@ -35,6 +34,7 @@ from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.peering.tokens import TokenStore
 from sublet.daemon.ports import PeerLink
+from sublet.daemon.reloading.reloader import AgentSource, Reloader
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.storage.journal import Journal
@@ -51,7 +51,7 @@ from sublet.daemon.working.offer import Offer, rules_of
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
+from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.processes import ProcessOwners
@@ -95,7 +95,7 @@ class Parts:
     offer: Offer
     sandbox: Sandbox
     hook: EndHook
-    reload: Callable[[], Awaitable[ReloadReport]]
+    reloader: Reloader
     cages: Cages
     enforced: Callable[[AgentConfig], frozenset[str]]
     slots: Slots
@@ -143,7 +143,7 @@ async def make_parts(
     policy = await asyncio.to_thread(Policy.load, policy_file, protected)
     sandbox = _sandbox(config, own)
     cages = Cages(await asyncio.to_thread(Cgroups, f"sublet-{hashlib.sha256(bytes(state_dir)).hexdigest()[:16]}"))
-    agent_file = config.agent_file or DEFAULT_AGENT_FILE
+    agent_source = AgentSource(config.agent_file, Path(config.home.config_dir) / "agent.json")
     lend_roots = await LendRoots.load(journal)
     gate = Gatekeeper(policy, journal, lend_roots.paths, audit_log)
     slots = Slots(policy.limits.slots)
@@ -182,7 +182,7 @@ async def make_parts(
         files=job_files,
         conversations=state_dir / "conversations",
     )
-    offer = await asyncio.to_thread(Offer, lambda: load_agents(agent_file), lambda agent: make_provider(agent, tools))
+    offer = await asyncio.to_thread(Offer, agent_source.load, lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
     modules = Modules(Path(config.home.config_dir), config.capability_dirs, scratch_root, sandbox, cages, gate, journal)
     await modules.load()
@@ -206,16 +206,20 @@ async def make_parts(
         governed = {"allow_exec"} if agent.governs_exec else set()
         return sandbox.enforced | enforced_limits(agent.limits) | governed
 
-    async def reload() -> ReloadReport:
-        """Put both files in force, or none where one is bad."""
-        agents = await asyncio.to_thread(offer.read)
-        prepared = await asyncio.to_thread(policy.prepare, rules_of(agents))
-        offer.use(agents)
-        policy.use(prepared)
+    def in_force() -> None:
         slots.capacity = policy.limits.slots
-        return ReloadReport(
-            agents=[agent.id for agent in agents], policy_file=str(policy_file), agent_file=str(agent_file)
-        )
+
+    reloader = Reloader(
+        agent_source,
+        offer,
+        policy,
+        policy_file,
+        rules_of,
+        modules.registry,
+        in_force,
+        lambda kind, data: journal.append_event(kind, None, dict(data)),
+        hook.note,
+    )
 
     def require(transport: str) -> None:
         """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
@@ -249,7 +253,7 @@ async def make_parts(
         lend_roots=lend_roots,
         offer=offer,
         hook=hook,
-        reload=reload,
+        reloader=reloader,
         sandbox=sandbox,
         cages=cages,
         enforced=enforced,

@@ -26,6 +26,8 @@ class EventKind(StrEnum):
     PEER_PAIRED = "peer_paired"
     PEER_REMOVED = "peer_removed"
     PEER_KEY_CHANGED = "peer_key_changed"
+    CONFIG_RELOADED = "config_reloaded"
+    CONFIG_REJECTED = "config_rejected"
     SESSION_CREATED = "session_created"
     SESSION_BOUND = "session_bound"
     SESSION_RESUMED = "session_resumed"

@@ -41,7 +41,7 @@ class EndHook:
         self._on_end = tuple(on_end)
         self._notify = notify
         self._environ = os.environ if environ is None else environ
-        self._waiting: asyncio.Queue[DelegationView] = asyncio.Queue(MAX_WAITING)
+        self._waiting: asyncio.Queue[DelegationView | tuple[str, str]] = asyncio.Queue(MAX_WAITING)
 
     def tell(self, view: DelegationView) -> None:
         """Have the hooks run for a delegation that is over."""
@@ -52,17 +52,30 @@ class EndHook:
         except asyncio.QueueFull:
             log.warning("a hook was left out: too many are waiting", delegation_id=view.delegation_id)
 
+    def note(self, title: str, text: str) -> None:
+        """Show a person a title and a text, where desktop notices are wanted."""
+        if not self._notify:
+            return
+        try:
+            self._waiting.put_nowait((_plain(title, 64), _plain(text, 200)))
+        except asyncio.QueueFull:
+            log.warning("a notice was left out: too many are waiting", title=title)
+
     async def serve(self) -> None:
         """Run hooks until cancelled; the one that runs then is ended."""
         while True:
-            view = await self._waiting.get()
-            if self._on_end:
-                await self._run(self._on_end, view, view.model_dump_json().encode() + b"\n")
+            told = await self._waiting.get()
+            about: dict[str, str] = {}
+            if not isinstance(told, tuple):
+                about = {"SUBLET_DELEGATION_ID": told.delegation_id, "SUBLET_STATE": told.state.value}
+                if self._on_end:
+                    await self._run(self._on_end, about, told.model_dump_json().encode() + b"\n")
+                told = notice(told)
             program = shutil.which("notify-send", path=self._environ.get("PATH")) if self._notify else None
             if program is not None:
-                await self._run([program, "--app-name=sublet", "--", *notice(view)], view, b"")
+                await self._run([program, "--app-name=sublet", "--", *told], about, b"")
 
-    async def _run(self, argv: Sequence[str], view: DelegationView, stdin: bytes) -> None:
+    async def _run(self, argv: Sequence[str], about: Mapping[str, str], stdin: bytes) -> None:
         env = {name: self._environ[name] for name in _PASSED if name in self._environ}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -70,7 +83,7 @@ class EndHook:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
-                env={**env, "SUBLET_DELEGATION_ID": view.delegation_id, "SUBLET_STATE": view.state.value},
+                env={**env, **about},
                 cwd="/",
                 start_new_session=True,
             )
@@ -93,7 +106,9 @@ class EndHook:
 
 def notice(view: DelegationView) -> tuple[str, str]:
     """Return title and text of a desktop notice, in words that can't steer anything."""
-    what = clean_line(view.description, 100)
+    return f"{clean_line(view.peer, 64)}: {view.state.value}", _plain(view.description, 100)
+
+
+def _plain(text: str, limit: int) -> str:
     # Some desktops read a little markup in the text.
-    what = what.replace("&", "&amp;").replace("<", "&lt;")
-    return f"{clean_line(view.peer, 64)}: {view.state.value}", what
+    return clean_line(text, limit).replace("&", "&amp;").replace("<", "&lt;")

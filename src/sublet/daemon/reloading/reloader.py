@@ -1,0 +1,173 @@
+"""Reads agents, policy and modules anew, and puts them in force together; what is bad changes nothing, loudly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from sublet.daemon.api.daemon_models import ReloadReport
+from sublet.daemon.modules.capabilities import CapabilityRegistry
+from sublet.daemon.working.offer import Offer
+from sublet.policy.engine import Policy, Prepared
+from sublet.policy.rules import Rule
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
+from sublet.supervisor.capabilities.registry import CapabilitySet
+
+MAX_REASON_CHARS: Final = 500
+
+log = structlog.get_logger(__name__)
+
+Tell = Callable[[EventKind, Mapping[str, JsonValue]], Awaitable[object]]
+
+
+class AgentSource:
+    """Where agents come from: the file that was chosen, or ``agent.json`` of the configuration, or the built-in one.
+
+    A file that was there once and is gone offers nobody: what it allowed goes with it. A daemon that never had one
+    offers the built-in agent.
+
+    Args:
+        chosen: the file that was named; None where none was.
+        usual: where it would be by itself.
+    """
+
+    def __init__(self, chosen: Path | None, usual: Path) -> None:
+        self.file = chosen or usual
+        self._seen = chosen is not None
+
+    def load(self) -> list[AgentConfig]:
+        """Return the agents that are offered now; none where the file is gone. Blocks.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` naming what is wrong in the file.
+        """
+        try:
+            found = load_agents(self.file)
+        except SubletError as error:
+            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                self._seen = True
+                raise
+            return [] if self._seen else load_agents(DEFAULT_AGENT_FILE)
+        self._seen = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """All files as they were at one moment."""
+
+    agents: tuple[AgentConfig, ...]
+    policy: Prepared
+    capabilities: CapabilitySet
+
+
+class Reloader:
+    """Puts files in force.
+
+    Args:
+        source: where agents come from.
+        offer: which are offered.
+        policy: decides.
+        policy_file: its file.
+        rules_of: makes rules of agents.
+        capabilities: the registry.
+        in_force: is called once all of it is in force.
+        tell: journals what became of it.
+        notify: shows a person a title and a text.
+    """
+
+    def __init__(
+        self,
+        source: AgentSource,
+        offer: Offer,
+        policy: Policy,
+        policy_file: Path,
+        rules_of: Callable[[tuple[AgentConfig, ...]], tuple[Rule, ...]],
+        capabilities: CapabilityRegistry,
+        in_force: Callable[[], None],
+        tell: Tell,
+        notify: Callable[[str, str], None],
+    ) -> None:
+        self.source = source
+        self.policy_file = policy_file
+        self.capabilities = capabilities
+        self._offer = offer
+        self._policy = policy
+        self._rules_of = rules_of
+        self._in_force = in_force
+        self._tell = tell
+        self._notify = notify
+        self._one_at_a_time = asyncio.Lock()
+        self._rejected = ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a person should know: that a file is not in force as it stands, or that nobody is offered."""
+        found = [f"not in force, as it can't be used: {self._rejected}"] if self._rejected else []
+        if not self._offer.agents:
+            found.append(f"no agent is offered: {self.source.file} is gone")
+        problems = self.capabilities.now.problems
+        return [*found, *(f"capability {Path(where).name}: {what}" for where, what in sorted(problems.items())[:5])]
+
+    async def reload(self, *, only_if_changed: bool = False) -> ReloadReport:
+        """Put everything in force as it is now, or nothing where one file is bad.
+
+        Args:
+            only_if_changed: whether nothing is told where all is as it was.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT`` naming file and place.
+        """
+        async with self._one_at_a_time:
+            try:
+                read = await asyncio.to_thread(self._read)
+                offered = self._offer.agents
+                self._offer.use(read.agents)
+            except SubletError as error:
+                await self._reject(error)
+                raise
+            before = (offered, self._policy.rules, self._policy.limits, self.capabilities.now)
+            # Nothing waits between these, so that nobody ever meets one file's new and another's old state.
+            self._policy.use(read.policy)
+            self.capabilities.use(read.capabilities)
+            self._in_force()
+            after = (read.agents, self._policy.rules, self._policy.limits, read.capabilities)
+            changed = before != after or bool(self._rejected)
+            self._rejected = ""
+            report = ReloadReport(
+                agents=[agent.id for agent in read.agents],
+                policy_file=str(self.policy_file),
+                agent_file=str(self.source.file),
+            )
+            if only_if_changed and not changed:
+                return report
+            log.info("configuration is in force as it is now", agents=report.agents)
+            told: dict[str, JsonValue] = {
+                "agents": [*report.agents],
+                "capabilitySnapshotVersion": read.capabilities.version,
+                "problems": [clean_line(f"{where}: {what}") for where, what in read.capabilities.problems.items()],
+            }
+            await self._tell(EventKind.CONFIG_RELOADED, told)
+            return report
+
+    def _read(self) -> _Read:
+        agents = self._offer.read()
+        return _Read(agents, self._policy.prepare(self._rules_of(agents)), self.capabilities.read())
+
+    async def _reject(self, error: SubletError) -> None:
+        reason = clean_line(error.message, MAX_REASON_CHARS)
+        log.error("configuration was not taken; what held before goes on to hold", reason=reason)
+        if reason == self._rejected:
+            return
+        self._rejected = reason
+        self._notify("Sublet: a configuration file can't be used", reason)
+        await self._tell(EventKind.CONFIG_REJECTED, {"reason": reason, "hint": clean_line(error.hint)})
