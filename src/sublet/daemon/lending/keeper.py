@@ -142,7 +142,10 @@ class DelegationKeeper:
     async def _move(self, event: DelegationEvent, changes: Mapping[str, object]) -> None:
         state = advance(DELEGATION_TABLE, self.record.state, event)
         if is_terminal(DELEGATION_TABLE, state):
-            changes = {"condition": None, **changes}
+            # What was lent is still to be audited, and who reads the end has to be able to wait for that.
+            to_audit = bool(self.record.snapshots) and event is not DelegationEvent.DONE
+            ending = ConditionView(kind="ending", detail="access is cut; auditing") if to_audit else None
+            changes = {"condition": ending, **changes}
         data: dict[str, JsonValue] = {"state": str(state)}
         if isinstance(error := changes.get("error"), ErrorView):
             data |= {"code": error.code, "message": error.message}
