@@ -26,6 +26,7 @@ from sublet.supervisor.sessions.model import (
     Status,
 )
 from sublet.supervisor.sessions.older_map import OlderMap
+from sublet.supervisor.sessions.status import check_takes_input, check_way
 from sublet.supervisor.sessions.store import Messages, SessionStore, unknown_session
 
 MAX_LISTED: Final = 500
@@ -39,14 +40,6 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 log = structlog.get_logger(__name__)
-
-_WAYS: Mapping[Status, frozenset[Status]] = {
-    "active": frozenset({"paused", "completed", "error"}),
-    "paused": frozenset({"active", "completed"}),
-    "completed": frozenset({"active"}),
-    "error": frozenset({"active", "completed"}),
-}
-"""From each status to which others a session may go."""
 
 
 class SessionControl:
@@ -152,12 +145,7 @@ class SessionControl:
             session = await self._load(session_id)
             if session.status == status:
                 return session
-            if status not in _WAYS[session.status]:
-                raise SubletError(
-                    LocalCode.CONFLICT,
-                    f"session {session_id} is {session.status} and can't become {status}",
-                    f"Resume it first: sublet session resume {session_id}",
-                )
+            check_way(session, status)
             if status == "active":
                 await self._told(session_id, EventKind.SESSION_RESUMED, None, {"was": session.status})
             return await self._save(session.model_copy(update={"status": status}))
@@ -397,20 +385,3 @@ class BoundTo:
     def __init__(self, binding: AgentSessionBinding | None, damage: tuple[Damage, ...]) -> None:
         self.binding = binding
         self.damage = damage
-
-
-def check_takes_input(session: MainSession) -> None:
-    """Refuse input to a session that is not active.
-
-    Raises:
-        SubletError: ``SESSION_CLOSED``.
-    """
-    if session.status == "active":
-        return
-    damage = session.metadata.get("damage")
-    aside = f"; its record was put aside as {damage.get('set_aside_as')}" if isinstance(damage, dict) else ""
-    raise SubletError(
-        LocalCode.SESSION_CLOSED,
-        f"session {session.finger_session_id} is {session.status} and takes no input{aside}",
-        f"Go on with it: sublet session resume {session.finger_session_id}",
-    )
