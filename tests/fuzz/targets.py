@@ -40,6 +40,8 @@ from sublet.protocol import canonical, codec, encoding, ids, signing, text
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
 from sublet.supervisor import agent_config
+from sublet.supervisor.chat import arguments as chat_arguments
+from sublet.supervisor.chat import conversations, endpoint, reply, sse
 from sublet.workspace import viewpath
 from sublet.workspace.archive import tar_format
 from sublet.workspace.archive import wire as archive_wire
@@ -97,6 +99,8 @@ EXEMPT: dict[str, str] = {
     "workspace.changes.tree:read": "takes a path and returns a file as it is",
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
     "workspace.audit.snapshot:read": "takes a directory",
+    "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
+    "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }
 """Functions that look like decoders by their name and are none, each with the reason."""
 
@@ -408,6 +412,37 @@ def _json_schema(data: bytes) -> None:
         for value in ANY_VALUES:
             schema.issues(value)
             repaired(value, schema)
+
+
+@target(
+    "chat_stream",
+    "supervisor.chat.reply:read_whole",
+    raises=[sse.MalformedReply],
+)
+def _chat_stream(data: bytes) -> None:
+    """The first byte says in which pieces the rest comes; they must not matter."""
+    size, raw = (data[0] or 1, data[1:]) if data else (1, b"")
+    with contextlib.suppress(sse.MalformedReply):
+        reply.read_whole(raw)
+    once, pieces = sse.EventDecoder(), sse.EventDecoder()
+    whole = [*once.feed(raw), *once.end()]
+    cut = [event for start in range(0, len(raw), size) for event in pieces.feed(raw[start : start + size])]
+    assert [*cut, *pieces.end()] == whole
+    builder = reply.ReplyBuilder()
+    said = "".join(builder.add(event) for event in whole)
+    assert builder.finish().text == said
+
+
+@target("tool_arguments", "supervisor.chat.arguments:read_arguments", raises=[chat_arguments.BadArguments])
+def _tool_arguments(data: bytes) -> None:
+    given = chat_arguments.read_arguments(_text(data))
+    assert chat_arguments.read_arguments(json.dumps(given)) == given
+    endpoint.retry_after(_text(data), 0.0)
+
+
+@target("kept_conversation", "supervisor.chat.conversations:read_conversation")
+def _kept_conversation(data: bytes) -> None:
+    conversations.read_conversation(data, "agent")
 
 
 @target("agent_json", "supervisor.agent_config:load_agents", raises=[SubletError])

@@ -168,7 +168,7 @@ class Endpoint:
         except TimeoutError:
             raise _TryAgain(f"its answer took longer than {MAX_REPLY_SECONDS:.0f} s") from None
         except httpx.TimeoutException:
-            raise _TryAgain(f"it said nothing for {self._silence:.0f} s") from None
+            raise _TryAgain(f"it said nothing for {self._silence:g} s") from None
         except httpx.HTTPError as error:
             raise _TryAgain(self._safe(f"{type(error).__name__}: {error}")) from None
         except MalformedReply as error:
