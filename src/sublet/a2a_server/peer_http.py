@@ -78,7 +78,7 @@ def open_client(url: str, certificate: str | None, auth: httpx.Auth | None) -> h
         limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
     )
     return httpx.AsyncClient(
-        transport=_Bounded(transport),
+        transport=bounded_transport(transport),
         auth=auth,
         timeout=TIMEOUT,
         trust_env=False,
@@ -86,6 +86,11 @@ def open_client(url: str, certificate: str | None, auth: httpx.Auth | None) -> h
         # A packed answer could unfold to any size, so none is asked for and none is taken.
         headers={"Accept-Encoding": "identity"},
     )
+
+
+def bounded_transport(inner: httpx.AsyncHTTPTransport) -> httpx.AsyncBaseTransport:
+    """Return a transport whose answers are bounded: the whole of one, or what comes between two events of a stream."""
+    return _Bounded(inner)
 
 
 def pinned_context(certificate: str) -> ssl.SSLContext:

@@ -8,10 +8,11 @@ from typing import Protocol, cast
 from nacl.signing import SigningKey
 
 from sublet.daemon.peering.identity import Identity
-from sublet.daemon.ports import Face, FaceContext, PeerLink
+from sublet.daemon.ports import Face, FaceContext, PeerLink, TextLink
 
 FACES = ("sublet.a2a_server.face:A2AFace", "sublet.mcp_server.host:McpFace")
 PEER_LINK = "sublet.a2a_server.client:A2APeerLink"
+TEXT_LINK = "sublet.a2a_server.text_link:A2ATextLink"
 
 
 class FaceFactory(Protocol):
@@ -28,6 +29,13 @@ class PeerLinkFactory(Protocol):
         """Return the link; it connects when it is used."""
 
 
+class TextLinkFactory(Protocol):
+    """Makes what sends plain text."""
+
+    def __call__(self, key: SigningKey, node_id: str, fingerprint: str) -> TextLink:
+        """Return it; it connects when it is used."""
+
+
 def load_faces(context: FaceContext) -> list[Face]:
     """Return all faces, not started yet."""
     return [cast("FaceFactory", _load(name))(context) for name in FACES]
@@ -36,6 +44,11 @@ def load_faces(context: FaceContext) -> list[Face]:
 def load_peer_link(identity: Identity) -> PeerLink:
     """Return the outgoing control plane, which signs as ``identity``."""
     return cast("PeerLinkFactory", _load(PEER_LINK))(identity.key, identity.node_id, identity.fingerprint)
+
+
+def load_text_link(identity: Identity) -> TextLink:
+    """Return what sends plain text to agents elsewhere."""
+    return cast("TextLinkFactory", _load(TEXT_LINK))(identity.key, identity.node_id, identity.fingerprint)
 
 
 def _load(name: str) -> object:

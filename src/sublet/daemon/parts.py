@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.callers import Callers, chain_signer
-from sublet.daemon.faces import load_peer_link
+from sublet.daemon.faces import load_peer_link, load_text_link
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.governing.policy_service import PolicyService
 from sublet.daemon.lending.delegator import Delegator
@@ -48,6 +49,7 @@ from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of
+from sublet.daemon.working.remote_agents import PairedAndPublic
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
@@ -181,6 +183,11 @@ async def make_parts(
         supervising.super_agent,
         files=job_files,
         conversations=state_dir / "conversations",
+        remote=PairedAndPublic(
+            functools.cache(lambda: load_text_link(identity)),
+            lambda name: peers.find_address(name),
+            chain_signer(identity),
+        ),
     )
     offer = await asyncio.to_thread(Offer, agent_source.load, lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from sublet.daemon.api.daemon_api import (
 )
 from sublet.daemon.api.peer_models import AgentView
 from sublet.policy.model import Subject
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces
@@ -138,6 +139,40 @@ class PeerLink(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece of what an agent elsewhere answers, and the context of the conversation there."""
+
+    text: str
+    context: str
+
+
+class TextLink(Protocol):
+    """Plain text to agents elsewhere. Closing a generator before its end cancels the work there."""
+
+    def say(
+        self, peer: PeerAddress, text: str, metadata: Mapping[str, JsonValue], context: str | None
+    ) -> AsyncGenerator[Said, None]:
+        """Send ``text`` to a paired daemon and yield what is answered, until its task has ended.
+
+        Args:
+            peer: whom.
+            text: the message.
+            metadata: of the message, such as the signed chain.
+            context: an earlier conversation to go on with.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, ``KEY_CHANGED``, or ``TASK_FAILED`` with what it says.
+        """
+
+    def say_at(self, url: str, token: str, text: str, context: str | None) -> AsyncGenerator[Said, None]:
+        """Send ``text`` to the A2A agent at an https ``url`` on a public address: as ``say``.
+
+        Raises:
+            SubletError: as ``say``.
+        """
 
 
 @dataclass(frozen=True, slots=True)

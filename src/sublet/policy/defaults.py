@@ -26,7 +26,7 @@ _DELEGATION: Final = frozenset(
 CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "human": frozenset(Action),
     "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
-    "peer": frozenset({Action.ASSIGNMENT_ACCEPT}),
+    "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
     "a2a": frozenset({Action.AGENT_MESSAGE}),
     "agent": _DELEGATION
     | {
@@ -65,8 +65,8 @@ DEFAULT_RULES: Final = (
         effect="allow",
         layer="global",
         kinds=frozenset({"peer"}),
-        actions=frozenset({Action.ASSIGNMENT_ACCEPT}),
-        reason="a paired daemon may give this one work",
+        actions=frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
+        reason="a paired daemon may give this one work, and talk to the agents here",
     ),
     Rule(
         id="default.a2a",

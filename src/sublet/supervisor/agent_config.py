@@ -41,7 +41,7 @@ MAX_AGENTS = 64
 ValueT = TypeVar("ValueT")
 
 SCHEMA_ID = "urn:sublet:schema:agent"
-RESUMELESS = frozenset({"command", "preset", "super", "a2a"})
+RESUMELESS = frozenset({"command", "preset", "super"})
 """Types of providers that begin anew each time."""
 DEFAULT_AGENT_FILE = Path(__file__).with_name("agent.json")
 """What is offered where nothing is configured; in the repository it is the ``agent.json`` at its root."""

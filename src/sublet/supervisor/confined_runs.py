@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from sublet.supervisor.job_env import job_environment, make_home
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter, told
 from sublet.supervisor.model import Job, Launch, Output, Sandbox
 from sublet.supervisor.output import Capture, drain
+from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
 
 DRAIN_SECONDS: Final = 2.0
@@ -48,6 +50,7 @@ class ConfinedRuns:
         sandbox: confines them.
         environ: the daemon's environment.
         limiter: holds them to the agent's limits; by default the guard of each alone does.
+        own: is told whose processes they are.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class ConfinedRuns:
         sandbox: Sandbox,
         environ: Mapping[str, str],
         limiter: Limiter | None = None,
+        own: Own | None = None,
     ) -> None:
+        self._own = own
         self._config = config
         self._job = job
         self._sandbox = sandbox
@@ -87,6 +92,10 @@ class ConfinedRuns:
             confined, launch.env, launch.cwd, stdin, groups=held.cage.descriptors, watched=held.watched()
         )
 
+    def owned(self, process: GuardedProcess) -> AbstractContextManager[None]:
+        """Hold a process that was started for the agent's, while the block runs."""
+        return contextlib.nullcontext() if self._own is None else self._own(process.pid, self._job)
+
     async def run(self, argv: Sequence[str], seconds: float) -> Ran:
         """Run a program for at most ``seconds`` and return how it ended; cancelling ends all that it started.
 
@@ -103,23 +112,24 @@ class ConfinedRuns:
             Capture("stderr", texts["stderr"], head_chars=HEAD_CHARS, tail_chars=TAIL_CHARS),
         ]
         ended: Ended | None = None
-        async with asyncio.TaskGroup() as group:
-            drains = [
-                group.create_task(drain(stream, capture, held.printed))
-                for stream, capture in zip((process.stdout, process.stderr), captures, strict=True)
-            ]
-            watch = group.create_task(held.watch(process.stop))
-            try:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        ended = await process.wait()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await process.close()
-                watch.cancel()
-            await asyncio.wait(drains, timeout=DRAIN_SECONDS)
-            for task in drains:
-                task.cancel()
+        with self.owned(process):
+            async with asyncio.TaskGroup() as group:
+                drains = [
+                    group.create_task(drain(stream, capture, held.printed))
+                    for stream, capture in zip((process.stdout, process.stderr), captures, strict=True)
+                ]
+                watch = group.create_task(held.watch(process.stop))
+                try:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            ended = await process.wait()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await process.close()
+                    watch.cancel()
+                await asyncio.wait(drains, timeout=DRAIN_SECONDS)
+                for task in drains:
+                    task.cancel()
         for capture in captures:
             capture.finish()
         met = await asyncio.to_thread(held.finally_met, ended)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.conversations import Conversations
 from sublet.supervisor.command import CommandProvider
@@ -18,6 +19,7 @@ from sublet.supervisor.model import Job, Provider, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig
+from sublet.supervisor.remote_agent import RemoteAgentProvider, RemoteAgents
 
 
 class SignChain(Protocol):
@@ -50,6 +52,8 @@ class ProviderTools:
     """Opens the files of a job's lease, for providers that work on them by tools of ours."""
     conversations: Path | None = None
     """Where conversations with models are kept; a private directory."""
+    remote: RemoteAgents | None = None
+    """Speaks with agents elsewhere."""
 
 
 def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
@@ -68,11 +72,15 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
                 "Install it: pip install 'sublet[acp]'",
             ) from None
         return AcpProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners, files=tools.files)
+    if isinstance(config.provider, A2aConfig):
+        if tools.remote is None:
+            raise TypeError("an agent elsewhere needs something to speak with it")
+        return RemoteAgentProvider(config, tools.remote)
     if isinstance(config.provider, ModelConfig):
         if tools.files is None or tools.conversations is None:
             raise TypeError("a model needs the files of its leases, and a place for its conversations")
         from sublet.supervisor.chat.provider import ModelProvider, ModelTools
 
-        given = ModelTools(tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter)
+        given = ModelTools(tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter, tools.owners)
         return ModelProvider(config, given)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners)

@@ -77,7 +77,8 @@ class McpServer:
         """Connect and answer calls until cancelled, or until the server ends. Nothing but cancelling is raised."""
         try:
             async with AsyncExitStack() as opened:
-                with anyio.fail_after(START_SECONDS):
+                # No cancel scope: those that are entered here have to outlast it.
+                async with asyncio.timeout(START_SECONDS):
                     client = await self._connect(opened)
                     self.tools = await _listed(client)
                 self.ready.set()
@@ -91,6 +92,7 @@ class McpServer:
         finally:
             self.failure = self.failure or f"MCP server {self.name} has ended"
             self._requests.close()
+            self._send.close()
             self.ready.set()
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:
@@ -175,13 +177,14 @@ class McpServer:
                 await work()
 
         try:
-            async with anyio.create_task_group() as group:
-                for work in (read, write, drain):
-                    group.start_soon(quietly, work)
-                try:
-                    yield read_stream, write_stream
-                finally:
-                    group.cancel_scope.cancel()
+            with self._runs.owned(process):
+                async with anyio.create_task_group() as group:
+                    for work in (read, write, drain):
+                        group.start_soon(quietly, work)
+                    try:
+                        yield read_stream, write_stream
+                    finally:
+                        group.cancel_scope.cancel()
         finally:
             for stream in (to_session, read_stream, write_stream, from_session):
                 stream.close()

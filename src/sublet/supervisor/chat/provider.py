@@ -33,6 +33,7 @@ from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flush_regularly
+from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.tools import ToolGate
 
 MAX_SUMMARY_CHARS: Final = 8_000
@@ -52,6 +53,7 @@ class ModelTools:
     sandbox: Sandbox
     conversations: Conversations
     limiter: Limiter | None = None
+    owners: ProcessOwners | None = None
 
 
 class MakeEndpoint(Protocol):
@@ -86,6 +88,7 @@ class ModelProvider:
         self._tools = tools
         self._environ = dict(os.environ if environ is None else environ)
         self._endpoint = endpoint
+        self._own = tools.owners.of(config) if tools.owners is not None else None
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Work on ``job`` and return how it ended.
@@ -145,7 +148,7 @@ class ModelProvider:
     async def _offered(self, job: Job, report: Report) -> AsyncIterator[list[Tool]]:
         """Open what the tools work with, and close it at the end."""
         files = self._tools.files(job)
-        runs = ConfinedRuns(self._config, job, self._tools.sandbox, self._environ, self._tools.limiter)
+        runs = ConfinedRuns(self._config, job, self._tools.sandbox, self._environ, self._tools.limiter, self._own)
         try:
             tools = FileTools(job, files).tools()
             if self._config.sandbox.allow_exec:
