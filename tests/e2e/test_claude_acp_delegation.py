@@ -33,7 +33,7 @@ def told(worker: Daemon, kind: EventKind) -> list[tuple[Any, Any]]:
 
 
 def test_policy_decides_on_all_that_claude_asks_for(tmp_path: Path) -> None:
-    """What it allows is done, what it denies is not, what is outside fails, and a follow-up goes on with the session."""
+    """What it allows is done, what it denies is not, what is outside fails; a follow-up goes on with the session."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "kept.txt").write_text("left alone\n")

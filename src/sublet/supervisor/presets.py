@@ -128,11 +128,13 @@ class AcpPreset:
         program: how it is started. It asks before it acts, so it is not told that it need not.
         asking_mode: the session mode in which it does, where it would begin in another.
         session_meta: what it is told beside the protocol's own fields when a session begins.
+        login_methods: variables with a key, and the method by which the program is told to log in with that one.
     """
 
     program: Preset
     asking_mode: str | None = None
     session_meta: Mapping[str, JsonValue] = field(default_factory=dict)
+    login_methods: tuple[tuple[str, str], ...] = ()
 
 
 _CLAUDE, _CODEX, _GEMINI = PRESETS["claude"], PRESETS["codex"], PRESETS["gemini"]
@@ -144,10 +146,14 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
         # Without it, hooks of a lent .claude/settings.json and servers of its .mcp.json would run here.
         session_meta={"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
     ),
-    "codex": AcpPreset(replace(_CODEX, argv=("codex-acp",), confined=(), unconfined=(), model_option="")),
+    "codex": AcpPreset(
+        replace(_CODEX, argv=("codex-acp",), confined=(), unconfined=(), model_option=""),
+        login_methods=(("CODEX_API_KEY", "codex-api-key"), ("OPENAI_API_KEY", "openai-api-key")),
+    ),
     "gemini": AcpPreset(
         replace(_GEMINI, argv=("gemini", "--experimental-acp", "--skip-trust"), confined=(), unconfined=()),
         asking_mode="default",
+        login_methods=(("GEMINI_API_KEY", "gemini-api-key"),),
     ),
     "opencode": AcpPreset(
         Preset(

@@ -103,7 +103,17 @@ class Talk:
         if able.protocol_version != acp.PROTOCOL_VERSION:
             raise Failed(f"it speaks version {able.protocol_version} of the protocol and not {acp.PROTOCOL_VERSION}")
         async with asyncio.timeout(START_SECONDS):
-            modes = await self._session(connection, client, able.agent_capabilities or AgentCapabilities())
+            can = able.agent_capabilities or AgentCapabilities()
+            try:
+                modes = await self._session(connection, client, can)
+            except acp.RequestError as error:
+                offered = {method.id for method in able.auth_methods or []}
+                method = next((one for one in self._plan.login_methods if one in offered), None)
+                if error.code != _AUTH_REQUIRED or method is None:
+                    raise
+                # It has the key in its environment, and wants to be told to use it.
+                await connection.authenticate(method_id=method)
+                modes = await self._session(connection, client, can)
             await self._choose_mode(connection, modes)
         assert self.session_id is not None
         client.listening = True
@@ -141,6 +151,8 @@ class Talk:
                     self.session_id = earlier
                     return cast("LoadSessionResponse", again).modes
             except acp.RequestError as error:
+                if error.code == _AUTH_REQUIRED:
+                    raise
                 log.info("an agent can't go on with its session", reason=str(error)[:200])
                 why = f"it answered {error}"
             else:

@@ -16,11 +16,12 @@ from sublet.supervisor.provider_config import AcpConfig, IflowConfig
 
 @dataclass(frozen=True, slots=True)
 class AcpPlan:
-    """How to start the program, which mode to ask for, and the ``_meta`` of its sessions."""
+    """How to start the program, which mode to ask for, the ``_meta`` of its sessions, and how it can log in."""
 
     program: ProgramPlan
     mode: str | None
     session_meta: Mapping[str, JsonValue]
+    login_methods: tuple[str, ...] = ()
 
 
 def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
@@ -45,4 +46,5 @@ def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
         timeout_seconds=config.timeout_seconds,
     )
     asking = known.asking_mode if known else None
-    return AcpPlan(program, provider.mode or asking, known.session_meta if known else {})
+    logins = tuple(method for name, method in known.login_methods if environ.get(name)) if known else ()
+    return AcpPlan(program, provider.mode or asking, known.session_meta if known else {}, logins)
