@@ -46,10 +46,17 @@ def test_at_the_end_nobody_waits_for_words_that_do_not_come(capsys: pytest.Captu
         ended = False
 
         async def events_since(
-            self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+            self,
+            cursor: int,
+            *,
+            delegation_id: str | None = None,
+            session_id: str | None = None,
+            kind: str | None = None,
+            timeout: float = 0,
+            limit: int = 100,
         ) -> EventPage:
             waited.append((self.ended, timeout))
-            return await super().events_since(cursor, delegation_id=delegation_id, timeout=timeout, limit=limit)
+            return await super().events_since(cursor, timeout=timeout, limit=limit)
 
         async def get_status(self, delegation_id: str) -> DelegationView:
             view = await super().get_status(delegation_id)

@@ -35,7 +35,7 @@ from sublet.daemon.api.review_models import (
 )
 from sublet.daemon.control.client import ControlClient
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
+from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.lifecycle import DelegationState
 from support.fake_approvals import FakeApprovals
 from support.fake_capabilities import FakeCapabilities
@@ -211,9 +211,17 @@ class FakeControl(ControlClient):
         return self.listed[:limit]
 
     async def events_since(
-        self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        self,
+        cursor: int,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: str | None = None,
+        timeout: float = 0,
+        limit: int = 100,
     ) -> EventPage:
-        page = [event for event in self.events if event.seq > cursor][:limit]
+        only = EventFilter(session_id=session_id, kind=EventKind(kind) if kind else None)
+        page = [event for event in self.events if event.seq > cursor and only.fits(event)][:limit]
         return EventPage(events=page, cursor=page[-1].seq if page else cursor)
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:

@@ -20,7 +20,7 @@ from sublet.daemon.api.peer_models import AddPeer, AgentView, Directory, PairLin
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
+from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.ids import new_delegation_id
 from sublet.protocol.lifecycle import DelegationState
 
@@ -135,10 +135,21 @@ class FakeDaemonApi:
         return list(self.delegations.values())[::-1][:limit]
 
     async def events_since(
-        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        self,
+        cursor: int,
+        caller: Subject,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: str | None = None,
+        timeout: float = 0,
+        limit: int = 100,
     ) -> EventPage:
         def found() -> list[Event]:
-            return [e for e in self.events[cursor:] if delegation_id in (None, e.delegation_id)][:limit]
+            only = EventFilter(
+                delegation_id=delegation_id, session_id=session_id, kind=EventKind(kind) if kind else None
+            )
+            return [e for e in self.events[cursor:] if only.fits(e)][:limit]
 
         async with self._news:
             try:

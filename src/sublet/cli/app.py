@@ -19,6 +19,7 @@ from sublet.cli import (
     capability_cmds,
     daemon_cmd,
     delegate_cmd,
+    events_cmd,
     grants_cmds,
     lease_cmds,
     mcp_cmd,
@@ -75,6 +76,7 @@ app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
 app.add_typer(approvals_cmds.approvals, rich_help_panel="Approving")
 app.add_typer(grants_cmds.grants, rich_help_panel="Approving")
 app.add_typer(approver_cmds.approver, rich_help_panel="Approving")
+_add("Governance", events_cmd.events, epilog=events_cmd.EPILOG)
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 

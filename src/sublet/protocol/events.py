@@ -54,7 +54,7 @@ class EventKeys(BaseModel):
     ``causation_id`` is the ``seq`` of the event that led to this one.
     """
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True, alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, populate_by_name=True, alias_generator=to_camel, serialize_by_alias=True)
 
     finger_session_id: str | None = None
     agent_id: str | None = None
@@ -68,6 +68,7 @@ class Event(BaseModel):
     """One thing that happened.
 
     ``seq`` grows by one per event and is the cursor of every reader; ``at`` is RFC 3339 in UTC.
+    ``keys`` tell of which run it is a part, under the names of SuperAgent 9.2.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -76,4 +77,23 @@ class Event(BaseModel):
     at: str
     kind: EventKind
     delegation_id: str | None = None
+    keys: EventKeys = EventKeys()
     data: dict[str, JsonValue] = {}
+
+
+class EventFilter(BaseModel):
+    """Which events are wanted: those that fit all that is given."""
+
+    model_config = ConfigDict(frozen=True)
+
+    delegation_id: str | None = None
+    session_id: str | None = None
+    kind: EventKind | None = None
+
+    def fits(self, event: Event) -> bool:
+        """Tell whether ``event`` is wanted."""
+        return (
+            self.delegation_id in (None, event.delegation_id)
+            and self.session_id in (None, event.keys.finger_session_id)
+            and self.kind in (None, event.kind)
+        )

@@ -104,8 +104,8 @@ CALLS: list[tuple[str, object, tuple[object, ...], dict[str, object], Call]] = [
         "events_since",
         EventPage(events=[], cursor=3),
         (3, OWNER),
-        {"delegation_id": "dlg_1", "timeout": 1.5, "limit": 9},
-        lambda c: c.events_since(3, delegation_id="dlg_1", timeout=1.5, limit=9),
+        {"delegation_id": "dlg_1", "session_id": "ses_1", "kind": EventKind.TOOL_CALL, "timeout": 1.5, "limit": 9},
+        lambda c: c.events_since(3, delegation_id="dlg_1", session_id="ses_1", kind="tool_call", timeout=1.5, limit=9),
     ),
     (
         "get_audit_report",

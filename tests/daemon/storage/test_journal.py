@@ -11,8 +11,9 @@ from sublet.daemon.storage import event_log
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.storage.store import Store
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventFilter, EventKeys, EventKind
 from sublet.protocol.lifecycle import DelegationState, IllegalTransition
 
 pytestmark = pytest.mark.anyio
@@ -187,3 +188,49 @@ async def test_forgetting_takes_the_record_too(journal: Journal) -> None:
     await journal.save_delegation(record("dlg_2"), STATE, {})
     assert await journal.forget(delegations=["dlg_1"], assignments=["dlg_1"]) == 1
     assert [r.id for r in await journal.list_delegations()] == ["dlg_2"]
+
+
+async def test_events_are_found_by_session_and_kind_and_name_their_cause(journal: Journal) -> None:
+    keys = EventKeys(
+        finger_session_id="ses_1",
+        agent_id="coder",
+        provider_session_id="p-1",
+        request_id="req_1",
+        route_decision="dispatch_agent",
+    )
+    cause = await journal.append_event(EventKind.ROUTE_DECIDED, None, {}, keys=keys)
+    after = keys.model_copy(update={"causation_id": cause.seq})
+    called = await journal.append_event(EventKind.TOOL_CALL, None, {"tool": "shell.exec"}, keys=after)
+    await journal.append_event(EventKind.TOOL_CALL, None, {}, keys=EventKeys(finger_session_id="ses_2"))
+    page = await journal.events_after(0, only=EventFilter(session_id="ses_1"))
+    assert page.events == [cause, called]
+    assert page.events[1].keys == after
+    assert page.events[1].model_dump(mode="json")["keys"]["causationId"] == cause.seq
+    only = EventFilter(session_id="ses_1", kind=EventKind.TOOL_CALL)
+    assert [one.seq for one in (await journal.events_after(0, only=only)).events] == [called.seq]
+
+
+async def test_an_event_of_a_delegation_follows_from_its_last_state(journal: Journal) -> None:
+    state = await journal.append_event(EventKind.DELEGATION_STATE, "dlg_1", {})
+    said = await journal.append_event(OUTPUT, "dlg_1", {})
+    await journal.append_event(EventKind.DELEGATION_STATE, "dlg_2", {})
+    later = await journal.append_event(OUTPUT, "dlg_1", {}, keys=EventKeys(request_id="fup_1"))
+    assert state.keys == EventKeys(request_id="dlg_1")
+    assert said.keys == EventKeys(request_id="dlg_1", causation_id=state.seq)
+    assert later.keys == EventKeys(request_id="fup_1", causation_id=state.seq)
+
+
+async def test_only_news_that_fits_wakes_a_reader(journal: Journal) -> None:
+    async with asyncio.TaskGroup() as group:
+        only = EventFilter(kind=EventKind.TOOL_CALL)
+        reader = group.create_task(journal.wait_for_events(0, timeout=30, only=only))
+        await journal.append_event(OUTPUT, "dlg_1", {})
+        wanted = await journal.append_event(EventKind.TOOL_CALL, None, {})
+        assert (await reader).events == [wanted]
+
+
+async def test_the_key_fields_may_stand_in_the_data(journal: Journal) -> None:
+    data: dict[str, JsonValue] = {"agentId": "coder", "causationId": 4, "tool": "file.read"}
+    event = await journal.append_event(EventKind.TOOL_RESULT, "dlg_1", data)
+    assert event.keys == EventKeys(agent_id="coder", request_id="dlg_1", causation_id=4)
+    assert (await journal.events_after(0)).events == [event]

@@ -24,6 +24,7 @@ from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, Re
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import SubletError
+from sublet.protocol.events import EventKind
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 
 
@@ -43,9 +44,17 @@ class DaemonApi(Protocol):
         """Return the newest delegations first."""
 
     async def events_since(
-        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        self,
+        cursor: int,
+        caller: Subject,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: EventKind | None = None,
+        timeout: float = 0,
+        limit: int = 100,
     ) -> EventPage:
-        """Return events after ``cursor``, waiting at most ``timeout`` seconds for the first one."""
+        """Return events after ``cursor`` that fit what is given, waiting at most ``timeout`` seconds for one."""
 
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:
         """Return what the delegation changed, with the patch where asked for."""

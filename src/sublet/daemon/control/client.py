@@ -71,10 +71,24 @@ class ControlClient:
         return await self.fetch_many(DelegationView, "/v1/delegations", {"limit": limit, "active": active})
 
     async def events_since(
-        self, cursor: int, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        self,
+        cursor: int,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: str | None = None,
+        timeout: float = 0,
+        limit: int = 100,
     ) -> EventPage:
-        """Return events after ``cursor``, waiting at most ``timeout`` seconds for the first one."""
-        query = {"cursor": cursor, "timeout": _bounded(timeout), "limit": limit, "delegation_id": delegation_id}
+        """Return events after ``cursor`` that fit what is given, waiting at most ``timeout`` seconds for the first."""
+        query: Query = {
+            "cursor": cursor,
+            "timeout": _bounded(timeout),
+            "limit": limit,
+            "delegation_id": delegation_id,
+            "session_id": session_id,
+            "kind": kind,
+        }
         return await self.fetch(EventPage, "GET", "/v1/events/page", query)
 
     async def stream_events(self, cursor: int, *, delegation_id: str | None = None) -> AsyncIterator[Event]:

@@ -19,6 +19,7 @@ from sublet.daemon.storage.records import ResourceRecord
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.chain import address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventFilter, EventKind
 from sublet.protocol.ids import AGENT_ID, new_follow_up_id
 from sublet.protocol.messages import FollowUp
 from sublet.protocol.text import clean_line
@@ -87,12 +88,23 @@ class DelegationService(PartOfService):
         return await self._parts.delegator.list(limit=limit, active=active)
 
     async def events_since(
-        self, cursor: int, caller: Subject, *, delegation_id: str | None = None, timeout: float = 0, limit: int = 100
+        self,
+        cursor: int,
+        caller: Subject,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: EventKind | None = None,
+        timeout: float = 0,
+        limit: int = 100,
     ) -> EventPage:
         """``DaemonApi.events_since``."""
         await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
         return await self._parts.journal.wait_for_events(
-            cursor, delegation_id, timeout=min(timeout, MAX_WAIT_SECONDS), limit=limit
+            cursor,
+            timeout=min(timeout, MAX_WAIT_SECONDS),
+            limit=limit,
+            only=EventFilter(delegation_id=delegation_id, session_id=session_id, kind=kind),
         )
 
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:

@@ -11,6 +11,7 @@ from sublet.daemon.api import models
 from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
 
 MAX_BODY_BYTES = 2 << 20
 
@@ -45,6 +46,8 @@ class Events(models.Request):
 
     cursor: Annotated[int, Field(ge=0)] = 0
     delegation_id: Annotated[str, Field(max_length=64)] | None = None
+    session_id: Annotated[str, Field(max_length=64)] | None = None
+    kind: EventKind | None = None
 
 
 class EventsPage(Events):

@@ -208,7 +208,13 @@ class ControlApi:
 
     async def _page(self, query: Events, caller: Subject, timeout: float, limit: int) -> models.EventPage:
         return await self._api.events_since(
-            query.cursor, caller, delegation_id=query.delegation_id, timeout=timeout, limit=limit
+            query.cursor,
+            caller,
+            delegation_id=query.delegation_id,
+            session_id=query.session_id,
+            kind=query.kind,
+            timeout=timeout,
+            limit=limit,
         )
 
     async def _unless_stopping(self, waiting: Callable[[], Awaitable[T]]) -> T:

@@ -13,13 +13,14 @@ from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
+from sublet.protocol.events import Event, EventFilter, EventKeys, EventKind
 
 T = TypeVar("T")
 
 KEEP_EVENTS = 200_000
 """The newest stay; a reader that is further behind goes on with the oldest there is."""
 PRUNE_EVERY = 1_000
+_KEY_NAMES = tuple(EventKeys().model_dump(by_alias=True))
 MAX_READERS = 512
 """Long polls and event streams at one time."""
 
@@ -36,20 +37,61 @@ class Recorder:
         self._connection = connection
         self.events: list[Event] = []
 
-    def add(self, kind: EventKind, delegation_id: str | None, data: Mapping[str, JsonValue]) -> Event:
-        """Add an event; it becomes visible with the transaction."""
+    def add(
+        self,
+        kind: EventKind,
+        delegation_id: str | None,
+        data: Mapping[str, JsonValue],
+        *,
+        keys: EventKeys | None = None,
+    ) -> Event:
+        """Add an event; it becomes visible with the transaction.
+
+        Args:
+            kind: what happened.
+            delegation_id: to which delegation or assignment, if any.
+            data: what else there is to say of it.
+            keys: of which run it is a part; by default what ``data`` holds under the names of SuperAgent 9.2. An event of a delegation that names no request is of the delegation's
+                own, and one that names no cause follows from its last state or prompt.
+        """
         at = rfc3339()
+        keys = self._completed(delegation_id, keys or _named_in(data))
         cursor = self._connection.execute(
-            "INSERT INTO events (at, kind, delegation_id, data) VALUES (?, ?, ?, ?)",
-            (at, str(kind), delegation_id, json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
+            """INSERT INTO events (at, kind, delegation_id, session_id, agent_id, provider_session_id, request_id,
+                route_decision, causation_id, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                at,
+                str(kind),
+                delegation_id,
+                keys.finger_session_id,
+                keys.agent_id,
+                keys.provider_session_id,
+                keys.request_id,
+                keys.route_decision,
+                keys.causation_id,
+                json.dumps(data, ensure_ascii=False, separators=(",", ":")),
+            ),
         )
         seq = cursor.lastrowid
         assert seq is not None
         if seq % PRUNE_EVERY == 0:
             self._connection.execute("DELETE FROM events WHERE seq <= ?", (seq - KEEP_EVENTS,))
-        event = Event(seq=seq, at=at, kind=kind, delegation_id=delegation_id, data=dict(data))
+        event = Event(seq=seq, at=at, kind=kind, delegation_id=delegation_id, keys=keys, data=dict(data))
         self.events.append(event)
         return event
+
+    def _completed(self, delegation_id: str | None, keys: EventKeys) -> EventKeys:
+        if delegation_id is None:
+            return keys
+        known: dict[str, str | int | None] = {"request_id": keys.request_id or delegation_id}
+        if keys.causation_id is None:
+            found = self._connection.execute(
+                """SELECT max(seq) AS seq FROM events WHERE delegation_id = ?
+                AND kind IN ('delegation_state', 'assignment_state', 'delegation_follow_up')""",
+                (delegation_id,),
+            ).fetchone()
+            known["causation_id"] = found["seq"]
+        return keys.model_copy(update=known)
 
 
 class EventLog:
@@ -57,7 +99,7 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[asyncio.Event, str | None] = {}
+        self._waiting: dict[asyncio.Event, EventFilter] = {}
 
     async def transact(self, work: Callable[[sqlite3.Connection, Recorder], T]) -> T:
         """Run ``work`` in one transaction; the events it records are told to all readers once it is on the disk."""
@@ -73,9 +115,16 @@ class EventLog:
         """Return what ``work`` reads; it sees every finished transaction."""
         return await self._store.read(work)
 
-    async def append_event(self, kind: EventKind, delegation_id: str | None, data: Mapping[str, JsonValue]) -> Event:
-        """Add an event that goes with no change of a record."""
-        return await self.transact(lambda _, events: events.add(kind, delegation_id, data))
+    async def append_event(
+        self,
+        kind: EventKind,
+        delegation_id: str | None,
+        data: Mapping[str, JsonValue],
+        *,
+        keys: EventKeys | None = None,
+    ) -> Event:
+        """Add an event that goes with no change of a record; as ``Recorder.add``."""
+        return await self.transact(lambda _, events: events.add(kind, delegation_id, data, keys=keys))
 
     async def newest_event(self, delegation_id: str | None = None) -> int:
         """Return the number of the newest event, of all or of one delegation; 0 where there is none."""
@@ -88,35 +137,43 @@ class EventLog:
 
         return await self._store.read(work)
 
-    async def events_after(self, cursor: int, delegation_id: str | None = None, limit: int = 100) -> EventPage:
+    async def events_after(
+        self, cursor: int, delegation_id: str | None = None, limit: int = 100, *, only: EventFilter | None = None
+    ) -> EventPage:
         """Return at most ``limit`` events after ``cursor``; the page's cursor is where to go on.
 
-        A cursor from the future, left over from another database, counts as the newest event.
+        Args:
+            cursor: ``seq`` of the last event that was read. One from the future, left over from another database,
+                counts as the newest event.
+            delegation_id: only events of this delegation.
+            limit: events, at most ``MAX_PAGE``.
+            only: which events in place of ``delegation_id``.
         """
+        wanted = only or EventFilter(delegation_id=delegation_id)
+        columns = {"delegation_id": wanted.delegation_id, "session_id": wanted.session_id, "kind": wanted.kind}
+        given = {name: str(value) for name, value in columns.items() if value is not None}
+        conditions = " AND ".join([f"{name} = ?" for name in given] + ["seq > ?"])
 
         def work(connection: sqlite3.Connection) -> EventPage:
             start = min(max(cursor, 0), _newest(connection))
             count = max(1, min(limit, MAX_PAGE))
-            if delegation_id is None:
-                rows = connection.execute("SELECT * FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (start, count))
-            else:
-                rows = connection.execute(
-                    "SELECT * FROM events WHERE delegation_id = ? AND seq > ? ORDER BY seq LIMIT ?",
-                    (delegation_id, start, count),
-                )
-            events = [
-                Event(
-                    seq=row["seq"], at=row["at"], kind=EventKind(row["kind"]), delegation_id=row["delegation_id"],
-                    data=load_object(row["data"]),
-                )
-                for row in rows
-            ]  # fmt: skip
+            rows = connection.execute(
+                f"SELECT * FROM events WHERE {conditions} ORDER BY seq LIMIT ?",  # noqa: S608 - names of columns
+                (*given.values(), start, count),
+            )
+            events = [_event(row) for row in rows]
             return EventPage(events=events, cursor=events[-1].seq if events else start)
 
         return await self._store.read(work)
 
     async def wait_for_events(
-        self, cursor: int, delegation_id: str | None = None, *, timeout: float, limit: int = 100
+        self,
+        cursor: int,
+        delegation_id: str | None = None,
+        *,
+        timeout: float,
+        limit: int = 100,
+        only: EventFilter | None = None,
     ) -> EventPage:
         """Return events after ``cursor`` as soon as there are any, or an empty page after ``timeout`` seconds.
 
@@ -127,9 +184,10 @@ class EventLog:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_READERS} readers wait already", "Poll without waiting.")
         news = asyncio.Event()
         # Registered before looking, so that nothing falls between the look and the wait.
-        self._waiting[news] = delegation_id
+        wanted = only or EventFilter(delegation_id=delegation_id)
+        self._waiting[news] = wanted
         try:
-            page = await self.events_after(cursor, delegation_id, limit)
+            page = await self.events_after(cursor, limit=limit, only=wanted)
             if page.events or timeout <= 0:
                 return page
             try:
@@ -137,17 +195,38 @@ class EventLog:
                     await news.wait()
             except TimeoutError:
                 return page
-            return await self.events_after(page.cursor, delegation_id, limit)
+            return await self.events_after(page.cursor, limit=limit, only=wanted)
         finally:
             del self._waiting[news]
 
     def _wake(self, events: Sequence[Event]) -> None:
         if not events:
             return
-        touched = {event.delegation_id for event in events}
         for news, wanted in self._waiting.items():
-            if wanted is None or wanted in touched:
+            if not news.is_set() and any(wanted.fits(event) for event in events):
                 news.set()
+
+
+def _named_in(data: Mapping[str, JsonValue]) -> EventKeys:
+    return EventKeys.model_validate({name: data[name] for name in _KEY_NAMES if name in data})
+
+
+def _event(row: sqlite3.Row) -> Event:
+    return Event(
+        seq=row["seq"],
+        at=row["at"],
+        kind=EventKind(row["kind"]),
+        delegation_id=row["delegation_id"],
+        keys=EventKeys(
+            finger_session_id=row["session_id"],
+            agent_id=row["agent_id"],
+            provider_session_id=row["provider_session_id"],
+            request_id=row["request_id"],
+            route_decision=row["route_decision"],
+            causation_id=row["causation_id"],
+        ),
+        data=load_object(row["data"]),
+    )
 
 
 def _newest(connection: sqlite3.Connection) -> int:

@@ -19,7 +19,7 @@ from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
+from sublet.protocol.events import Event, EventKeys, EventKind
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
@@ -32,6 +32,12 @@ from sublet.protocol.lifecycle import (
 from sublet.protocol.text import clean_line
 
 KEEP_RELEASED = 10_000
+
+
+def _request_of(data: Mapping[str, JsonValue] | None, record_id: str) -> str:
+    """Return the follow-up that an event is about, or else the delegation."""
+    follow_up = (data or {}).get("follow_up_id")
+    return follow_up if isinstance(follow_up, str) else record_id
 
 
 def _marks(values: Sequence[str]) -> str:
@@ -297,7 +303,8 @@ class Journal(EventLog):
                     f"UPDATE {table.name} SET state = ?, record = ?, updated_at = ? WHERE id = ?",  # noqa: S608 - constant
                     (new, text, record.updated_at, record.id),
                 )
-            return None if kind is None else events.add(kind, record.id, data or {})
+            keys = EventKeys(agent_id=record.agent, request_id=_request_of(data, record.id))
+            return None if kind is None else events.add(kind, record.id, data or {}, keys=keys)
 
         try:
             return await self.transact(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -23,9 +23,15 @@ SCHEMA = (
     # AUTOINCREMENT, since a cursor must never meet the number of a pruned event again.
     """CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, delegation_id TEXT,
-        data TEXT NOT NULL
+        session_id TEXT, agent_id TEXT, provider_session_id TEXT, request_id TEXT, route_decision TEXT,
+        causation_id INTEGER, data TEXT NOT NULL
     ) STRICT""",
     "CREATE INDEX event_delegation ON events (delegation_id, seq)",
+    "CREATE INDEX event_session ON events (session_id, seq) WHERE session_id IS NOT NULL",
+    "CREATE INDEX event_request ON events (request_id, seq) WHERE request_id IS NOT NULL",
+    # What later events of a delegation follow from; few of its many events.
+    """CREATE INDEX event_turn ON events (delegation_id, seq)
+        WHERE kind IN ('delegation_state', 'assignment_state', 'delegation_follow_up')""",
     # What was acquired and, while ``released_at`` is null, has to be given back.
     """CREATE TABLE resources (
         id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL,

@@ -203,10 +203,7 @@ def journal_emit(journal: Journal) -> Emit:
     """Return what journals the events of runs."""
 
     async def emit(kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue]) -> int:
-        event = await journal.append_event(
-            kind, None, {**keys.model_dump(mode="json", by_alias=True, exclude_none=True), **data}
-        )
-        return event.seq
+        return (await journal.append_event(kind, None, data, keys=keys)).seq
 
     return emit
 
