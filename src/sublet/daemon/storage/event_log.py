@@ -51,8 +51,9 @@ class Recorder:
             kind: what happened.
             delegation_id: to which delegation or assignment, if any.
             data: what else there is to say of it.
-            keys: of which run it is a part; by default what ``data`` holds under the names of SuperAgent 9.2. An event of a delegation that names no request is of the delegation's
-                own, and one that names no cause follows from its last state or prompt.
+            keys: of which run it is a part; by default what ``data`` holds under the names of SuperAgent 9.2. An
+                event of a delegation that names no request is of the delegation's own, and one that names no cause
+                follows from its last state or prompt.
         """
         at = rfc3339()
         keys = self._completed(delegation_id, keys or _named_in(data))
