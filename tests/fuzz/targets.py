@@ -27,15 +27,28 @@ from sublet.a2a_server import assertion, hosts, limits, parts, task_store
 from sublet.a2a_server.json_rpc import complaint
 from sublet.cli import options
 from sublet.daemon import config, lock
+from sublet.daemon.audit_log import log as audit_log
+from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
+from sublet.daemon.audit_log.segments import lines
+from sublet.daemon.audit_log.verify import verify
 from sublet.daemon.control import http as control_http
 from sublet.daemon.net import last_ports, network
 from sublet.daemon.peering import identity, pair_link
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
+from sublet.policy.config import PolicyConfig
+from sublet.policy.engine import Policy
+from sublet.policy.globs import is_literal
 from sublet.policy.guardrail import check, extract
 from sublet.policy.guardrail.repair import repaired
 from sublet.policy.guardrail.schema import CheckedSchema
+from sublet.policy.lending import Protected
+from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.names import plain, skeleton
+from sublet.policy.rules import Rule
+from sublet.policy.tool_calls import tool_resource
+from sublet.policy.tool_names import tool_plain, tool_skeletons
 from sublet.protocol import canonical, codec, encoding, ids, signing, text
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
@@ -368,9 +381,53 @@ def _last_ports(data: bytes) -> None:
     assert all(port is None or 0 < port < 65536 for port in (found.a2a, found.sftp))
 
 
-@target("policy_json", "policy.config:load", "policy.config:parse", "policy.engine:load", raises=[SubletError])
+@target(
+    "policy_json",
+    "policy.config:load",
+    "policy.config:parse",
+    "policy.config:read",
+    "policy.engine:load",
+    "cli.policy_cmds:_read",
+    raises=[SubletError],
+)
 def _policy(data: bytes) -> None:
-    policy_config.load(_file("policy.json", data))
+    config = policy_config.load(_file("policy.json", data))
+    # Whatever a file says: nobody gains what is a person's alone, and every question has an answer.
+    policy = Policy(Protected(Path("/nowhere")), config)
+    assert not policy.decide(Subject("agent", "x", role="reviewer"), Action.GRANT_ISSUE, Resource("x")).allowed
+    for rule in config.rules:
+        for action in rule.actions:
+            policy.decide(Subject("agent", rule.name, role=rule.role), action, Resource(rule.resource))
+
+
+@target("policy_names")
+def _policy_names(data: bytes) -> None:
+    name = data.decode("utf-8", "replace")
+    for form in (plain, skeleton, tool_plain):
+        assert form(form(name)) == form(name)
+    forms = tool_skeletons(name)
+    assert forms
+    denying = Rule("no", "deny", "global", frozenset({"agent"}), frozenset({Action.TOOL_CALL}), resource=name)
+    policy = Policy(Protected(Path("/nowhere")), PolicyConfig((denying,) if is_literal(name) and name else ()))
+    asked = tool_resource(name, {"path": name}, [name], access_mode="rw")
+    allowed = policy.decide(Subject("agent", name, role=name), Action.TOOL_CALL, asked).allowed
+    assert not (allowed and is_literal(name) and name), "what is denied by its own name is denied"
+
+
+@target("audit_line", "daemon.audit_log.chain:read_entry", "daemon.audit_log.chain:parse_entry", raises=[BrokenChain])
+def _audit_line(data: bytes) -> None:
+    entry, head = read_entry(data, EMPTY, bytes(32))
+    assert entry["seq"] == head.seq == 1
+
+
+@target("audit_files", "daemon.audit_log.log:_read", raises=[BrokenChain])
+def _audit_files(data: bytes) -> None:
+    directory = _scratch() / "audit-log"
+    directory.mkdir(exist_ok=True)
+    (directory / "audit-000000000001.jsonl").write_bytes(data)
+    verdict = verify(directory, None, bytes(32))
+    assert verdict.problem or verdict.entries == len(list(lines(directory / "audit-000000000001.jsonl")))
+    audit_log._read(directory, 0, 10)
 
 
 GUARDED = CheckedSchema(

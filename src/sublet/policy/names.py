@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from sublet.policy.confusables import LOOKALIKES
 
 MAX_FORMS: Final = 8_192
 """Names whose forms are remembered."""
+MAX_REMEMBERED_CHARS: Final = 256
+"""Longer ones are worked out each time: what callers send must not fill our memory."""
 _MAX_FOLDS: Final = 4
+
+T = TypeVar("T")
 
 # Neither control nor format characters, yet nothing is seen of them: joiners, fillers and variation selectors.
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 
 
-@functools.lru_cache(maxsize=MAX_FORMS)
+def remembered(form: Callable[[str], T]) -> Callable[[str], T]:
+    """Return ``form`` with a memory of the names that it was asked for last."""
+    known = functools.lru_cache(maxsize=MAX_FORMS)(form)
+
+    @functools.wraps(form)
+    def of(name: str) -> T:
+        return known(name) if len(name) <= MAX_REMEMBERED_CHARS else form(name)
+
+    return of
+
+
+@remembered
 def plain(name: str) -> str:
     """Return ``name`` composed and without regard to case; an absolute path is returned as it is.
 
@@ -31,7 +47,7 @@ def plain(name: str) -> str:
     return name.lower() if name.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).lower())
 
 
-@functools.lru_cache(maxsize=MAX_FORMS)
+@remembered
 def skeleton(name: str) -> str:
     """Return ``name`` compatibility-composed, case-folded, without invisible characters and lookalikes.
 

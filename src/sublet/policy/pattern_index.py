@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from sublet.policy.globs import is_literal, literal_prefix, matcher, needed_literal
+from sublet.policy.names import MAX_REMEMBERED_CHARS
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ class PatternIndex(Generic[T]):
         if found is None:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            found = self._known[name] = self._find(name)
+            found = self._find(name)
+            if len(name) <= MAX_REMEMBERED_CHARS:
+                self._known[name] = found
         return found
 
     def values(self) -> Iterator[T]:

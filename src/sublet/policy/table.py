@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from sublet.policy.globs import components, matcher
 from sublet.policy.model import Action, Kind, Resource, Subject
-from sublet.policy.names import MAX_FORMS, plain, skeleton
+from sublet.policy.names import MAX_FORMS, MAX_REMEMBERED_CHARS, plain, skeleton
 from sublet.policy.pattern_index import PatternIndex
 from sublet.policy.rules import Layer, Rule
 from sublet.policy.tool_names import tool_pattern, tool_plain, tool_skeletons
@@ -33,8 +33,10 @@ class Question(NamedTuple):
 
 def question(subject: Subject, action: Action, resource: Resource, now: float) -> Question:
     """Return the question in canonical names."""
-    name, name_loose, role, role_loose = _subject_forms(subject.name, subject.role)
-    exact, loose = _resource_forms(resource.name, action is Action.TOOL_CALL)
+    known = _subject_forms if len(subject.name) <= MAX_REMEMBERED_CHARS else _subject_forms.__wrapped__
+    name, name_loose, role, role_loose = known(subject.name, subject.role)
+    forms = _resource_forms if len(resource.name) <= MAX_REMEMBERED_CHARS else _resource_forms.__wrapped__
+    exact, loose = forms(resource.name, action is Action.TOOL_CALL)
     return Question(subject, resource, now, name, name_loose, role, role_loose, exact, loose)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Final
 
-from sublet.policy.names import MAX_FORMS, plain, skeleton
+from sublet.policy.names import plain, remembered, skeleton
 
 WRITING_TOOLS: Final = frozenset({"file.write", "file.edit", "file.move", "file.delete"})
 """Those that change files by themselves; a read-only lease has none of them."""
@@ -38,6 +37,9 @@ _ALIASES: Final = {
 }
 """Names that agents use for our tools, in the form with dots."""
 
+MAX_PARTS: Final = 16
+"""Of how many parts the longest ending of a name has that counts as a name of its own."""
+
 _SEPARATORS = re.compile(r"[\s._:/\\-]+")
 
 
@@ -46,7 +48,7 @@ def tool_plain(name: str) -> str:
     return _tool(plain(name.lstrip("/")))
 
 
-@functools.lru_cache(maxsize=MAX_FORMS)
+@remembered
 def tool_skeletons(name: str) -> tuple[str, ...]:
     """Return the forms that denies compare: the name, and what follows each qualifier before it.
 
@@ -54,16 +56,17 @@ def tool_skeletons(name: str) -> tuple[str, ...]:
     """
     dotted = _SEPARATORS.sub(".", skeleton(name.lstrip("/"))).strip(".")
     forms = [_tool(dotted)]
-    rest = dotted
-    while "." in rest:
-        rest = rest.partition(".")[2]
-        form = _tool(rest)
-        if "." in form and form not in forms:
+    parts = dotted.split(".")
+    for kept in range(min(len(parts) - 1, MAX_PARTS), 1, -1):
+        form = _tool(".".join(parts[-kept:]))
+        if form not in forms:
             forms.append(form)
+    if len(parts) > 1 and (alias := _ALIASES.get(parts[-1])) and alias not in forms:
+        forms.append(alias)
     return tuple(forms)
 
 
-@functools.lru_cache(maxsize=MAX_FORMS)
+@remembered
 def _tool(name: str) -> str:
     dotted = _SEPARATORS.sub(".", name).strip(".")
     for wrapper in _WRAPPERS:
