@@ -394,7 +394,7 @@ def _policy(data: bytes) -> None:
     config = policy_config.load(_file("policy.json", data))
     # Whatever a file says: nobody gains what is a person's alone, and every question has an answer.
     policy = Policy(Protected(Path("/nowhere")), config)
-    assert not policy.decide(Subject("agent", "x", role="reviewer"), Action.GRANT_ISSUE, Resource("x")).allowed
+    assert not policy.decide(Subject("agent", "x", role="reviewer"), Action.APPROVAL_DECIDE, Resource("x")).allowed
     for rule in config.rules:
         for action in rule.actions:
             policy.decide(Subject("agent", rule.name, role=rule.role), action, Resource(rule.resource))

@@ -13,6 +13,9 @@ from sublet.policy.rules import Rule
 from sublet.policy.table import LAYERS, Cell, Question, RuleTable, question
 from sublet.policy.tool_names import READING_TOOLS, WRITING_TOOLS
 
+GRANTABLE: Final = frozenset({Action.TOOL_CALL, Action.CAPABILITY_RUN})
+"""What a grant can allow: calls, which it is bound to, and nothing else."""
+
 _GRANTED: Final = Decision(True, "request", "grant", "a grant allows exactly this call")
 
 
@@ -32,6 +35,7 @@ def decide_by_rules(
         return Decision(
             False, "global", "ceiling", f"{action} is not for callers of kind {subject.kind}, whatever the rules say"
         )
+    granted = granted and action in GRANTABLE
     asked = question(subject, action, resource, now)
     decision = _by_rules(table.cell(action, subject.kind), asked, action, granted=granted)
     if request and (decision.allowed or decision.needs_grant):
