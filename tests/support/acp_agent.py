@@ -185,9 +185,14 @@ def handle(mode: str, method: str, params: dict[str, Any], state: dict[str, Path
         if mode == "silent":
             time.sleep(600)
         sessions = {"loadSession": mode in ("load", "load-fails")}
-        return {"protocolVersion": 99 if mode == "version" else 1, "agentCapabilities": sessions}
+        methods = [{"id": "openai-api-key", "name": "Key"}] if mode == "login-key" else []
+        version = 99 if mode == "version" else 1
+        return {"protocolVersion": version, "agentCapabilities": sessions, "authMethods": methods}
+    if method == "authenticate":
+        state["key"] = Path(params["methodId"])
+        return {}
     if method == "session/new":
-        if mode == "login":
+        if mode == "login" or (mode == "login-key" and "key" not in state):
             raise PermissionError
         state["cwd"] = Path(params["cwd"])
         modes = [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]

@@ -1,4 +1,4 @@
-"""Stand-ins for the endpoints of Gemini and of OpenAI's Responses, on loopback: one call of a tool, then the end."""
+"""A stand-in for the endpoint of OpenAI's Responses, on loopback: one call of a tool, then the end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SAID = "done"
-
-
-def gemini(body: Mapping[str, Any], tool: str, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the answer of ``streamGenerateContent``."""
-    parts = [part for content in body.get("contents", []) for part in content.get("parts", [])]
-    called = any("functionResponse" in part for part in parts)
-    part = {"text": SAID} if called else {"functionCall": {"name": tool, "args": dict(arguments)}}
-    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
-    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
-    return [{"candidates": [candidate], "usageMetadata": usage}]
 
 
 def responses(body: Mapping[str, Any], tool: str, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -39,13 +29,12 @@ def responses(body: Mapping[str, Any], tool: str, arguments: Mapping[str, Any]) 
 
 
 def _told(event: Mapping[str, Any]) -> str:
-    named = f"event: {event['type']}\n" if "type" in event else ""
-    return f"{named}data: {json.dumps(event)}\n\n"
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
 
 
 @contextmanager
 def serving(tool: str, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Serve both, and yield the base URL."""
+    """Serve it, and yield the base URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -58,12 +47,8 @@ def serving(tool: str, arguments: Mapping[str, Any]) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
-            answer = responses if "/responses" in self.path else gemini
-            events = answer(body, tool, arguments)
-            if "streamGenerateContent" in self.path or "/responses" in self.path:
-                self._send("".join(map(_told, events)).encode(), "text/event-stream")
-            else:
-                self._send(json.dumps(events[0]).encode(), "application/json")
+            events = responses(body, tool, arguments)
+            self._send("".join(map(_told, events)).encode(), "text/event-stream")
 
         def _send(self, data: bytes, kind: str) -> None:
             self.send_response(200)

@@ -168,6 +168,17 @@ async def test_a_session_that_cannot_be_loaded_is_replaced(tmp_path: Path) -> No
     assert "it can't load sessions" in log.text("note")
 
 
+@pytest.mark.parametrize(("key", "reason"), [("OPENAI_API_KEY", "done"), ("OTHER", "crashed")])
+async def test_an_agent_that_wants_to_log_in_is_told_by_which_key(tmp_path: Path, key: str, reason: str) -> None:
+    program = tmp_path / "codex-acp"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {acp_agent.__file__} login-key\n")
+    program.chmod(0o755)
+    config = AgentConfig.model_validate({"id": "t", "provider": {"type": "acp", "preset": "codex"}})
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", key: "dummy"}
+    outcome = await AcpProvider(config, Unsandboxed(), environ).run(job(tmp_path, "x"), Log())
+    assert outcome.reason == reason, outcome
+
+
 async def test_a_mode_is_set_and_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert (await run(tmp_path, "good", provider={"mode": "plan"}))[0].reason == "done"
     assert (tmp_path / "mount/workspace/mode").read_text() == "plan"
