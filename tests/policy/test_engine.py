@@ -60,7 +60,7 @@ def test_defaults(tmp_path: Path, kind: Kind, action: Action) -> None:
             Action.DELEGATION_UNDO,
             Action.WORKSPACE_LEND,
         },
-        "peer": {Action.ASSIGNMENT_ACCEPT},
+        "peer": {Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE},
         "a2a": {Action.AGENT_MESSAGE},
         "agent": set(),
     }
