@@ -12,11 +12,11 @@ import anyio.lowlevel
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.approval_models import ApprovalView, ApproveRequest, SetApprover, Terms
+from sublet.daemon.api.approval_statements import approve_statement
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
-from sublet.daemon.approvals.human_key import seal
 from sublet.daemon.approvals.questions import Questions
-from sublet.daemon.approvals.service import ApprovalParts, ApprovalService, approve_statement
+from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
 from sublet.daemon.approvals.tool_gate import GateParts, RunFacts, RunGate
 from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.storage.journal import Journal
@@ -28,6 +28,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.encoding import b64
 from sublet.protocol.events import EventKeys
+from sublet.protocol.sealed_key import seal
 from sublet.protocol.statements import Statement, sign_statement
 from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.tools import ToolCall
@@ -82,9 +83,7 @@ class Desk:
         waiting: Callable[[str | None], None] = lambda _: None,
     ) -> RunGate:
         """Return the gate of one run."""
-        parts = GateParts(
-            self.policy, self.gatekeeper, self.journal, self.grants, self.questions, self.approver, self.clock
-        )
+        parts = GateParts(self.gatekeeper, self.journal, self.grants, self.questions, self.approver, self.clock)
         mode = "ro" if access_mode == "ro" else "rw"
         return RunGate(
             parts,

@@ -187,7 +187,7 @@ async def _approve(
     control: Control, approver: ApproverView, key: SigningKey, found: ApprovalView, wanted: Terms
 ) -> ApprovalView:
     from sublet.daemon.api.approval_models import ApproveRequest
-    from sublet.daemon.approvals.service import approve_statement
+    from sublet.daemon.api.approval_statements import approve_statement
     from sublet.protocol.statements import sign_statement
 
     signed = sign_statement(approve_statement(approver.daemon, found, wanted), key)

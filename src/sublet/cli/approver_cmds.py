@@ -138,8 +138,8 @@ def approver_reset(
 
 def _setting(now: ApproverView, new: SigningKey, signer: SigningKey, passphrase: str) -> SetApprover:
     from sublet.daemon.api.approval_models import SetApprover
-    from sublet.daemon.approvals.human_key import seal
     from sublet.protocol.encoding import b64
+    from sublet.protocol.sealed_key import seal
     from sublet.protocol.statements import Statement, sign_statement
 
     sealed = seal(new, passphrase)

@@ -54,10 +54,10 @@ def unlocked(approver: ApproverView) -> SigningKey:
     Raises:
         SubletError: ``APPROVER_MISSING``, ``PASSPHRASE_WRONG``.
     """
-    from sublet.daemon.approvals.approver import missing
-    from sublet.daemon.approvals.human_key import unseal
     from sublet.protocol.encoding import unb64
+    from sublet.protocol.sealed_key import unseal
     from sublet.protocol.signing import KEY_BYTES
+    from sublet.protocol.statements import missing
 
     public_key = unb64(approver.public_key or "", KEY_BYTES)
     if public_key is None or approver.sealed is None:

@@ -134,6 +134,13 @@ class Gatekeeper:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
         return self._policy.decide(caller, action, Resource(name)).hidden
 
+    def grant_helps(self, caller: Subject, action: Action, resource: Resource) -> bool:
+        """Tell whether a grant for exactly this would be enough: no deny and no limit stands against it.
+
+        Nothing is written down: whoever then uses a grant asks ``decide``.
+        """
+        return self._policy.decide(caller, action, resource, granted=True).allowed
+
     def outcome(self, decision: int, error: str | None) -> None:
         """Write down what became of what the entry ``decision`` allowed: it was done, or failed as ``error`` says."""
         fields: dict[str, JsonValue] = {"of": decision, "outcome": "done" if error is None else "failed"}

@@ -156,7 +156,7 @@ async def make_parts(
     grants = GrantStore(journal)
     questions = Questions(journal, grants)
     approver = await Approver.load(journal, grants, identity.node_id, nonces)
-    gates = Gates(GateParts(policy, gate, journal, grants, questions, approver), lambda: offer.agents)
+    gates = Gates(GateParts(gate, journal, grants, questions, approver), lambda: offer.agents)
     supervising = Supervising(
         Around(
             config=config.supervisor,

@@ -94,5 +94,14 @@ def invalid(why: str) -> SubletError:
     )
 
 
+def missing() -> SubletError:
+    """Return the refusal of what only an approver could allow."""
+    return SubletError(
+        LocalCode.APPROVER_MISSING,
+        "there is no approver's key here, so nobody can approve anything",
+        "A person makes one, once, in a terminal: sublet approver init",
+    )
+
+
 def _signed_bytes(statement: Statement) -> bytes:
     return APPROVAL_DOMAIN + b"\n" + canonical_json(statement.model_dump(mode="json"))

@@ -17,9 +17,9 @@ from sublet.daemon.api.approval_models import (
     PassphraseApproval,
     Terms,
 )
+from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
 from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT
-from sublet.daemon.approvals.service import approve_statement, issue_statement
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Resource, Subject
 from sublet.policy.tool_calls import tool_resource

@@ -12,11 +12,10 @@ import anyio
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.signing import Nonces
-from sublet.protocol.statements import SignedStatement, verify_statement
+from sublet.protocol.statements import SignedStatement, missing, verify_statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +132,3 @@ class Approver:
             await self._journal.transact(work)
             self.pinned = pinned
         return pinned
-
-
-def missing() -> SubletError:
-    """Return the refusal of what only an approver could allow."""
-    return SubletError(
-        LocalCode.APPROVER_MISSING,
-        "there is no approver's key here, so nobody can approve anything",
-        "A person makes one, once, in a terminal: sublet approver init",
-    )

@@ -19,10 +19,10 @@ from sublet.daemon.api.approval_models import (
     SetApprover,
     Terms,
 )
+from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import GrantStore
-from sublet.daemon.approvals.human_key import unseal
 from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.approvals.views import approval_view, approver_view, grant_view
 from sublet.daemon.background import in_background
@@ -34,6 +34,7 @@ from sublet.policy.names import plain
 from sublet.policy.tool_names import tool_plain
 from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.sealed_key import unseal
 from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.statements import Statement, invalid, sign_statement
 
@@ -260,46 +261,3 @@ class ApprovalService:
 
     async def _grant_view(self, grant: Grant) -> GrantView:
         return grant_view(grant, self._parts.clock(), await self._parts.grants.outcomes(grant.id))
-
-
-def approve_statement(
-    daemon: str, approval: ApprovalView, terms: Terms, *, nonce: str | None = None, at: int | None = None
-) -> Statement:
-    """Return what is signed to approve a call on these terms; ``nonce`` and ``at`` are new unless given."""
-    statement = Statement(
-        daemon=daemon,
-        decision="approve",
-        subject=approval.id,
-        agent=approval.agent,
-        tool=approval.tool,
-        digest=approval.digest,
-        any_arguments=terms.any_arguments,
-        when=terms.when,
-        scope=approval.scope,
-        ttl_seconds=terms.ttl_seconds,
-        max_uses=terms.max_uses,
-    )
-    return _stamped(statement, nonce, at)
-
-
-def issue_statement(daemon: str, request: IssueGrant, *, nonce: str | None = None, at: int | None = None) -> Statement:
-    """Return what is signed to issue a grant; ``nonce`` and ``at`` are new unless given."""
-    digest = "" if request.arguments is None else arguments_digest(canonical_arguments(request.arguments))
-    statement = Statement(
-        daemon=daemon,
-        decision="issue",
-        agent=request.agent,
-        tool=request.tool,
-        digest=digest,
-        any_arguments=request.terms.any_arguments,
-        when=request.terms.when,
-        scope=request.scope,
-        ttl_seconds=request.terms.ttl_seconds,
-        max_uses=request.terms.max_uses,
-    )
-    return _stamped(statement, nonce, at)
-
-
-def _stamped(statement: Statement, nonce: str | None, at: int | None) -> Statement:
-    given = {name: value for name, value in (("nonce", nonce), ("at", at)) if value is not None}
-    return statement.model_copy(update=given)

@@ -22,7 +22,6 @@ from sublet.daemon.approvals.questions import Approval, Questions
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import decisions_noted
 from sublet.daemon.storage.journal import Journal
-from sublet.policy.engine import Policy
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
@@ -51,7 +50,6 @@ Waiting = Callable[[str | None], None]
 class GateParts:
     """What all gates share; the composition root makes it once."""
 
-    policy: Policy
     gate: Gatekeeper
     journal: Journal
     grants: GrantStore
@@ -165,8 +163,7 @@ class RunGate:
 
     async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
         """Use a grant for the call, where there is one and no deny or limit stands against it."""
-        granted = self._parts.policy.decide(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
-        if not granted.allowed:
+        if not self._parts.gate.grant_helps(self._facts.subject, Action.TOOL_CALL, wanted.resource):
             return None
         called = Called(call.call_id, self._facts.delegation_id, self._data(call, wanted, canonical))
         # Shielded, so that a use which is spent is also known here.
