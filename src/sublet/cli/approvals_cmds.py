@@ -27,7 +27,7 @@ ApprovalArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the a
 
 approvals = group(
     "approvals",
-    "Calls of agents that wait for you: see them whole, approve or deny.",
+    "Calls of agents that wait for your yes or no.",
     invoke_without_command=True,
 )
 

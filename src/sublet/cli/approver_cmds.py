@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.approval_models import ApproverView, SetApprover
     from sublet.daemon.control.client import ControlClient as Control
 
-approver = group("approver", "Your key for approvals: what only a person with the passphrase may allow.")
+approver = group("approver", "Your key for approvals, behind a passphrase.")
 
 
 @approver.command(cls=Sectioned, name="init")
@@ -116,7 +116,7 @@ def approver_reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only say what would be done.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Throw the key away without its passphrase, because it is forgotten.
+    """Throw the key away, since its passphrase is forgotten.
 
     All grants are void, the journal and the audit log say so, and `sublet status` goes on saying it.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 200
 
-grants = group("grants", "What agents may call because you have allowed it, for a while and so many times.")
+grants = group("grants", "What agents may call since you have allowed it.")
 
 
 @grants.command(cls=Sectioned, name="list")

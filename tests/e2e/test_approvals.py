@@ -1,0 +1,123 @@
+"""A person approves a call of a real agent in a real terminal, and nobody else can (DESIGN 7, 9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nacl.signing import SigningKey
+
+from sublet.daemon.api.approval_models import ApproveRequest, ForgetApprover, Terms
+from sublet.daemon.api.approval_statements import approve_statement
+from sublet.protocol.errors import SubletError
+from sublet.protocol.statements import sign_statement
+from support.chat_process import Step, chat_stub
+from support.daemons import Daemon, two_daemons, wait_for
+from support.leases import ask, begin, conditions, finish, restart, view
+from support.terminal import typed
+
+pytestmark = pytest.mark.timeout(180)
+
+SECRET = "correct horse battery"
+POLICY: dict[str, object] = {
+    "version": 1,
+    "global": [
+        {
+            "id": "ask-first",
+            "effect": "approval",
+            "action": "tool.call",
+            "subject": {"kind": "agent"},
+            "resource": "shell.exec",
+        }
+    ],
+}
+
+
+def make_approver(daemon: Daemon) -> None:
+    status, shown = typed(daemon, "approver", "init", answers=[("New passphrase: ", SECRET), ("Once more: ", SECRET)])
+    assert status == 0, shown
+    assert SECRET not in shown
+
+
+def waiting(daemon: Daemon) -> dict[str, Any]:
+    found = wait_for(lambda: daemon.json("approvals")["approvals"], 40, "a question")
+    assert isinstance(found[0], dict)
+    return found[0]
+
+
+def test_a_call_waits_for_a_person_in_a_terminal_and_nobody_else_can_approve(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    once: Step = {"calls": [["shell_exec", {"command": "echo done >> out.txt"}]]}
+    script: list[Step] = [once, once, {"say": "finished"}]
+    with (
+        chat_stub(tmp_path / "chat", script) as stub,
+        two_daemons(tmp_path / "d", agent=stub.agent(), executor_policy=POLICY) as (lender, executor),
+    ):
+        make_approver(executor)
+        delegation = begin(lender, project, "Go.")
+        asked = waiting(executor)
+        assert json.loads(executor.json("approvals", "show", asked["id"])["arguments"])["command"].startswith("echo")
+        told = wait_for(lambda: view(lender, delegation).condition, 20, "the lender's condition")
+        assert told.kind == "waiting_for_approval"
+        assert asked["id"] in told.detail
+
+        # Any program under this user reaches the control socket; without the key it opens nothing.
+        approver = ask(executor, lambda client: client.approvals.get_approver())
+        shown = ask(executor, lambda client: client.approvals.get_approval(asked["id"]))
+        forged = sign_statement(approve_statement(approver.daemon, shown, Terms()), SigningKey.generate())
+        with pytest.raises(SubletError, match="not signed by the approver"):
+            ask(executor, lambda client: client.approvals.approve(shown.id, ApproveRequest(signed=forged)))
+        with pytest.raises(SubletError, match="not signed"):
+            ask(executor, lambda client: client.approvals.forget_approver(ForgetApprover()))
+        refused = executor.run("approvals", "approve", asked["id"], check=None)
+        assert refused.returncode != 0
+        status, shown_text = typed(
+            executor, "approvals", "approve", asked["id"], answers=[("Passphrase: ", "a guess at it")]
+        )
+        assert (status, "PASSPHRASE_WRONG" in shown_text) == (5, True)
+        assert not (project / "out.txt").exists()
+
+        status, shown_text = typed(executor, "approvals", "approve", asked["id"], answers=[("Passphrase: ", SECRET)])
+        assert status == 0, shown_text
+        # The same call again is another question.
+        again = wait_for(
+            lambda: [one for one in executor.json("approvals")["approvals"] if one["id"] != asked["id"]],
+            40,
+            "the second",
+        )[0]
+        assert again["digest"] == asked["digest"]
+        executor.run("approvals", "deny", again["id"])
+        assert finish(lender, delegation).state == "completed"
+        assert (project / "out.txt").read_text() == "done\n"
+        assert "denied" in stub.results()[1]
+        assert "waiting_for_approval" in conditions(lender, delegation)
+        [grant] = executor.json("grants", "list", "--all")["grants"]
+        assert (grant["state"], grant["outcomes"]) == ("used up", ["done"])
+        assert SECRET not in executor.log()
+
+
+def test_a_grant_outlives_a_restart_and_is_for_one_use_of_one_call(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    command = {"command": "echo done >> out.txt"}
+    with chat_stub(tmp_path / "chat", [{"calls": [["shell_exec", command]]}, {"say": "finished"}]) as stub:
+        agent = stub.agent()
+        with two_daemons(tmp_path / "d", agent=agent, executor_policy=POLICY) as (lender, executor):
+            refused = executor.json("grants", "create", "--agent", agent["id"], "--tool", "shell.exec", check=None)
+            assert refused["error"]["code"] == "INVALID_ARGUMENT"
+            make_approver(executor)
+            options = ["--agent", agent["id"], "--tool", "shell.exec", "--args", json.dumps(command), "--ttl", "600"]
+            status, shown = typed(executor, "grants", "create", *options, answers=[("Passphrase: ", SECRET)])
+            assert status == 0, shown
+            executor.kill()
+            executor.wait_gone()
+            restart(executor, agent)
+            assert finish(lender, begin(lender, project, "Go.")).state == "completed"
+            assert (project / "out.txt").read_text() == "done\n"
+            [grant] = executor.json("grants", "list", "--all")["grants"]
+            assert grant["state"] == "used up"
+            executor.run("approver", "reset", "--yes")
+            assert any("without its passphrase" in remark for remark in executor.json("status")["remarks"])
