@@ -82,12 +82,12 @@ def test_a_call_waits_for_a_person_in_a_terminal_and_nobody_else_can_approve(tmp
 
         status, shown_text = typed(executor, "approvals", "approve", asked["id"], answers=[("Passphrase: ", SECRET)])
         assert status == 0, shown_text
+
         # The same call again is another question.
-        again = wait_for(
-            lambda: [one for one in executor.json("approvals")["approvals"] if one["id"] != asked["id"]],
-            40,
-            "the second",
-        )[0]
+        def others() -> list[dict[str, Any]]:
+            return [one for one in executor.json("approvals")["approvals"] if one["id"] != asked["id"]]
+
+        again = wait_for(others, 40, "the second question")[0]
         assert again["digest"] == asked["digest"]
         executor.run("approvals", "deny", again["id"])
         assert finish(lender, delegation).state == "completed"
