@@ -33,6 +33,7 @@ class ModelWorld:
     environ: Mapping[str, str]
     gate: ListGate = field(default_factory=ListGate)
     log: Log = field(default_factory=Log)
+    silence_seconds: float = SILENCE_SECONDS
 
     @property
     def workspace(self) -> Path:
@@ -44,7 +45,7 @@ class ModelWorld:
         tools = ModelTools(job_files, BubblewrapSandbox(), Conversations(self.root / "conversations"))
 
         def endpoint(config: ModelConfig, key: str) -> Endpoint:
-            return Endpoint(config, key, pause=lambda _: None, silence_seconds=SILENCE_SECONDS)
+            return Endpoint(config, key, pause=lambda _: None, silence_seconds=self.silence_seconds)
 
         return ModelProvider(self.config, tools, self.environ, endpoint=endpoint)
 

@@ -241,7 +241,8 @@ async def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 async def test_time_that_is_over_ends_a_request_and_is_told(tmp_path: Path) -> None:
-    with model_world(tmp_path, [WRITE, {"how": "hang"}], timeout_seconds=0.8) as world:
+    with model_world(tmp_path, [WRITE, {"how": "hang"}], timeout_seconds=1.5) as world:
+        world.silence_seconds = 60
         outcome = await world.run()
         assert outcome.reason == "timeout"
         assert (world.workspace / "a/b.txt").exists()
