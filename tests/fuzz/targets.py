@@ -113,6 +113,7 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
     "workspace.audit.snapshot:read": "takes a directory",
     "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
+    "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }
 """Functions that look like decoders by their name and are none, each with the reason."""
