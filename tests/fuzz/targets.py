@@ -37,6 +37,7 @@ from sublet.daemon.peering import identity, pair_link
 from sublet.mcp_server import arguments, relay_session, toml_entry
 from sublet.mcp_server import connection as mcp_connection
 from sublet.policy import config as policy_config
+from sublet.policy.capabilities import module_file
 from sublet.policy.config import PolicyConfig
 from sublet.policy.engine import Policy
 from sublet.policy.globs import is_literal
@@ -49,12 +50,13 @@ from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_plain, tool_skeletons
-from sublet.protocol import canonical, codec, encoding, ids, signing, text
+from sublet.protocol import canonical, codec, encoding, gateway, ids, signing, text
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
 from sublet.supervisor import agent_config
 from sublet.supervisor.chat import arguments as chat_arguments
 from sublet.supervisor.chat import conversations, endpoint, reply, sse
+from sublet.supervisor.gateways import module_file as gateway_file
 from sublet.workspace import viewpath
 from sublet.workspace.archive import tar_format
 from sublet.workspace.archive import wire as archive_wire
@@ -95,6 +97,10 @@ class Target:
 TARGETS: dict[str, Target] = {}
 
 EXEMPT: dict[str, str] = {
+    "supervisor.capabilities.registry:read_capabilities": "takes directories; module_json is the decoder",
+    "supervisor.capabilities.registry:_read": "takes a directory; module_json is the decoder",
+    "supervisor.capabilities.registry:read_file": "returns a file as it is; module_json decodes it",
+    "supervisor.gateways.module_file:read_gateways": "takes a directory; module_json is the decoder",
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "daemon.lending.delegator:_load": "takes an id, as a parameter of a statement",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
@@ -501,6 +507,27 @@ def _tool_arguments(data: bytes) -> None:
 @target("kept_conversation", "supervisor.chat.conversations:read_conversation")
 def _kept_conversation(data: bytes) -> None:
     conversations.read_conversation(data, "agent")
+
+
+@target("gateway_lines", "protocol.gateway:decode_gateway", raises=[gateway.MalformedGatewayMessage])
+def _gateway_lines(data: bytes) -> None:
+    lines = gateway.GatewayLines()
+    for line in [*lines.receive(data[:100]), *lines.receive(data[100:] + b"\n")]:
+        with contextlib.suppress(gateway.MalformedGatewayMessage):
+            message = gateway.decode_gateway(line)
+            assert gateway.decode_gateway(gateway.encode_gateway(message)) == message
+
+
+@target(
+    "module_json",
+    "policy.capabilities.module_file:parse_module",
+    "supervisor.gateways.module_file:parse_gateway",
+    raises=[SubletError],
+)
+def _module_json(data: bytes) -> None:
+    with contextlib.suppress(SubletError):
+        assert "/" not in module_file.parse_module(data, "m").readme_file
+    gateway_file.parse_gateway(data, "m")
 
 
 @target("agent_json", "supervisor.agent_config:load_agents", raises=[SubletError])

@@ -20,6 +20,7 @@ from sublet.cli import (
     daemon_cmd,
     delegate_cmd,
     events_cmd,
+    gateway_cmds,
     grants_cmds,
     lease_cmds,
     mcp_cmd,
@@ -72,6 +73,7 @@ _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(session_cmds.session, rich_help_panel="Asking")
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
+app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")
 app.add_typer(approvals_cmds.approvals, rich_help_panel="Approving")
 app.add_typer(grants_cmds.grants, rich_help_panel="Approving")

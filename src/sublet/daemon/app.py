@@ -24,6 +24,7 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
+from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
@@ -33,6 +34,7 @@ from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.lock import InstanceLock
+from sublet.daemon.modules.gateways import GatewayService
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.parts import Parts, make_parts, open_audit_log
@@ -120,6 +122,7 @@ class _Daemon:
                     SupervisorArea(parts.supervising.service),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
+                    GatewayArea(GatewayService(parts.gate, parts.gateways)),
                     ApprovalArea(parts.approvals),
                 ],
                 parts.callers.agent,
@@ -144,6 +147,7 @@ class _Daemon:
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
                 _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
+                _running(parts.gateways.serve),
                 _running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)

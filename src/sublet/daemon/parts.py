@@ -27,6 +27,8 @@ from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.staged_tree import Trees
+from sublet.daemon.modules.gateway_input import GatewayInputs
+from sublet.daemon.modules.gateways import GATEWAYS, Gateways
 from sublet.daemon.modules.start import Modules
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
@@ -113,6 +115,7 @@ class Parts:
     supervising: Supervising
     callers: Callers
     modules: Modules
+    gateways: Gateways
     pruning: Pruning
     results: StagedResults
     scratch_root: Path
@@ -157,6 +160,13 @@ async def make_parts(
     questions = Questions(journal, grants)
     approver = await Approver.load(journal, grants, identity.node_id, nonces)
     gates = Gates(GateParts(gate, journal, grants, questions, approver), lambda: offer.agents)
+    gateways = Gateways(
+        Path(config.home.config_dir) / GATEWAYS,
+        state_dir,
+        scratch_root,
+        sandbox,
+        lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
+    )
     supervising = Supervising(
         Around(
             config=config.supervisor,
@@ -173,6 +183,7 @@ async def make_parts(
             tool_gate=gates.of_run,
             chain_of=callers.chain,
             capabilities=lambda: modules.registry.now.version,
+            modules=gateways,
         )
     )
     tools = ProviderTools(
@@ -223,6 +234,7 @@ async def make_parts(
         policy_file,
         rules_of,
         modules.registry,
+        gateways,
         in_force,
         lambda kind, data: journal.append_event(kind, None, dict(data)),
         hook.note,
@@ -295,6 +307,7 @@ async def make_parts(
         supervising=supervising,
         callers=callers,
         modules=modules,
+        gateways=gateways,
         pruning=Pruning(
             journal,
             [

@@ -25,6 +25,7 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
+from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
@@ -223,6 +224,11 @@ class ControlClient:
     def approvals(self) -> ApprovalClient:
         """The operations around approvals, grants and the approver's key."""
         return ApprovalClient(self)
+
+    @property
+    def gateways(self) -> GatewayClient:
+        """The operations on gateways."""
+        return GatewayClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

@@ -26,8 +26,9 @@ def server_config(
     date: bool = True,
     certificate: Path | None = None,
     key: Path | None = None,
+    message_bytes: int | None = None,
 ) -> uvicorn.Config:
-    """Return the configuration that the daemon's HTTP servers share: no logs of its own, no proxies, no WebSockets.
+    """Return the configuration that the daemon's HTTP servers share: no logs of its own, no proxies.
 
     Args:
         app: what answers.
@@ -39,11 +40,13 @@ def server_config(
         date: whether answers have a ``Date``, as RFC 9110 section 6.6.1 wants of servers with a clock.
         certificate: PEM file, for TLS.
         key: PEM file of its private key.
+        message_bytes: what a WebSocket message may have; None for no WebSockets.
     """
     return uvicorn.Config(
         app,
         http=protocol,
-        ws="none",
+        ws="none" if message_bytes is None else "websockets-sansio",
+        ws_max_size=message_bytes or 1,
         loop="none",
         lifespan="off",
         log_config=None,

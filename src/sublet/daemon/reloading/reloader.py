@@ -12,6 +12,7 @@ import structlog
 
 from sublet.daemon.api.daemon_models import ReloadReport
 from sublet.daemon.modules.capabilities import CapabilityRegistry
+from sublet.daemon.modules.gateways import Gateways
 from sublet.daemon.working.offer import Offer
 from sublet.policy.engine import Policy, Prepared
 from sublet.policy.rules import Rule
@@ -21,6 +22,7 @@ from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import DEFAULT_AGENT_FILE, AgentConfig, load_agents
 from sublet.supervisor.capabilities.registry import CapabilitySet
+from sublet.supervisor.gateways.module_file import GatewaySet, read_gateways
 
 MAX_REASON_CHARS: Final = 500
 
@@ -68,6 +70,7 @@ class _Read:
     agents: tuple[AgentConfig, ...]
     policy: Prepared
     capabilities: CapabilitySet
+    gateways: GatewaySet
 
 
 class Reloader:
@@ -80,6 +83,7 @@ class Reloader:
         policy_file: its file.
         rules_of: makes rules of agents.
         capabilities: the registry.
+        gateways: those that run.
         in_force: is called once all of it is in force.
         tell: journals what became of it.
         notify: shows a person a title and a text.
@@ -93,6 +97,7 @@ class Reloader:
         policy_file: Path,
         rules_of: Callable[[tuple[AgentConfig, ...]], tuple[Rule, ...]],
         capabilities: CapabilityRegistry,
+        gateways: Gateways,
         in_force: Callable[[], None],
         tell: Tell,
         notify: Callable[[str, str], None],
@@ -100,6 +105,8 @@ class Reloader:
         self.source = source
         self.policy_file = policy_file
         self.capabilities = capabilities
+        self.module_roots = (*capabilities.directories, gateways.root)
+        self._gateways = gateways
         self._offer = offer
         self._policy = policy
         self._rules_of = rules_of
@@ -140,8 +147,9 @@ class Reloader:
             self._policy.use(read.policy)
             self.capabilities.use(read.capabilities)
             self._in_force()
+            gateways_changed = await self._gateways.use(read.gateways)
             after = (read.agents, self._policy.rules, self._policy.limits, read.capabilities)
-            changed = before != after or bool(self._rejected)
+            changed = before != after or gateways_changed or bool(self._rejected)
             self._rejected = ""
             report = ReloadReport(
                 agents=[agent.id for agent in read.agents],
@@ -161,7 +169,12 @@ class Reloader:
 
     def _read(self) -> _Read:
         agents = self._offer.read()
-        return _Read(agents, self._policy.prepare(self._rules_of(agents)), self.capabilities.read())
+        return _Read(
+            agents,
+            self._policy.prepare(self._rules_of(agents)),
+            self.capabilities.read(),
+            read_gateways(self._gateways.root),
+        )
 
     async def _reject(self, error: SubletError) -> None:
         reason = clean_line(error.message, MAX_REASON_CHARS)

@@ -94,7 +94,7 @@ class Watcher:
     def _files(self) -> Iterable[Path]:
         yield self._reloader.source.file
         yield self._reloader.policy_file
-        for root in self._reloader.capabilities.directories:
+        for root in self._reloader.module_roots:
             for directory in _inside(root):
                 yield from sorted(_inside(directory)) or [directory]
 
@@ -114,7 +114,7 @@ class Watcher:
         wanted: set[Path] = set()
         for file in (self._reloader.source.file, self._reloader.policy_file):
             wanted |= {file.parent, file.parent.parent, Path(os.path.realpath(file)).parent}
-        for root in self._reloader.capabilities.directories:
+        for root in self._reloader.module_roots:
             wanted |= {root, root.parent, Path(os.path.realpath(root)), *_inside(root)}
         there = {_nearest(path) for path in wanted}
         return sorted(there)[:MAX_WATCHED]

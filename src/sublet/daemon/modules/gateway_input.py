@@ -1,0 +1,52 @@
+"""What a gateway brings, as a request to the supervisor: a client of its own, never the owner of this daemon."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from sublet.daemon.api.supervisor_models import AskAnswer
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
+from sublet.policy.model import Action, Subject
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.gateway import GatewayInput
+from sublet.protocol.ids import context_session_id
+from sublet.supervisor.gateways.module_file import GatewayModule
+from sublet.supervisor.supervisor_agent import AGENT
+
+
+class GatewayInputs:
+    """Has the supervisor see to inputs.
+
+    Args:
+        parts: the supervisor's.
+        gate: asks policy.
+    """
+
+    def __init__(self, parts: SupervisorParts, gate: Gatekeeper) -> None:
+        self._parts = parts
+        self._gate = gate
+
+    async def handle(self, module: GatewayModule, given: GatewayInput) -> str:
+        """Return what the supervisor answers.
+
+        Raises:
+            SubletError: ``POLICY_DENIED``, ``DECLINED`` where nobody does it, or what the work fails with.
+        """
+        caller = Subject("a2a", f"gateway:{module.id}")
+        target = given.target or module.default_target
+        await self._gate.ask(caller, Action.AGENT_MESSAGE, target or "*")
+        metadata: dict[str, JsonValue] = {AGENT: target} if target else {}
+        owner = f"gateway:{module.id}"
+        asked = Asked(given.message, caller, owner, metadata=metadata)
+        context = given.session or given.request_id
+        session_id = context_session_id(owner, context)
+        updates = run_asked(self._parts, asked, session_id, {"gateway": module.id, "contextId": context})
+        async with aclosing(updates) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, AskAnswer):
+                    if piece.route_decision == "reject":
+                        raise SubletError(ErrorCode.DECLINED, piece.reason)
+                    return piece.question or piece.result or ""
+        raise SubletError(LocalCode.INTERNAL, "the answer broke off")

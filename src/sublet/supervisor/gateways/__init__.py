@@ -1,0 +1,1 @@
+"""Gateways: programs that bring what is asked from elsewhere, and carry answers there (SuperAgent 8)."""

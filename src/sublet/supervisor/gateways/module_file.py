@@ -1,0 +1,162 @@
+"""``module.json`` of a gateway (SuperAgent 8.2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from sublet.policy.capabilities.module_file import (
+    MAX_MODULE_BYTES,
+    MODULE_ID,
+    Arguments,
+    EnvName,
+    Line,
+    ModuleId,
+    Part,
+    bad,
+    check_program,
+    first_words,
+    unique_json,
+)
+from sublet.protocol.errors import SubletError
+from sublet.protocol.gateway import DeliveryMode
+from sublet.supervisor.capabilities.registry import MODULE_FILE, open_module, read_file
+
+MAX_GATEWAYS: Final = 64
+Milliseconds = Annotated[int, Field(ge=10, le=3_600_000)]
+
+
+class Modes(Part):
+    """Which ways of delivery a gateway has, and which it has where nobody says."""
+
+    supported: Annotated[tuple[DeliveryMode, ...], Field(min_length=1, max_length=2)] = ("sync", "async")
+    default: DeliveryMode = "sync"
+
+    @field_validator("supported", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Modes:
+        if self.default not in self.supported:
+            raise ValueError("the default is one of those that are supported")
+        return self
+
+
+class Process(Part):
+    """The program of a gateway that speaks over its standard input and output, and what it sees of ours."""
+
+    command: Line
+    args: Arguments = ()
+    environment: Annotated[tuple[EnvName, ...], Field(max_length=64)] = ()
+    network: bool = False
+
+    @field_validator("args", "environment", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("command")
+    @classmethod
+    def _a_program(cls, command: str) -> str:
+        check_program(command)
+        if command.startswith("./"):
+            raise ValueError("a gateway's program is the name of one, or an absolute path")
+        return command
+
+
+class Restart(Part):
+    """How often in a row a program that ends is started again, and how long is waited before, doubled each time."""
+
+    max_attempts: Annotated[int, Field(ge=0, le=100)] = 5
+    backoff_ms: Milliseconds = 500
+
+
+class GatewayModule(Part):
+    """A gateway.
+
+    ``load``: ``start`` with the daemon, ``on_demand`` when something is to be sent, or ``manual``. The time limits
+    are for the ack and, of a ``sync`` request, for the result after it.
+    """
+
+    id: ModuleId
+    name: Line
+    version: Line
+    description: Line
+    direction: Literal["input", "output", "duplex"]
+    protocol: Literal["stdio", "http", "websocket"]
+    mode: Modes = Modes()
+    load: Literal["start", "on_demand", "manual"] = "start"
+    process: Process | None = None
+    ack_timeout_ms: Milliseconds = 3_000
+    result_timeout_ms: Milliseconds = 60_000
+    restart: Restart = Restart()
+    default_target: ModuleId | None = None
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GatewayModule:
+        if (self.protocol == "stdio") != (self.process is not None):
+            raise ValueError("a gateway has a process where its protocol is stdio, and nowhere else")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySet:
+    """All gateways at one moment, and why others are not there."""
+
+    found: Mapping[str, GatewayModule] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_gateway(raw: bytes, directory: str) -> GatewayModule:
+    """Return what a ``module.json`` says.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
+    """
+    try:
+        module = GatewayModule.model_validate(unique_json(raw))
+    except ValidationError as error:
+        raise bad(first_words(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise bad(f"is not JSON: {error}") from None
+    if module.id != directory:
+        raise bad(f"id is {module.id!r}, and its directory is named otherwise")
+    return module
+
+
+def read_gateways(root: Path) -> GatewaySet:
+    """Return the gateways below ``root``; one that can't be used is no problem of the others. Blocks."""
+    found: dict[str, GatewayModule] = {}
+    problems: dict[str, str] = {}
+    try:
+        names = sorted(name for name in os.listdir(root) if not name.startswith("."))[:MAX_GATEWAYS]
+    except OSError:
+        return GatewaySet()
+    for name in names:
+        directory = root / name
+        if not directory.is_dir():
+            continue
+        try:
+            if not MODULE_ID.fullmatch(name):
+                raise bad("its directory's name is no id of a module")
+            handle = open_module(directory)
+            try:
+                raw = read_file(handle, MODULE_FILE, MAX_MODULE_BYTES)
+            finally:
+                os.close(handle)
+            if raw is None:
+                raise bad("there is none")
+            found[name] = parse_gateway(raw, name)
+        except SubletError as error:
+            problems[str(directory)] = error.message
+        except OSError as error:
+            problems[str(directory)] = f"can't be read: {error.strerror}"
+    return GatewaySet(found, problems)

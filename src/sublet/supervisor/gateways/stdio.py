@@ -1,0 +1,141 @@
+"""A gateway that is a program of ours: lines on its standard input and output, sandboxed, started again if it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+import structlog
+
+from sublet.protocol.errors import SubletError
+from sublet.protocol.gateway import GatewayLines, MalformedGatewayMessage
+from sublet.protocol.text import clean_line
+from sublet.supervisor.gateways.module_file import GatewayModule
+from sublet.supervisor.gateways.session import GatewaySession
+from sublet.supervisor.guarded_process import GuardedProcess
+from sublet.supervisor.model import Launch, Sandbox
+from sublet.supervisor.program import program_paths
+
+READ_BYTES: Final = 65_536
+HEALTHY_SECONDS: Final = 60.0
+"""After which a program that ends counts as one that ends for the first time."""
+MAX_BACKOFF_SECONDS: Final = 60.0
+WRITE_SECONDS: Final = 10.0
+"""How long a program may take to read what it is sent."""
+_ALWAYS: Final = ("PATH", "LANG", "LC_ALL", "TZ")
+
+log = structlog.get_logger(__name__)
+
+
+class StdioGateway:
+    """Runs the program of one gateway.
+
+    Args:
+        module: the gateway.
+        sandbox: confines it.
+        home: a private directory of its own, which is made and removed.
+        environ: from which the variables that the module names are taken; no others are seen.
+        session: makes the session of one connection.
+        ended: is told why a connection ended.
+    """
+
+    def __init__(
+        self,
+        module: GatewayModule,
+        sandbox: Sandbox,
+        home: Path,
+        environ: Mapping[str, str],
+        session: Callable[[], GatewaySession],
+        ended: Callable[[str], None],
+    ) -> None:
+        assert module.process is not None
+        self._module = module
+        self._process = module.process
+        self._sandbox = sandbox
+        self._home = home
+        self._environ = environ
+        self._session = session
+        self._ended = ended
+
+    async def run(self) -> None:
+        """Run it until cancelled, or until it has ended too often in a row; that is told, not raised."""
+        attempt = 0
+        try:
+            await asyncio.to_thread(self._home.mkdir, mode=0o700, parents=True, exist_ok=True)
+            while True:
+                began = anyio.current_time()
+                why = await self._once()
+                if anyio.current_time() - began > HEALTHY_SECONDS:
+                    attempt = 0
+                attempt += 1
+                if attempt > self._module.restart.max_attempts:
+                    self._ended(f"{why}; it was started {attempt} times, which is enough")
+                    return
+                self._ended(why)
+                log.warning("a gateway ended and is started again", gateway=self._module.id, reason=why)
+                await anyio.sleep(min(MAX_BACKOFF_SECONDS, self._module.restart.backoff_ms / 1000 * 2 ** (attempt - 1)))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+
+    async def _once(self) -> str:
+        """Run the program once and return why it ended."""
+        env = {name: self._environ[name] for name in (*_ALWAYS, *self._process.environment) if name in self._environ}
+        env = {"PATH": os.defpath, "LANG": "C.UTF-8", **env, "HOME": str(self._home), "TMPDIR": str(self._home)}
+        argv = [self._process.command, *self._process.args]
+        try:
+            launch = Launch(
+                argv=argv,
+                env=env,
+                cwd=self._home,
+                writable=[self._home],
+                readable=await asyncio.to_thread(program_paths, argv[0], env["PATH"]),
+                allow_network=self._process.network,
+            )
+            wrapped = await asyncio.to_thread(self._sandbox.wrap, launch)
+            process = await GuardedProcess.start(wrapped, env, self._home, None)
+        except (SubletError, OSError) as error:
+            return f"it can't be started: {error}"
+        session = self._session()
+        why = "it ended"
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._write, process, session)
+                group.start_soon(self._errors, process)
+                why = await self._read(process, session)
+                group.cancel_scope.cancel()
+        finally:
+            session.lose(why)
+            with anyio.CancelScope(shield=True):
+                await process.close()
+        return why
+
+    async def _read(self, process: GuardedProcess, session: GatewaySession) -> str:
+        lines = GatewayLines()
+        try:
+            while data := await process.stdout.read(READ_BYTES):
+                for line in lines.receive(data):
+                    session.receive(line)
+        except MalformedGatewayMessage as error:
+            return f"what it says is not the protocol: {error}"
+        return "its program ended"
+
+    async def _write(self, process: GuardedProcess, session: GatewaySession) -> None:
+        assert process.stdin is not None
+        while (line := await session.next_line()) is not None:
+            try:
+                with anyio.fail_after(WRITE_SECONDS):
+                    process.stdin.write(line)
+                    await process.stdin.drain()
+            except (OSError, TimeoutError):
+                process.stop()  # the reader finds the end
+                return
+
+    async def _errors(self, process: GuardedProcess) -> None:
+        while data := await process.stderr.read(READ_BYTES):
+            log.info("gateway", gateway=self._module.id, said=clean_line(data.decode("utf-8", "replace"), 500))

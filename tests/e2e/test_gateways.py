@@ -1,0 +1,143 @@
+"""Gateways on a real daemon: a program of ours, and programs that connect over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from support.daemons import Daemon, wait_for
+
+ECHO = """
+import json, os, sys
+print(json.dumps({"type": "event", "name": "up"}), flush=True)
+print(json.dumps({"type": "input", "requestId": "in1", "message": "from outside", "blocking": True}), flush=True)
+seen = []
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["type"] == "request":
+        said = message["message"]
+        print(json.dumps({"type": "ack", "requestId": message["requestId"], "accepted": said != "no"}), flush=True)
+        if said == "die":
+            sys.exit(3)
+        output = {"said": said, "seen": seen, "environment": sorted(os.environ), "secret": os.environ.get("GW_SECRET")}
+        result = {"type": "result", "requestId": message["requestId"], "success": True, "output": output}
+        print(json.dumps(result), flush=True)
+    elif message["type"] == "result":
+        seen.append(message["output"])
+"""
+AGENT = {"id": "echo", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-c", "echo got; cat"]}}
+
+
+def module(name: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "name": name, "version": "1", "description": "d", "direction": "duplex", **more}
+
+
+def add(daemon: Daemon, found: dict[str, Any]) -> None:
+    directory: Path = daemon.home / "config" / "gateways" / found["id"]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "module.json").write_text(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    one = Daemon(tmp_path_factory.mktemp("w") / "a", environ={"GW_SECRET": "s3", "GW_OTHER": "o"})
+    python = shutil.which("python3", path="/usr/bin:/bin") or "python3"
+    process = {"command": python, "args": ["-c", ECHO], "environment": ["GW_SECRET"]}
+    add(one, module("echo", protocol="stdio", process=process, restart={"maxAttempts": 3, "backoffMs": 20}))
+    add(one, module("web", protocol="http"))
+    add(one, module("sock", protocol="websocket", direction="input"))
+    add(one, module("broken", protocol="carrier-pigeon"))
+    (one.home / "config").chmod(0o700)
+    try:
+        yield one.up(agent=AGENT)
+    finally:
+        one.down()
+
+
+def state(daemon: Daemon, name: str) -> str:
+    found = {one["id"]: one["state"] for one in daemon.json("gateway", "list")["gateways"]}
+    return str(found[name])
+
+
+def test_a_program_of_ours_brings_requests_and_delivers(daemon: Daemon) -> None:
+    wait_for(lambda: state(daemon, "echo") == "connected", what="the program")
+    assert daemon.json("gateway", "list")["problems"][0]["directory"].endswith("broken")
+
+    def answered() -> Any:
+        output = daemon.json("gateway", "send", "echo", '{"n": 1}')["output"]
+        return output if output["seen"] else None
+
+    output = wait_for(answered, what="an answer to what it brought")
+    assert output["said"] == {"n": 1}
+    assert "got" in output["seen"][0]
+    assert "from outside" in output["seen"][0]
+    assert output["secret"] == "s3"
+    assert not {"GW_OTHER", "SUBLET_HOME"} & set(output["environment"])
+    refused = daemon.run("gateway", "send", "echo", "no", "--json", check=None)
+    assert json.loads(refused.stdout)["error"]["code"] == "DECLINED"
+    assert daemon.json("gateway", "send", "echo", "x", "--async")["output"] is None
+
+
+def test_it_is_started_again_when_it_ends_and_no_more_when_it_is_stopped(daemon: Daemon) -> None:
+    wait_for(lambda: state(daemon, "echo") == "connected", what="the program")
+    lost = daemon.run("gateway", "send", "echo", "die", "--json", check=None)
+    assert json.loads(lost.stdout)["error"]["code"] == "UNAVAILABLE"
+    wait_for(lambda: state(daemon, "echo") == "connected", what="the program again")
+    assert daemon.json("gateway", "stop", "echo")["state"] == "stopped"
+    gone = daemon.run("gateway", "send", "echo", "x", "--json", check=None)
+    assert json.loads(gone.stdout)["error"]["code"] == "UNAVAILABLE"
+    daemon.json("gateway", "start", "echo")
+    wait_for(lambda: state(daemon, "echo") == "connected", what="the program after a stop")
+
+
+def test_http_with_a_stream(daemon: Daemon) -> None:
+    shown = daemon.json("gateway", "show", "web")
+    headers = {"Authorization": f"Bearer {shown['token']}"}
+    with (
+        httpx.Client(base_url=shown["url"], timeout=30) as client,
+        client.stream("GET", f"{shown['url']}/stream", headers=headers) as stream,
+    ):
+        lines = (line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith("data: "))
+        brought = {"type": "input", "requestId": "h1", "message": "by http", "blocking": True}
+        taken = client.post(f"{shown['url']}/messages", headers=headers, content=json.dumps(brought))
+        assert (taken.status_code, taken.json()) == (202, {"taken": 1})
+        assert json.loads(next(lines))["type"] == "ack"
+        result = json.loads(next(lines))
+        assert result["success"]
+        assert "by http" in result["output"]
+
+
+def test_websocket(daemon: Daemon) -> None:
+    shown = daemon.json("gateway", "show", "sock")
+    headers = {"Authorization": f"Bearer {shown['token']}"}
+    with connect(shown["url"], additional_headers=headers) as socket:
+        socket.send(json.dumps({"type": "input", "requestId": "w1", "message": "by socket", "blocking": True}))
+        assert json.loads(socket.recv(timeout=30))["type"] == "ack"
+        assert "by socket" in json.loads(socket.recv(timeout=30))["output"]
+        refused = daemon.run("gateway", "send", "sock", "x", "--json", check=None)
+        assert json.loads(refused.stdout)["error"]["code"] == "INVALID_ARGUMENT"
+
+
+def test_nobody_connects_without_the_token_or_from_a_page_or_by_another_name(daemon: Daemon) -> None:
+    shown = daemon.json("gateway", "show", "web")
+    other = daemon.json("gateway", "show", "sock")
+    good = {"Authorization": f"Bearer {shown['token']}"}
+    for headers, status in (
+        ({}, 401),
+        ({"Authorization": "Bearer x"}, 401),
+        ({"Authorization": f"Bearer {other['token']}"}, 401),
+        ({**good, "Origin": "http://127.0.0.1:1"}, 403),
+        ({**good, "Host": "evil.example"}, 421),
+    ):
+        assert httpx.get(f"{shown['url']}/stream", headers=headers).status_code == status
+    for headers in ({}, {**good, "Origin": "http://evil.example"}):
+        with pytest.raises(InvalidStatus), connect(other["url"], additional_headers=headers):
+            pass
