@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 from sublet.daemon.api.approval_models import ApproveRequest, ForgetApprover, Terms
 from sublet.daemon.api.approval_statements import approve_statement
 from sublet.protocol.errors import SubletError
-from sublet.protocol.statements import sign_statement
+from sublet.protocol.statement_signing import sign_statement
 from support.chat_process import Step, chat_stub
 from support.daemons import Daemon, two_daemons, wait_for
 from support.leases import ask, begin, conditions, finish, restart, view

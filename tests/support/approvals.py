@@ -29,7 +29,8 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.encoding import b64
 from sublet.protocol.events import EventKeys
 from sublet.protocol.sealed_key import seal
-from sublet.protocol.statements import Statement, sign_statement
+from sublet.protocol.statement_signing import sign_statement
+from sublet.protocol.statements import Statement
 from sublet.supervisor.model import Deadline, JobResource
 from sublet.supervisor.tools import ToolCall
 from support.decisions import KeptDecisions, gatekeeper

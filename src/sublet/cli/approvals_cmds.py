@@ -188,7 +188,7 @@ async def _approve(
 ) -> ApprovalView:
     from sublet.daemon.api.approval_models import ApproveRequest
     from sublet.daemon.api.approval_statements import approve_statement
-    from sublet.protocol.statements import sign_statement
+    from sublet.protocol.statement_signing import sign_statement
 
     signed = sign_statement(approve_statement(approver.daemon, found, wanted), key)
     return await control.approvals.approve(found.id, ApproveRequest(signed=signed))

@@ -96,7 +96,8 @@ def approver_remove(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 
     async def body(control: Control) -> None:
         from sublet.daemon.api.approval_models import ForgetApprover
-        from sublet.protocol.statements import Statement, sign_statement
+        from sublet.protocol.statement_signing import sign_statement
+        from sublet.protocol.statements import Statement
 
         now = await control.approvals.get_approver()
         key = unlocked(now)
@@ -140,7 +141,8 @@ def _setting(now: ApproverView, new: SigningKey, signer: SigningKey, passphrase:
     from sublet.daemon.api.approval_models import SetApprover
     from sublet.protocol.encoding import b64
     from sublet.protocol.sealed_key import seal
-    from sublet.protocol.statements import Statement, sign_statement
+    from sublet.protocol.statement_signing import sign_statement
+    from sublet.protocol.statements import Statement
 
     sealed = seal(new, passphrase)
     public_key = b64(bytes(new.verify_key))

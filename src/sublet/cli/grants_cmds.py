@@ -73,7 +73,7 @@ def grants_create(
     async def body(control: Control) -> None:
         from sublet.daemon.api.approval_models import IssueGrant
         from sublet.daemon.api.approval_statements import issue_statement
-        from sublet.protocol.statements import sign_statement
+        from sublet.protocol.statement_signing import sign_statement
 
         approver = await control.approvals.get_approver()
         key = unlocked(approver)

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from nacl.exceptions import BadSignatureError
-from nacl.signing import SigningKey, VerifyKey
 from pydantic import BaseModel, ConfigDict, Field
 
-from sublet.protocol.canonical import canonical_json
-from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.signing import KEY_BYTES, MAX_CLOCK_SKEW_SECONDS, SIGNATURE_BYTES, Nonces
-
-APPROVAL_DOMAIN: Final = b"sublet/approval/1"
 
 Decision = Literal["approve", "issue", "set-key", "remove-key"]
 
@@ -54,39 +47,6 @@ class SignedStatement(BaseModel):
     signature: Annotated[str, Field(max_length=128)]
 
 
-def sign_statement(statement: Statement, key: SigningKey) -> SignedStatement:
-    """Return ``statement`` signed by the approver's key."""
-    return SignedStatement(statement=statement, signature=b64(key.sign(_signed_bytes(statement)).signature))
-
-
-def verify_statement(signed: SignedStatement, *, signer: bytes, daemon: str, now: float, nonces: Nonces) -> None:
-    """Check who signed, for whom, when, and that it comes for the first time.
-
-    Args:
-        signed: what was sent.
-        signer: the raw public key that must have signed it.
-        daemon: our own node id.
-        now: Unix seconds.
-        nonces: replay memory.
-
-    Raises:
-        SubletError: ``APPROVAL_INVALID``.
-    """
-    statement, value = signed.statement, unb64(signed.signature, SIGNATURE_BYTES)
-    if value is None or len(signer) != KEY_BYTES:
-        raise invalid("the signature is malformed")
-    try:
-        VerifyKey(signer).verify(_signed_bytes(statement), value)
-    except (BadSignatureError, ValueError):
-        raise invalid("it is not signed by the approver's key") from None
-    if statement.daemon != daemon:
-        raise invalid("it is meant for another daemon")
-    if abs(now - statement.at) > MAX_CLOCK_SKEW_SECONDS:
-        raise invalid("it was signed too long ago")
-    if not nonces.first_seen(statement.nonce, statement.at):
-        raise invalid("it was used before")
-
-
 def invalid(why: str) -> SubletError:
     """Return the refusal of what a person is said to have decided."""
     return SubletError(
@@ -101,7 +61,3 @@ def missing() -> SubletError:
         "there is no approver's key here, so nobody can approve anything",
         "A person makes one, once, in a terminal: sublet approver init",
     )
-
-
-def _signed_bytes(statement: Statement) -> bytes:
-    return APPROVAL_DOMAIN + b"\n" + canonical_json(statement.model_dump(mode="json"))

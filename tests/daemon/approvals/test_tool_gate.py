@@ -25,7 +25,7 @@ from sublet.policy.model import Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.statements import sign_statement
+from sublet.protocol.statement_signing import sign_statement
 from sublet.supervisor.tools import ToolCall, Verdict
 from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
 

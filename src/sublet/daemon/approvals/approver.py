@@ -15,7 +15,8 @@ from sublet.daemon.storage.journal import Journal
 from sublet.protocol.events import EventKind
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.signing import Nonces
-from sublet.protocol.statements import SignedStatement, missing, verify_statement
+from sublet.protocol.statement_signing import verify_statement
+from sublet.protocol.statements import SignedStatement, missing
 
 
 @dataclass(frozen=True, slots=True)

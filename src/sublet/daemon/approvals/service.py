@@ -36,7 +36,8 @@ from sublet.protocol.encoding import unb64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.sealed_key import unseal
 from sublet.protocol.signing import KEY_BYTES
-from sublet.protocol.statements import Statement, invalid, sign_statement
+from sublet.protocol.statement_signing import sign_statement
+from sublet.protocol.statements import Statement, invalid
 
 HUMAN = "human"
 
