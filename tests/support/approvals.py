@@ -26,6 +26,7 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain
 from sublet.protocol.encoding import b64
 from sublet.protocol.events import EventKeys
 from sublet.protocol.sealed_key import seal
@@ -37,6 +38,7 @@ from support.decisions import KeptDecisions, gatekeeper
 
 DAEMON = "node-test"
 PASSPHRASE = "correct horse battery"
+NOBODY = Chain()
 HUMAN = Subject("human")
 AGENT = Subject("agent", "coder", role="executor")
 
@@ -82,6 +84,7 @@ class Desk:
         seconds: float = 60,
         access_mode: str = "rw",
         waiting: Callable[[str | None], None] = lambda _: None,
+        chain: Chain = NOBODY,
     ) -> RunGate:
         """Return the gate of one run."""
         parts = GateParts(self.gatekeeper, self.journal, self.grants, self.questions, self.approver, self.clock)
@@ -95,6 +98,7 @@ class Desk:
                 keys=EventKeys(finger_session_id=scope, request_id="req_1"),
                 deadline=Deadline(anyio.current_time() + seconds),
                 waiting=waiting,
+                chain=chain,
             ),
         )
 

@@ -24,6 +24,7 @@ from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.statement_signing import sign_statement
 from sublet.supervisor.tools import ToolCall, Verdict
@@ -421,3 +422,18 @@ async def test_an_issuer_that_policy_names_may_grant_what_it_names(tmp_path: Pat
         view = await side.service.issue_grant(request, Subject("agent", "lead"))
         assert view.issued_by == "agent lead"
         assert (await side.gate(AGENT).ask(call())).allowed
+
+
+async def test_whoever_has_sent_the_agent_does_not_grant_what_it_waits_for(tmp_path: Path) -> None:
+    issue: dict[str, JsonValue] = {
+        "id": "issuers", "effect": "allow", "action": "grant.issue", "subject": {"kind": "agent"},
+        "resource": "shell.exec",
+    }  # fmt: skip
+    async with desk(tmp_path, [APPROVAL, issue]) as side, anyio.create_task_group() as group:
+        await side.make_approver()
+        group.start_soon(side.gate(chain=Chain(("lead@node-x",))).ask, call())
+        await side.asked()
+        request = IssueGrant(agent="coder", tool="shell.exec", arguments={"command": "make deploy"})
+        with pytest.raises(SubletError, match="grant itself"):
+            await side.service.issue_grant(request, Subject("agent", "lead"))
+        group.cancel_scope.cancel()

@@ -188,7 +188,7 @@ class ApprovalService:
                 itself, whatever policy says; ``APPROVER_MISSING`` and ``APPROVAL_INVALID`` for a person.
         """
         if caller.kind == "agent":
-            check_issuer(caller.name, request.agent, self._parts.nests())
+            check_issuer(caller.name, request.agent, self._parts.nests(), await self._callers_of(request.agent))
         await self._parts.gate.ask(
             caller, Action.GRANT_ISSUE, tool_plain(request.tool), agent=plain(request.agent), issuer=caller.name
         )
@@ -229,6 +229,12 @@ class ApprovalService:
         """
         await self._parts.gate.ask(caller, Action.GRANT_REVOKE, grant_id)
         return await self._grant_view(await self._parts.grants.revoke(grant_id, who(caller)))
+
+    async def _callers_of(self, agent: str) -> list[str]:
+        """Return through whom the calls of ``agent`` came that wait now: none of them approves what it has asked for."""
+        waiting = [one for one in await self._parts.questions.list(limit=MAX_PAGE) if one.agent == plain(agent)]
+        chains = [chain for one in waiting if isinstance(chain := one.context.get("chain"), list)]
+        return [str(address) for chain in chains for address in chain]
 
     async def _open(self, approval_id: str) -> Approval:
         approval = await self._parts.questions.find(approval_id)
