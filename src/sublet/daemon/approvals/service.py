@@ -231,7 +231,7 @@ class ApprovalService:
         return await self._grant_view(await self._parts.grants.revoke(grant_id, who(caller)))
 
     async def _callers_of(self, agent: str) -> list[str]:
-        """Return through whom the calls of ``agent`` came that wait now: none of them approves what it has asked for."""
+        """Return through whom those calls of ``agent`` came that wait now: none of them approves her own errand."""
         waiting = [one for one in await self._parts.questions.list(limit=MAX_PAGE) if one.agent == plain(agent)]
         chains = [chain for one in waiting if isinstance(chain := one.context.get("chain"), list)]
         return [str(address) for chain in chains for address in chain]
