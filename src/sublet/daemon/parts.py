@@ -186,6 +186,17 @@ async def make_parts(
             modules=gateways,
         )
     )
+    modules = Modules(
+        Path(config.home.config_dir),
+        config.capability_dirs,
+        scratch_root,
+        sandbox,
+        cages,
+        gate,
+        journal,
+        lambda agent_id: offer.capabilities_of(agent_id),
+    )
+    await modules.load()
     tools = ProviderTools(
         sandbox,
         cages,
@@ -193,6 +204,7 @@ async def make_parts(
         chain_signer(identity),
         supervising.super_agent,
         files=job_files,
+        source=modules.tools,
         conversations=state_dir / "conversations",
         remote=PairedAndPublic(
             functools.cache(lambda: load_text_link(identity)),
@@ -202,8 +214,6 @@ async def make_parts(
     )
     offer = await asyncio.to_thread(Offer, agent_source.load, lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
-    modules = Modules(Path(config.home.config_dir), config.capability_dirs, scratch_root, sandbox, cages, gate, journal)
-    await modules.load()
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()

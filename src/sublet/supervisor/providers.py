@@ -20,6 +20,7 @@ from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.provider_config import AcpConfig, IflowConfig, SuperConfig
 from sublet.supervisor.remote_agent import RemoteAgentProvider, RemoteAgents
+from sublet.supervisor.tools import ToolSource
 
 
 class SignChain(Protocol):
@@ -52,6 +53,8 @@ class ProviderTools:
     """Opens the files of a job's lease, for providers that work on them by tools of ours."""
     conversations: Path | None = None
     """Where conversations with models are kept; a private directory."""
+    source: ToolSource | None = None
+    """Tools besides a provider's own, such as capabilities."""
     remote: RemoteAgents | None = None
     """Speaks with agents elsewhere."""
 
@@ -81,6 +84,8 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
             raise TypeError("a model needs the files of its leases, and a place for its conversations")
         from sublet.supervisor.chat.provider import ModelProvider, ModelTools
 
-        given = ModelTools(tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter, tools.owners)
+        given = ModelTools(
+            tools.files, tools.sandbox, Conversations(tools.conversations), tools.limiter, tools.owners, tools.source
+        )
         return ModelProvider(config, given)
     return CommandProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners)

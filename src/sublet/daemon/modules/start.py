@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ class Modules:
         limiter: holds them to their limits.
         gate: asks policy.
         journal: is told what runs.
+        chosen: returns the ids of those that an agent is told of; None for all.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Modules:
         limiter: Limiter,
         gate: Gatekeeper,
         journal: Journal,
+        chosen: Callable[[str], tuple[str, ...] | None],
     ) -> None:
         self._journal = journal
         self.registry = CapabilityRegistry([*more, config_dir / CAPABILITIES])
         self.runs = CapabilityRuns(sandbox, scratch_root, limiter)
         self.service = CapabilityService(gate, self.registry, self.runs, self._tell)
-        self.tools = CapabilityTools(lambda: self.registry.now, self.runs)
+        self.tools = CapabilityTools(lambda: self.registry.now, self.runs, chosen)
 
     async def load(self) -> None:
         """Read what there is at the start; what can't be used is told, and no reason not to start."""

@@ -65,7 +65,6 @@ class Watcher:
             rust_timeout=LOOK_AGAIN_MS,
             yield_on_timeout=True,
             recursive=False,
-            raise_interrupt=False,
         ):
             await self._check()
             if await asyncio.to_thread(self._directories) != directories:

@@ -42,6 +42,12 @@ class Offer:
         """Return what does the work of an agent that is or was offered."""
         return self._providers[agent_id]
 
+    def capabilities_of(self, agent_id: str) -> tuple[str, ...] | None:
+        """Return the capabilities that an agent is told of: those of its ``governance``, or None for all of them."""
+        config = next((one for one in self._agents if one.id == agent_id), None)
+        told = [one for one in config.governance.values() if one.inject_capabilities] if config else []
+        return (told[0].capability_ids or None) if told else ()
+
     def read(self) -> tuple[AgentConfig, ...]:
         """Return what the file says now, without using it. Blocks: call it in a thread.
 

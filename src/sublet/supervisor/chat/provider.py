@@ -13,7 +13,9 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.chat.budget import Budget
@@ -26,7 +28,7 @@ from sublet.supervisor.chat.mcp_tools import McpTools
 from sublet.supervisor.chat.prompt import system_prompt
 from sublet.supervisor.chat.reply import Reply
 from sublet.supervisor.chat.shell_tool import shell_tool
-from sublet.supervisor.chat.tool import Tool
+from sublet.supervisor.chat.tool import Tool, ToolFailed, ToolResult
 from sublet.supervisor.confined_runs import ConfinedRuns, LimitMet
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
@@ -34,7 +36,7 @@ from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sand
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flush_regularly
 from sublet.supervisor.processes import ProcessOwners
-from sublet.supervisor.tools import ToolGate
+from sublet.supervisor.tools import ToolCall, ToolGate, ToolOffer, ToolSource
 
 MAX_SUMMARY_CHARS: Final = 8_000
 MAX_SHRINKS: Final = 4
@@ -54,6 +56,8 @@ class ModelTools:
     conversations: Conversations
     limiter: Limiter | None = None
     owners: ProcessOwners | None = None
+    source: ToolSource | None = None
+    """Tools besides our own, such as capabilities; the gate is asked for each as for those."""
 
 
 class MakeEndpoint(Protocol):
@@ -156,11 +160,16 @@ class ModelProvider:
             async with McpTools(self._config.mcp_servers, runs, self._environ) as servers:
                 for failure in servers.failures:
                     report(Output("note", f"{failure}\n"))
-                yield [*tools, *servers.tools]
+                yield [*tools, *servers.tools, *self._sourced(job)]
         finally:
             with anyio.CancelScope(shield=True):
                 await runs.close()
                 await files.aclose()
+
+    def _sourced(self, job: Job) -> list[Tool]:
+        """Return the tools of the source that this agent is told of."""
+        source = self._tools.source
+        return [] if source is None else [_sourced(source, one, job) for one in source.offers(self._config.id)]
 
     async def _conversation(self, job: Job, report: Report) -> tuple[str, Conversation]:
         """Return the session to go on with, or a new one."""
@@ -274,3 +283,16 @@ def _reschedule(limit: asyncio.Timeout, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)
+
+
+def _sourced(source: ToolSource, offer: ToolOffer, job: Job) -> Tool:
+    async def run(arguments: Mapping[str, JsonValue]) -> ToolResult:
+        try:
+            answered = await source.call(ToolCall(offer.tool, arguments, ""), job)
+        except SubletError as error:
+            raise ToolFailed(str(error)) from None
+        if answered.error is not None:
+            raise ToolFailed(answered.text)
+        return ToolResult(answered.text)
+
+    return Tool(offer.tool, offer.description, CheckedSchema(offer.parameters), run)
