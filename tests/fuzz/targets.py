@@ -97,6 +97,7 @@ class Target:
 TARGETS: dict[str, Target] = {}
 
 EXEMPT: dict[str, str] = {
+    "cli.ask_cmds:read_schema": "reads a file that the owner names; json_schema is the decoder",
     "supervisor.capabilities.registry:read_capabilities": "takes directories; module_json is the decoder",
     "supervisor.capabilities.registry:_read": "takes a directory; module_json is the decoder",
     "supervisor.capabilities.registry:read_file": "returns a file as it is; module_json decodes it",

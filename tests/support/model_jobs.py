@@ -15,6 +15,7 @@ from sublet.supervisor.chat.endpoint import Endpoint
 from sublet.supervisor.chat.provider import ModelProvider, ModelTools
 from sublet.supervisor.model import Job, Outcome
 from sublet.supervisor.model_config import ModelConfig
+from sublet.supervisor.tools import ToolSource
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support.chat_process import ChatStub, Step, chat_stub
 from support.gates import ListGate
@@ -34,6 +35,7 @@ class ModelWorld:
     gate: ListGate = field(default_factory=ListGate)
     log: Log = field(default_factory=Log)
     silence_seconds: float = SILENCE_SECONDS
+    source: ToolSource | None = None
 
     @property
     def workspace(self) -> Path:
@@ -42,7 +44,9 @@ class ModelWorld:
 
     def provider(self) -> ModelProvider:
         """Return the provider; it waits for nothing before it asks again, and not long for an endpoint."""
-        tools = ModelTools(job_files, BubblewrapSandbox(), Conversations(self.root / "conversations"))
+        tools = ModelTools(
+            job_files, BubblewrapSandbox(), Conversations(self.root / "conversations"), source=self.source
+        )
 
         def endpoint(config: ModelConfig, key: str) -> Endpoint:
             return Endpoint(config, key, pause=lambda _: None, silence_seconds=self.silence_seconds)
