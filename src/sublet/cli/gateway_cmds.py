@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Gateway, by its id.", show_default=False)]
 
-gateway = group("gateway", "Programs that bring requests from elsewhere, and carry answers there.")
+gateway = group("gateway", "Programs that bring requests, and carry answers.")
 
 
 @gateway.command(cls=Sectioned, name="list")

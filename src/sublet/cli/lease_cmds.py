@@ -60,7 +60,7 @@ def work(
     all_: Annotated[bool, typer.Option("--all", "-a", help="Also what is over.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List what this machine does for others; --all: also what it did."""
+    """List what this machine does for others, or has done (--all)."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
@@ -92,7 +92,7 @@ def output(
     ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a delegation printed, how it stands and how it ended.
+    """Show what a delegation printed, and how it stands or ended.
 
     Without --follow the exit status only tells whether the delegation could be read; with it, how the work ended.
     """

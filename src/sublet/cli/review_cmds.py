@@ -36,7 +36,7 @@ def review(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the patch of a staged result, and what stands in its way.
+    """Print the patch of a staged result, and its conflicts.
 
     Coloured on a terminal, plain in a pipe. Nothing is changed by looking.
     """

@@ -28,7 +28,7 @@ _SECRET_VALUES = (
     re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
 )
-_NOISY = ("httpx", "httpcore", "asyncssh", "uvicorn", "a2a", "mcp", "asyncio", "hpack", "sse_starlette")
+_NOISY = ("watchfiles", "httpx", "httpcore", "asyncssh", "uvicorn", "a2a", "mcp", "asyncio", "hpack", "sse_starlette")
 
 
 def configure_logging(level: str = "info", stream: TextIO | None = None, *, as_json: bool | None = None) -> None:

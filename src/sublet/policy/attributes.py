@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from sublet.policy.model import Action
-from sublet.protocol.messages import MAX_TTL_SECONDS
+from sublet.protocol.bounds import MAX_TTL_SECONDS
 
 ARGUMENT_PREFIX: Final = "args."
 """An argument ``command`` of a tool is the attribute ``args.command``; one inside an object ``args.outer.inner``."""
