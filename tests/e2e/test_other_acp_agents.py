@@ -33,7 +33,6 @@ async def test_opencode_writes_what_it_may(tmp_path: Path, allowed: bool) -> Non
         settings = {
             "provider": {"anthropic": {"options": {"baseURL": f"{model.url}/v1", "apiKey": "dummy"}}},
             "model": "anthropic/claude-sonnet-4-5",
-            "permission": {"edit": "ask", "bash": "ask"},
         }
         environ = {"PATH": os.environ["PATH"], "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}
         work = replace(job(tmp_path, "Write it.", seconds=100), gate=gate)

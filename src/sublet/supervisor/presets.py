@@ -147,7 +147,14 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
         session_meta={"claudeCode": {"options": {"settingSources": ["user"], "strictMcpConfig": True}}},
     ),
     "codex": AcpPreset(
-        replace(_CODEX, argv=("codex-acp",), confined=(), unconfined=(), model_option=""),
+        replace(
+            _CODEX,
+            # It asks before commands only where none is trusted, and its own sandbox can't be set up inside ours.
+            argv=("codex-acp", "-c", 'approval_policy="untrusted"', "-c", 'sandbox_mode="danger-full-access"'),
+            confined=(),
+            unconfined=(),
+            model_option="",
+        ),
         login_methods=(("CODEX_API_KEY", "codex-api-key"), ("OPENAI_API_KEY", "openai-api-key")),
     ),
     "gemini": AcpPreset(
@@ -161,7 +168,11 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
             environment=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT", *_PROXY, *_CERTIFICATES),
             login_variables=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT"),
             login_files=(".local/share/opencode/auth.json",),
-            settings=(("OPENCODE_DISABLE_AUTOUPDATE", "1"),),
+            settings=(
+                ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+                # By itself it asks nothing.
+                ("OPENCODE_PERMISSION", '{"edit":"ask","bash":"ask","webfetch":"ask"}'),
+            ),
         )
     ),
     "iflow": AcpPreset(
