@@ -21,7 +21,7 @@ MODEL: dict[str, object] = {"type": "model", "base_url": "https://example.com/v1
 SHELL = {"id": "a", "provider": {"type": "command", "argv": ["sh", "-s"]}}
 
 # Section 7.3 of the governance spec, as it stands there.
-SPEC_EXAMPLE = {
+SPEC_EXAMPLE: dict[str, Any] = {
     "id": "executor-1",
     "role": "executor",
     "provider": {"type": "iflow", "model": "gpt-5.3-codex"},
@@ -141,11 +141,16 @@ def test_what_cannot_be_kept_is_refused_with_its_place(
     assert said.startswith(f" at agents[1].{where}: ")
 
 
-def test_the_example_of_the_spec_is_read(tmp_path: Path) -> None:
-    (agent,) = load(tmp_path, SPEC_EXAMPLE)
+def test_of_the_example_of_the_spec_what_nobody_would_keep_is_refused_and_the_rest_is_read(tmp_path: Path) -> None:
+    rules = dict(SPEC_EXAMPLE["governance"]["iflow"])
+    document = {**SPEC_EXAMPLE, "governance": {"iflow": rules}}
+    assert "only a provider of type 'model' is told of capabilities" in refusal(tmp_path, document)
+    del rules["injectCapabilities"]
+    assert "governance.iflow.commandNamespace: " in refusal(tmp_path, document)
+    del rules["commandNamespace"]
+    (agent,) = load(tmp_path, document)
     assert agent.tools.authorization_required == ("shell.exec",)
     assert agent.governance["iflow"].disallowed_tools == ("network",)
-    assert agent.governance["iflow"].command_namespace == "cap_"
 
 
 @pytest.mark.parametrize(

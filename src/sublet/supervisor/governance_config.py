@@ -80,6 +80,14 @@ def check_governance(kind: str, names: frozenset[str], governance: GovernanceCon
         raise ValueError(f"{stray[0]!r} is a provider that this agent does not have; its own is '{kind}'")
     if governance and kind not in GOVERNING:
         raise ValueError(_unenforceable(kind, f"governance.{next(iter(governance))}"))
+    for name, rules in governance.items():
+        if kind != "model" and (rules.inject_capabilities or rules.capability_ids):
+            raise ValueError(f"governance.{name}: only a provider of type 'model' is told of capabilities")
+        if rules.command_namespace is not None:
+            raise ValueError(
+                f"governance.{name}.commandNamespace: capabilities are tools named capability.ID here, not commands, "
+                "so they have no other namespace"
+            )
 
 
 def _unenforceable(kind: str, what: str) -> str:
