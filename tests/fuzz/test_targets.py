@@ -30,6 +30,9 @@ SLOW = {
     "change_record": 25,
     "git_refs": 25,
     "lease_memory": 25,
+    "session_files": 15,
+    "acp_tool_call": 40,
+    "acp_file_request": 15,
     "git_config": 8,
     "key_files": 5,
 }
