@@ -20,7 +20,7 @@ from sublet.protocol.errors import SubletError
 from sublet.supervisor.acp import tool_calls
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.file_requests import FileRequests
-from sublet.supervisor.acp.stream import AgentStream, Misbehaved
+from sublet.supervisor.acp.stream import MAX_ID_CHARS, AgentStream, Misbehaved
 from sublet.supervisor.router import syntax
 from sublet.supervisor.sessions import older_map
 from sublet.supervisor.sessions import store as session_store
@@ -95,6 +95,7 @@ def _acp_lines(data: bytes) -> None:
     for line in data.split(b"\n"):
         message = stream._message(line)
         assert message is None or isinstance(message, dict)
+        assert all(len(key) <= MAX_ID_CHARS for key in stream._open), "ids are kept, and so are bounded"
 
 
 @target("acp_tool_call", raises=[ValidationError, tool_calls.TooLarge])

@@ -163,6 +163,9 @@ def prompt(mode: str, cwd: Path, text: str) -> dict[str, Any]:
         for _ in range(2):
             ask({"toolCallId": "c", "title": "t", "kind": "execute", "rawInput": {}}, "perm-1")
         time.sleep(600)
+    elif mode == "long-id":
+        ask({"toolCallId": "c", "title": "t", "kind": "execute", "rawInput": {}}, "perm-" + "1" * 300)
+        time.sleep(600)
     elif mode == "other-session":
         say("for somebody else", "ses-2")
         say("for us")

@@ -91,6 +91,7 @@ async def test_nothing_is_allowed_for_ever(tmp_path: Path, mode: str, answer: st
         ("huge-line", "crashed", "it sent a message of more than 16 MiB"),
         ("storm", "crashed", "it made more than 64 requests at once"),
         ("same-id", "crashed", "it used the id of a request again"),
+        ("long-id", "crashed", "the id of its request has more than 256 characters"),
         ("garbage", "crashed", "what it prints is not the Agent Client Protocol"),
         ("version", "crashed", "it speaks version 99 of the protocol"),
         ("login", "crashed", "it needs a login"),

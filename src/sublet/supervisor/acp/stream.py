@@ -15,6 +15,8 @@ MAX_BAD_LINES: Final = 64
 """Lines that are no message; some agents print a greeting before they speak the protocol."""
 MAX_OPEN_REQUESTS: Final = 64
 """Requests of the agent that are not answered yet."""
+MAX_ID_CHARS: Final = 256
+"""Of the id of such a request, which is kept until then."""
 SEND_SECONDS: Final = 30.0
 """How long an agent may leave what it is told unread."""
 
@@ -104,7 +106,11 @@ class AgentStream:
                 raise Misbehaved("what it prints is not the Agent Client Protocol")
             return None
         if message.get("method") is not None and "id" in message:
+            if not isinstance(message["id"], str | int | float | None):
+                raise Misbehaved("the id of its request is neither text nor a number")
             key = _key(message["id"])
+            if len(key) > MAX_ID_CHARS:
+                raise Misbehaved(f"the id of its request has more than {MAX_ID_CHARS} characters")
             if key in self._open:
                 raise Misbehaved("it used the id of a request again that was not answered yet")
             self._open.add(key)
@@ -114,4 +120,4 @@ class AgentStream:
 
 
 def _key(request_id: object) -> str:
-    return json.dumps(request_id, sort_keys=True)
+    return json.dumps(request_id)
