@@ -1,4 +1,4 @@
-"""The registry of decoders: what takes bytes or text that somebody else may have made.
+"""The registry of decoders: what takes bytes or text that somebody else may have made (more: ``supervisor_targets``).
 
 A target is called with bytes. It returns, or raises one of the errors that its decoder documents; anything else is a
 finding. ``covers`` names the functions that it exercises, as ``module:name``.

@@ -94,7 +94,7 @@ def decoders() -> Iterator[str]:
 def test_every_decoder_is_a_target_or_exempt_for_a_reason() -> None:
     found = set(decoders())
     covered = {name for target in TARGETS.values() for name in target.covers}
-    assert found - covered - set(EXEMPT) == set(), "add a target with seeds to tests/fuzz/targets.py"
+    assert found - covered - set(EXEMPT) == set(), "add a target with seeds to tests/fuzz"
     assert set(EXEMPT) & covered == set()
     assert set(EXEMPT) - found == set(), "these are gone"
     assert all(len(reason) > 10 for reason in EXEMPT.values())
