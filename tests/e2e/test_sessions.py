@@ -79,6 +79,27 @@ def test_a_client_goes_on_in_its_context_and_no_other_client_does(tmp_path: Path
             daemon.down()
 
 
+def test_recorded_routes_are_decided_the_same_again(tmp_path: Path) -> None:
+    with chat_stub(tmp_path / "c", [{"say": "coded"}]) as coder:
+        daemon = Daemon(tmp_path / "a")
+        try:
+            daemon.up(agent={"agents": [coder.agent(id="coder")]})
+            session = ask(daemon, "@coder write it")["fingerSessionId"]
+            daemon.json("ask", "--session", session, "/hub nowhere do it", check=(0, 1, 2, 3, 4, 5, 6, 7))
+            before = daemon.run("events", "--session", session, "--json").stdout
+            replayed = daemon.json("replay", session)
+            routes = [one for one in replayed["steps"] if one["kind"] == "route_decided"]
+            assert [(one["result"], one["recorded"]["decision"]) for one in routes] == [
+                ("equal", "dispatch_agent"),
+                ("equal", "reject"),
+            ]
+            assert not any(one["out_of_order"] for one in replayed["steps"])
+            # Reading it again changes nothing.
+            assert daemon.run("events", "--session", session, "--json").stdout == before
+        finally:
+            daemon.down()
+
+
 def ask(daemon: Daemon, text: str, session: str | None = None) -> Any:
     more = ("--session", session) if session else ()
     return daemon.json("ask", *more, text)

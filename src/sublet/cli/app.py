@@ -27,6 +27,7 @@ from sublet.cli import (
     peers_cmd,
     policy_cmds,
     prune_cmd,
+    replay_cmd,
     review_cmds,
     session_cmds,
     steer_cmds,
@@ -79,6 +80,7 @@ app.add_typer(approvals_cmds.approvals, rich_help_panel="Approving")
 app.add_typer(grants_cmds.grants, rich_help_panel="Approving")
 app.add_typer(approver_cmds.approver, rich_help_panel="Approving")
 _add("Governance", events_cmd.events, epilog=events_cmd.EPILOG)
+_add("Governance", replay_cmd.replay)
 app.add_typer(mcp_cmd.mcp, rich_help_panel="MCP hosts")
 
 

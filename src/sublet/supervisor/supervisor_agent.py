@@ -20,6 +20,7 @@ from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, U
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, ModuleHub
 from sublet.supervisor.questions import MAX_ROUNDS, PENDING, PendingQuestion, no_question, pending
+from sublet.supervisor.replay import MAX_TEXT_JOURNALLED
 from sublet.supervisor.router.classifier import Classifier
 from sublet.supervisor.router.model import (
     MAX_CANDIDATES,
@@ -42,7 +43,6 @@ AGENT: Final = "agent"
 """In the metadata of a request: the agent that the caller names."""
 ANSWER: Final = "answer"
 """In the metadata of a request: that its text answers the session's question."""
-MAX_TEXT_JOURNALLED: Final = 20_000
 MAX_REASON_CHARS: Final = 500
 
 
