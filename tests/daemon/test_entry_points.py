@@ -45,6 +45,9 @@ UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
 FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
 CLI_MAY_IMPORT = {
     "sublet.daemon.app": "starts the daemon in this process",
+    "sublet.daemon.approvals.approver": "the words of an error",
+    "sublet.daemon.approvals.human_key": "the person's own key file, unlocked by a passphrase here and nowhere else",
+    "sublet.daemon.approvals.service": "the words that a person signs",
     "sublet.daemon.config": "says where its files are",
     "sublet.daemon.control.client": "speaks with the daemon",
     "sublet.daemon.diagnosis": "looks at this machine where no daemon runs",
@@ -233,6 +236,7 @@ def test_everything_that_decides_does_so_at_the_gatekeeper() -> None:
         "peer_service.py": "lists",
         "start.py": "lists",
         "explain.py": "explains",
+        "tool_gate.py": "looks whether a grant is worth using, before it decides at the gatekeeper",
     }
     for path in sorted((SOURCE / "daemon").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
