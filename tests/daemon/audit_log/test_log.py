@@ -257,6 +257,20 @@ async def test_a_disk_that_takes_nothing_bounds_what_waits(
     await log.close()
 
 
+async def test_a_log_that_is_written_meanwhile_is_whole(tmp_path: Path, store: Store) -> None:
+    async with running(tmp_path / "log", store) as log, anyio.create_task_group() as group:
+
+        async def write() -> None:
+            while True:
+                await log.add_durably("decision", {"text": "x" * 5_000})
+
+        for _ in range(3):
+            group.start_soon(write)
+        for _ in range(10):
+            assert (await log.verify()).problem == ""
+        group.cancel_scope.cancel()
+
+
 async def test_readers_wait_for_news_and_page_from_the_files(tmp_path: Path, store: Store) -> None:
     directory = tmp_path / "log"
     await filled(directory, store, 20)

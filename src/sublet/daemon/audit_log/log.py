@@ -47,6 +47,8 @@ class AuditLog:
         self._recent: deque[tuple[int, str, dict[str, JsonValue]]] = deque(maxlen=KEPT_IN_MEMORY)
         self._news = asyncio.Event()
         self._writer = Writer(directory, file, self._written)
+        # What is checked is not removed meanwhile, nor is the store's memory of it ahead of what is read.
+        self._keeping = asyncio.Lock()
 
     @classmethod
     async def open(cls, directory: Path, memory: LogMemory, key: SigningKey) -> AuditLog:
@@ -111,8 +113,12 @@ class AuditLog:
 
     async def verify(self) -> Verdict:
         """Check everything that is in the files now."""
-        await self._flush()
-        return await asyncio.to_thread(verify, self._directory, await self._memory.load(), bytes(self._key.verify_key))
+        async with self._keeping:
+            await self._flush()
+            remembered = await self._memory.load()
+            key = bytes(self._key.verify_key)
+            # Entries that come meanwhile may be half written while they are read, so they are left for the next time.
+            return await asyncio.to_thread(verify, self._directory, remembered, key, upto=remembered.head.seq)
 
     async def serve(self) -> None:
         """Until cancelled, flush, sign and remember; the last time when cancelled."""
@@ -151,11 +157,12 @@ class AuditLog:
     async def _keep(self, *, sign: bool) -> None:
         """Make all durable and let the store remember the head; nothing is raised, the next time may succeed."""
         try:
-            if sign and self._head.seq > self._signed:
-                self.add("checkpoint", checkpoint(self._head, self._key))
-                self._signed = self._head.seq
-            if await self._flush():
-                await self._forget_old()
+            async with self._keeping:
+                if sign and self._head.seq > self._signed:
+                    self.add("checkpoint", checkpoint(self._head, self._key))
+                    self._signed = self._head.seq
+                if await self._flush():
+                    await self._forget_old()
         except Exception:
             log.exception("the audit log could not be kept safe; it is tried again")
 

@@ -32,13 +32,14 @@ class Verdict:
     problem: str = ""
 
 
-def verify(directory: Path, remembered: Remembered | None, key: bytes | None) -> Verdict:
+def verify(directory: Path, remembered: Remembered | None, key: bytes | None, *, upto: int | None = None) -> Verdict:
     """Return what became of the log. Blocks on the disk: call it in a thread.
 
     Args:
         directory: where its files are.
         remembered: what the store says; None where the files are all there is.
         key: the daemon's raw public key; None leaves signatures unchecked.
+        upto: number of the last entry to look at, where more are being written; None is the end of the files.
     """
     found = segments(directory) if directory.is_dir() else []
     anchor = remembered.anchor if remembered else Head(found[0][0] - 1 if found else 0, "")
@@ -51,6 +52,8 @@ def verify(directory: Path, remembered: Remembered | None, key: bytes | None) ->
             if number != head.seq + 1:
                 raise BrokenChain(f"{path.name} is not what follows entry {head.seq}: a file is missing, or added")
             for line in lines(path):
+                if upto is not None and head.seq >= upto:
+                    break
                 if head.hash == "":
                     head = Head(head.seq, _claimed_previous(line))
                 entry, head = read_entry(line, head, key)
@@ -62,6 +65,8 @@ def verify(directory: Path, remembered: Remembered | None, key: bytes | None) ->
                     met = True
                     if head.hash != wanted.hash:
                         raise BrokenChain(f"entry {head.seq} is not the one that the store remembers: it was changed")
+            if upto is not None and head.seq >= upto:
+                break
             _, rest = torn(path)
             if rest and index < len(found) - 1:
                 raise BrokenChain(f"{path.name} ends in the middle of an entry, and others follow")
