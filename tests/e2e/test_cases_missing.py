@@ -118,7 +118,7 @@ def test_c01_a_path_that_only_the_caller_sees_is_not_found(bare: tuple[Daemon, P
     daemon, _, unseen = bare
     (unseen / "project").mkdir()
     (unseen / "project" / "here").write_text("on the caller's machine")
-    request = CreateDelegation(workspace_dir=str(unseen / "project"), peer="anybody", prompt="true")
+    request = CreateDelegation(workspace_dir=str(unseen / "project"), peer="vm", prompt="true")
 
     with pytest.raises(SubletError) as refused:
         ask(daemon, lambda client: client.create_delegation(request))

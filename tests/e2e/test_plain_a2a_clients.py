@@ -183,7 +183,7 @@ async def test_c43_a_failure_is_told_as_one(agent: Agent, version: str) -> None:
         (answer,) = [event async for event in client.send_message(text("echo so far; exit 3"))]
 
     assert answer.task.status.state == TaskState.TASK_STATE_FAILED
-    assert "failed" in answer.task.status.message.parts[0].text
+    assert "exit code 3" in answer.task.status.message.parts[0].text
 
 
 @pytest.mark.anyio

@@ -96,8 +96,16 @@ class Executor:
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
-        # What was allowed at INVITE may be forbidden by now.
-        await self._acceptance.admit(await self._assignments.owned(message.delegation_id, peer), message, peer)
+        record = await self._assignments.owned(message.delegation_id, peer)
+        try:
+            # What was allowed at INVITE may be forbidden by now.
+            await self._acceptance.admit(record, message, peer)
+        except SubletError as error:
+            # The peer's task ends with this refusal, so no other START can follow that would need what is held.
+            pending = self._pending.get(record.id)
+            if pending is not None and not pending.decided.is_set():
+                pending.give_up(error)
+            raise
         run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, source_host)
         try:
             with run.updates:
