@@ -112,7 +112,7 @@ def test_a_damaged_database_is_an_error_that_names_it_and_leaves_it_alone(alone:
     [
         ("[" * 100_000, "JSON"),
         ('{"id": "../x", "provider": {"type": "command", "argv": ["sh"]}}', "id"),
-        ('{"id": "x", "role": "executor", "provider": {"type": "acp", "argv": ["x"]}}', "not here"),
+        ('{"id": "x", "role": "executor", "provider": {"type": "acp"}}', "preset or the argv"),
         ('{"id": "x", "nonsense": 1, "provider": {"type": "command", "argv": ["sh"]}}', "nonsense"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -37,9 +38,22 @@ class Watcher:
     def __init__(self, reloader: Reloader) -> None:
         self._reloader = reloader
         self._stamp: Stamp = ()
+        self._stop = threading.Event()
 
     async def serve(self) -> None:
         """Watch until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._stop_when_cancelled)
+            await self._serve()
+
+    async def _stop_when_cancelled(self) -> None:
+        """Call off the thread that waits for changes: a cancellation alone would let it wait to its end."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._stop.set()
+
+    async def _serve(self) -> None:
         # What changed between the start of the daemon and this moment is found by the first look.
         self._stamp = await asyncio.to_thread(self._look)
         await self._reloaded()
@@ -65,6 +79,7 @@ class Watcher:
             rust_timeout=LOOK_AGAIN_MS,
             yield_on_timeout=True,
             recursive=False,
+            stop_event=self._stop,
         ):
             await self._check()
             if await asyncio.to_thread(self._directories) != directories:
