@@ -524,6 +524,7 @@ def _gateway_lines(data: bytes) -> None:
 @target(
     "module_json",
     "policy.capabilities.module_file:parse_module",
+    "policy.capabilities.module_file:parse_named",
     "supervisor.gateways.module_file:parse_gateway",
     raises=[SubletError],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -34,7 +34,15 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class CapabilityModule(Part):
+class NamedModule(Part):
+    """What every kind of ``module.json`` begins with."""
+
+    id: ModuleId
+    name: Line
+    version: Line
+
+
+class CapabilityModule(NamedModule):
     """A capability.
 
     Args:
@@ -52,9 +60,6 @@ class CapabilityModule(Part):
         enabled: whether it is offered.
     """
 
-    id: ModuleId
-    name: Line
-    version: Line
     description: Line
     command: Line
     default_args: Arguments = ()
@@ -125,9 +130,22 @@ def check_program(command: str) -> None:
 
 
 def parse_module(raw: bytes, directory: str) -> CapabilityModule:
-    """Return what a ``module.json`` says.
+    """Return what a capability's ``module.json`` says: ``parse_named``.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
+    """
+    return parse_named(CapabilityModule, raw, directory)
+
+
+ModuleT = TypeVar("ModuleT", bound=NamedModule)
+
+
+def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
+    """Return what a ``module.json`` of one kind says.
 
     Args:
+        model: the kind.
         raw: the file.
         directory: name of the directory that it is in, which is the module's id.
 
@@ -135,7 +153,7 @@ def parse_module(raw: bytes, directory: str) -> CapabilityModule:
         SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
     """
     try:
-        module = CapabilityModule.model_validate(unique_json(raw))
+        module = model.model_validate(unique_json(raw))
     except ValidationError as error:
         raise bad(first_words(error)) from None
     except (ValueError, RecursionError) as error:

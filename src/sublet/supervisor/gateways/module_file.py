@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sublet.policy.capabilities.module_file import (
     MAX_MODULE_BYTES,
@@ -17,11 +17,11 @@ from sublet.policy.capabilities.module_file import (
     EnvName,
     Line,
     ModuleId,
+    NamedModule,
     Part,
     bad,
     check_program,
-    first_words,
-    unique_json,
+    parse_named,
 )
 from sublet.protocol.errors import SubletError
 from sublet.protocol.gateway import DeliveryMode
@@ -78,16 +78,13 @@ class Restart(Part):
     backoff_ms: Milliseconds = 500
 
 
-class GatewayModule(Part):
+class GatewayModule(NamedModule):
     """A gateway.
 
     ``load``: ``start`` with the daemon, ``on_demand`` when something is to be sent, or ``manual``. The time limits
     are for the ack and, of a ``sync`` request, for the result after it.
     """
 
-    id: ModuleId
-    name: Line
-    version: Line
     description: Line
     direction: Literal["input", "output", "duplex"]
     protocol: Literal["stdio", "http", "websocket"]
@@ -121,15 +118,7 @@ def parse_gateway(raw: bytes, directory: str) -> GatewayModule:
     Raises:
         SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
     """
-    try:
-        module = GatewayModule.model_validate(unique_json(raw))
-    except ValidationError as error:
-        raise bad(first_words(error)) from None
-    except (ValueError, RecursionError) as error:
-        raise bad(f"is not JSON: {error}") from None
-    if module.id != directory:
-        raise bad(f"id is {module.id!r}, and its directory is named otherwise")
-    return module
+    return parse_named(GatewayModule, raw, directory)
 
 
 def read_gateways(root: Path) -> GatewaySet:
