@@ -8,12 +8,10 @@ of threads, which end with the mount; whoever asked is told after ``ANSWER_SECON
 from __future__ import annotations
 
 import errno
-import fnmatch
 import os
-import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ import anyio.to_thread
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.lease_search import Matches, Parts, Search, in_full, walk
 from sublet.workspace.model import AccessMode
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import refused
@@ -35,16 +34,10 @@ MAX_THREADS: Final = 2
 """Operations of one lease that may be under way, those that nobody waits for any more included."""
 MAX_READ_BYTES: Final = 8 << 20
 MAX_WRITE_BYTES: Final = 32 << 20
-MAX_SEARCHED_FILE_BYTES: Final = 8 << 20
-MAX_SEARCHED_BYTES: Final = 256 << 20
-MAX_SEARCHED_FILES: Final = 50_000
-MAX_DEPTH: Final = 64
 MAX_LISTED: Final = 100_000
-MAX_LINE_CHARS: Final = 400
 MAX_GLOB_CHARS: Final = 200
 
 T = TypeVar("T")
-Parts = tuple[bytes, ...]
 Kind = Literal["file", "directory", "link", "other"]
 
 
@@ -70,24 +63,6 @@ class Listing:
     """Entries of a directory in order; ``more`` tells that not all are here."""
 
     entries: Sequence[Entry]
-    more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A line that holds what was searched for; ``line`` counts from one, 0 where only the name matched."""
-
-    path: tuple[str, ...]
-    line: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """What a search found; ``more`` tells that it ended at a bound."""
-
-    found: Sequence[Match]
-    files: int
     more: bool
 
 
@@ -157,7 +132,7 @@ class MountedFiles:
         if len(name) > MAX_GLOB_CHARS:
             raise refused(errno.EINVAL)
         starts = [path] if path else [(root,) for root in self._roots]
-        search = _Search(text, name, limit, ignore_case=ignore_case)
+        search = Search(text, name, limit, ignore_case=ignore_case)
         return await self._in_thread(lambda: self._search(starts, search))
 
     async def move(self, old: tuple[str, ...], new: tuple[str, ...]) -> None:
@@ -248,7 +223,7 @@ class MountedFiles:
         fs, parts = self._at(path)
         file = fs.open_read(parts)
         try:
-            return FilePart(_all(file.read, offset, size), file.stat().st_size)
+            return FilePart(in_full(file.read, offset, size), file.stat().st_size)
         finally:
             file.close()
 
@@ -284,12 +259,12 @@ class MountedFiles:
         found.sort(key=lambda entry: entry.name)
         return Listing(found[:limit], len(found) > limit or len(found) == MAX_LISTED)
 
-    def _search(self, starts: Sequence[tuple[str, ...]], search: _Search) -> Matches:
+    def _search(self, starts: Sequence[tuple[str, ...]], search: Search) -> Matches:
         for start in starts:
             fs, parts = self._at(start)
             status = fs.lstat(parts)
             if stat.S_ISDIR(status.st_mode):
-                for found, size in _walk(fs, parts):
+                for found, size in walk(fs, parts):
                     if not search.look(fs, start[0], found, size):
                         return search.matches(more=True)
             elif not search.look(fs, start[0], parts, status.st_size):
@@ -313,88 +288,6 @@ class MountedFiles:
             fs.rmdir(parts)
         else:
             fs.remove(parts)
-
-
-class _Search:
-    """One search, until a bound."""
-
-    def __init__(self, text: str, name: str, limit: int, *, ignore_case: bool) -> None:
-        self._wanted = text.lower() if ignore_case else text
-        self._fold = ignore_case
-        self._name = re.compile(fnmatch.translate(name or "*"))
-        self._limit = limit
-        self._found: list[Match] = []
-        self._files = self._bytes = 0
-
-    def matches(self, *, more: bool) -> Matches:
-        """Return what was found."""
-        return Matches(self._found, self._files, more)
-
-    def look(self, fs: ConfinedFs, root: str, parts: Parts, size: int) -> bool:
-        """Look at one file and tell whether to go on."""
-        if not parts or not self._name.match(os.fsdecode(parts[-1])):
-            return True
-        if self._files == MAX_SEARCHED_FILES or self._bytes > MAX_SEARCHED_BYTES:
-            return False
-        path = (root, *map(os.fsdecode, parts))
-        self._files += 1
-        if not self._wanted:
-            self._found.append(Match(path, 0, ""))
-            return len(self._found) < self._limit
-        if size > MAX_SEARCHED_FILE_BYTES:
-            return True
-        with suppress(OSError):  # it may be gone, or not for us to read
-            file = fs.open_read(parts)
-            try:
-                data = _all(file.read, 0, MAX_SEARCHED_FILE_BYTES)
-            finally:
-                file.close()
-            self._bytes += len(data)
-            if b"\0" not in data:
-                return self._lines(path, data.decode("utf-8", "replace"))
-        return True
-
-    def _lines(self, path: tuple[str, ...], text: str) -> bool:
-        if self._wanted not in (text.lower() if self._fold else text):
-            return True
-        for number, line in enumerate(text.split("\n"), 1):
-            if self._wanted in (line.lower() if self._fold else line):
-                self._found.append(Match(path, number, line[:MAX_LINE_CHARS]))
-                if len(self._found) >= self._limit:
-                    return False
-        return True
-
-
-def _walk(fs: ConfinedFs, top: Parts) -> Iterator[tuple[Parts, int]]:
-    """Yield the regular files below a directory with their sizes, in order of their names; links are not followed."""
-    pending: list[Parts] = [top]
-    while pending:
-        parts = pending.pop()
-        try:
-            directory = fs.open_directory(parts)
-        except OSError:
-            if parts == top:
-                raise
-            continue
-        try:
-            entries = sorted(directory.entries())
-        finally:
-            directory.close()
-        below = []
-        for name, status in entries:
-            if stat.S_ISREG(status.st_mode):
-                yield (*parts, name), status.st_size
-            elif stat.S_ISDIR(status.st_mode) and len(parts) < MAX_DEPTH:
-                below.append((*parts, name))
-        pending += reversed(below)
-
-
-def _all(read: Callable[[int, int], bytes], offset: int, size: int) -> bytes:
-    """Return ``size`` bytes from ``offset``, fewer only at the end: a single read may bring less."""
-    data = bytearray()
-    while len(data) < size and (piece := read(min(1 << 20, size - len(data)), offset + len(data))):
-        data += piece
-    return bytes(data)
 
 
 def _kind(status: os.stat_result) -> Kind:
