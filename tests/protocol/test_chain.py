@@ -85,4 +85,3 @@ def test_a_chain_that_loops_already_and_a_lease_that_is_over_are_refused() -> No
     assert looped is not None
     assert late is not None
     assert (looped.code, late.code) == (LocalCode.LOOP_REFUSED, LocalCode.LEASE_OVER)
-    assert Chain(("a@n",), "lse_1", 3.0).aged(5).ttl == 0

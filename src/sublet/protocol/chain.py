@@ -7,7 +7,7 @@ somebody calls it by: neither an alias nor another spelling hides who has been t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
@@ -60,10 +60,6 @@ class Chain:
     def shown(self, target: str = "") -> str:
         """Return the chain for people, with ``target`` at its end."""
         return " → ".join((*self.execution_chain, *((target,) if target else ()))) or "nobody"
-
-    def aged(self, seconds: float) -> Chain:
-        """Return the chain as it is ``seconds`` later."""
-        return self if self.ttl is None else replace(self, ttl=max(0.0, self.ttl - seconds))
 
 
 def address(agent_id: str, node_id: str) -> str:

@@ -13,7 +13,6 @@ from sublet.protocol.canonical import narrow
 from sublet.protocol.text import clean_line
 
 MAX_LINE_BYTES: Final = 1 << 20
-MAX_LINES_PENDING: Final = 1_024
 
 DeliveryMode: TypeAlias = Literal["sync", "async"]
 MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]

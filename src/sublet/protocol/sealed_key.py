@@ -20,7 +20,6 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 MIN_PASSPHRASE_CHARS: Final = 8
 MAX_PASSPHRASE_CHARS: Final = 1_024
-MAX_SEALED_CHARS: Final = 2_048
 OPERATIONS: Final = nacl.pwhash.argon2id.OPSLIMIT_MODERATE
 MEMORY_BYTES: Final = nacl.pwhash.argon2id.MEMLIMIT_MODERATE
 """One guess takes 256 MiB and most of a second."""

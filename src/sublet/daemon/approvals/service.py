@@ -39,8 +39,6 @@ from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement, invalid
 
-HUMAN = "human"
-
 
 @dataclass(frozen=True, slots=True)
 class ApprovalParts:

@@ -30,7 +30,6 @@ from sublet.workspace.ssh.channel_session import ChannelSession
 from sublet.workspace.view.walk import WalkOverrunError
 from sublet.workspace.viewpath import refused
 
-BATCH_BYTES: Final = 1024 * 1024
 """Content that one step writes at most, about."""
 
 _log = logging.getLogger(__name__)

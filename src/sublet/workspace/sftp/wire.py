@@ -109,7 +109,6 @@ _STATUS_BY_ERRNO: Final = {
 }
 
 _U32 = struct.Struct(">I")
-_U64 = struct.Struct(">Q")
 _HEAD = struct.Struct(">IBI")
 _STATUS_HEAD = struct.Struct(">IBIII")
 _DATA_HEAD = struct.Struct(">IBII")

@@ -11,7 +11,6 @@ from typing import Final
 
 import asyncssh
 
-MAX_KEY_LINE_CHARS: Final = 4_096
 _LINE: Final = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,4000}={0,2}(?: [ -~]{0,1000})?\Z")
 
 
