@@ -315,3 +315,42 @@ def test_what_covers_a_pattern_matches_whatever_it_matches(wide: str, narrow: st
     """Lint may overlook a shadow, and must never see one that is none."""
     if covers(wide, narrow) and matcher(narrow)(name):
         assert matcher(wide)(name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a.b": "good", "a": {"b": "evil"}},
+        {"a": {"b": "evil"}, "a.b": "good"},
+        {"a.b": None, "a": {"b": "good"}},
+        {"a.b": "good", **{f"filler{n}": n for n in range(300)}, "a": {"b": "evil"}},
+    ],
+)
+def test_no_argument_hides_another_of_the_same_attribute(arguments: dict[str, Any]) -> None:
+    allowing = policy(rule(when={"args.a.b": "good"}))
+    assert call(allowing, a={"b": "good"}).allowed
+    assert not call(allowing, **arguments).allowed
+    denying = policy(rule(), rule("deny", when={"args.a.b": "evil"}))
+    assert call(denying, a={"b": "good"}).allowed
+    assert not call(denying, **arguments).allowed
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"within": "ws/secret/deep"}, {"like": "ws/secret/**"}, "ws/secret/deep/key", {"like": "ws/secret/d*/k?y"}],
+)
+@pytest.mark.parametrize("effect", ["deny", "approval"])
+def test_what_reaches_below_a_path_meets_the_rules_for_what_lies_there(effect: str, condition: Any) -> None:
+    engine = policy(rule(), rule(effect, when={"path": condition}))
+    for tool in ("file.search", "grep", "mv"):
+        for path in ("ws", "ws/secret", "ws/./secret/deep", "ws/src/../secret"):
+            assert not call(engine, tool, "ws/notes/a", path).allowed, (tool, path)
+        assert call(engine, tool, "ws/notes/a", "ws/sec").allowed
+    # What acts on the one path that it names is not kept from the directories above.
+    assert call(engine, "file.list", "ws").allowed
+
+
+def test_an_allow_reaches_no_higher_than_it_says() -> None:
+    engine = policy(rule(when={"path": {"within": "ws/src"}}))
+    assert call(engine, "file.search", "ws/src").allowed
+    assert not call(engine, "file.search", "ws").allowed

@@ -68,13 +68,25 @@ def path_matcher(pattern: str) -> Callable[[str], bool]:
 
     def matches(path: str) -> bool:
         found = components(path)
-        return found is not None and path.startswith("/") == absolute and _match(expressions, found)
+        if found is None or path.startswith("/") != absolute:
+            return False
+        return len(expressions) in _places(expressions, found)
 
     return matches
 
 
-def _match(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) -> bool:
-    """Match components by the set of places in the pattern that can be reached, so that no pattern is costly."""
+def may_match_below(pattern: str, path: str) -> bool:
+    """Tell whether ``pattern`` could match something in the directory ``path``; True where that can't be told."""
+    found = components(path)
+    if found is None:
+        return True
+    parts = pattern.strip("/").split("/")
+    expressions = [None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts]
+    return path.startswith("/") == pattern.startswith("/") and bool(_places(expressions, found))
+
+
+def _places(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
+    """Return the places in the pattern that can be reached after the components, so that no pattern is costly."""
     places = _spread({0}, expressions)
     for component in path:
         after = set()
@@ -87,8 +99,8 @@ def _match(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) -> 
                     after.add(place + 1)
         places = _spread(after, expressions)
         if not places:
-            return False
-    return len(expressions) in places
+            break
+    return places
 
 
 def _spread(places: set[int], expressions: list[re.Pattern[str] | None]) -> set[int]:

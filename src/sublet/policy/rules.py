@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from glob import escape as glob_escape
 from typing import Final, Literal, get_args
 
 from sublet.policy.attributes import ARGUMENT_PREFIX
-from sublet.policy.globs import components, matcher, path_matcher, within
+from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
 from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
 from sublet.policy.times import Times
+from sublet.policy.tool_names import TREE_TOOLS, tool_plain
 
 Effect = Literal["allow", "approval", "deny"]
 """``approval`` allows what a grant for exactly this call allows, and nothing without one."""
@@ -50,6 +52,13 @@ class Condition:
             return not exact
         return (self.minimum is None or value >= self.minimum) and (self.maximum is None or value <= self.maximum)
 
+    def may_hold_below(self, directory: str) -> bool:
+        """Tell whether a path in ``directory`` could satisfy every part that is given, as for what denies."""
+        for wanted in (self.values, self.scopes):
+            if wanted is not None and not any(may_match_below(glob_escape(str(path)), directory) for path in wanted):
+                return False
+        return self.glob is None or may_match_below(self.glob, directory)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -57,8 +66,9 @@ class Rule:
 
     ``when`` are conditions on attributes of the resource. Where the attribute is not given, an allow does not match,
     and a deny or an approval does: what is not known never widens. Of an attribute with several values, an allow wants
-    all to satisfy the condition, a deny or an approval any. ``times`` is when the rule holds at all. ``hide`` makes a
-    deny look like the absence of what was asked for.
+    all to satisfy the condition, a deny or an approval any. A search or a move reaches all below the paths that it
+    names, so a deny or an approval over paths meets it from the directories above as well. ``times`` is when the rule
+    holds at all. ``hide`` makes a deny look like the absence of what was asked for.
     """
 
     id: str
@@ -85,6 +95,7 @@ class Rule:
         if self.times is not None and not self.times.hold(now):
             return False
         exact = self.exact
+        trees = not exact and bool(PATH_ATTRIBUTES & self.when.keys()) and tool_plain(resource.name) in TREE_TOOLS
         for attribute, condition in self.when.items():
             value = resource.attributes.get(attribute)
             if value is None:
@@ -92,7 +103,8 @@ class Rule:
                     return False
             elif isinstance(value, tuple):
                 satisfied = all if exact else any
-                if not satisfied(condition.holds(attribute, item, exact=exact) for item in value):
+                below = trees and attribute in PATH_ATTRIBUTES and any(map(condition.may_hold_below, value))
+                if not below and not satisfied(condition.holds(attribute, item, exact=exact) for item in value):
                     return False
             elif not condition.holds(attribute, value, exact=exact):
                 return False

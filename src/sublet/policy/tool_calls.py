@@ -37,7 +37,7 @@ def tool_resource(
         room: the room in which it was asked for.
     """
     attributes: dict[str, Value] = {}
-    size = _flatten(ARGUMENT_PREFIX, arguments, attributes, 0)
+    size = _flatten(ARGUMENT_PREFIX, arguments, attributes, 0, {})
     known = {"access_mode": access_mode, "delegation_id": delegation_id, "peer": peer, "room": room}
     attributes |= {name: value for name, value in known.items() if value is not None}
     attributes["size_bytes"] = size
@@ -46,22 +46,32 @@ def tool_resource(
     return Resource(tool, attributes)
 
 
-def _flatten(prefix: str, arguments: Mapping[str, JsonValue], found: dict[str, Value], depth: int) -> int:
-    """Add the arguments to ``found``, and return how many bytes their texts have."""
+def _flatten(
+    prefix: str, arguments: Mapping[str, JsonValue], found: dict[str, Value], depth: int, met: dict[str, int]
+) -> int:
+    """Add the arguments to ``found``, and return how many bytes their texts have.
+
+    ``{"a.b": x}`` and ``{"a": {"b": y}}`` are one attribute; where both are there it is left out, as what is not known:
+    otherwise one would hide the other. ``met`` counts how often each was there, also of those that are left out.
+    """
     size = 0
     for name, value in arguments.items():
         size += len(name.encode(errors="replace")) + _size(value)
-        if len(found) >= MAX_ARGUMENT_ATTRIBUTES:
+        attribute = prefix + name
+        if isinstance(value, dict) and depth < MAX_ARGUMENT_DEPTH:
+            _flatten(f"{attribute}.", value, found, depth + 1, met)
             continue
-        match value:
-            case bool() | int() | str():
-                found[prefix + name] = value
-            case list() if value and all(isinstance(item, str) for item in value):
-                found[prefix + name] = tuple(str(item) for item in value)
-            case dict() if depth < MAX_ARGUMENT_DEPTH:
-                _flatten(f"{prefix}{name}.", value, found, depth + 1)
-            case _:
-                pass
+        met[attribute] = met.get(attribute, 0) + 1
+        if met[attribute] > 1:
+            found.pop(attribute, None)
+        elif len(found) < MAX_ARGUMENT_ATTRIBUTES:
+            match value:
+                case bool() | int() | str():
+                    found[attribute] = value
+                case list() if value and all(isinstance(item, str) for item in value):
+                    found[attribute] = tuple(str(item) for item in value)
+                case _:
+                    pass
     return size
 
 

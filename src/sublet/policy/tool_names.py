@@ -11,6 +11,8 @@ WRITING_TOOLS: Final = frozenset({"file.write", "file.edit", "file.move", "file.
 """Those that change files by themselves; a read-only lease has none of them."""
 READING_TOOLS: Final = frozenset({"file.read", "file.list", "file.search"})
 """Those that change nothing anywhere."""
+TREE_TOOLS: Final = frozenset({"file.search", "file.move"})
+"""Those that reach all that lies below the paths that they name."""
 FAMILIES: Final = frozenset({"file", "shell", "network", "mcp", "capability", "agent", "module"})
 """First parts of tool names; in ``agent.json``, a family alone means all of its tools."""
 
