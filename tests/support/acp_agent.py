@@ -110,6 +110,11 @@ def run_terminals(mode: str, cwd: Path) -> str:
         return terminal(cwd, "printf %s a=b; ls -A")
     if mode == "terminal-flood":
         return terminal(cwd, "seq 1 10000", outputByteLimit=20)
+    if mode == "terminal-places":
+        (cwd / "below/deep").mkdir(parents=True)
+        (cwd / "link").symlink_to("below/deep")
+        places = [cwd / "below", cwd / "link/../below", cwd / "link/.."]
+        return json.dumps([json.loads(terminal(place, "pwd -P"))[2] for place in places])
     if mode == "terminal-outside":
         return terminal(Path("/etc"), "true")
     if mode == "terminal-name":

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from acp.schema import ToolCallUpdate
 
 from sublet.daemon.working.job_files import job_files
 from sublet.supervisor.acp.provider import AcpProvider
+from sublet.supervisor.acp.tool_calls import MAX_PATHS, TooLarge, tool_call
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.model import Outcome, Sandbox
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
@@ -138,3 +140,35 @@ async def test_a_command_sees_what_the_sandbox_shows(tmp_path: Path) -> None:
 async def test_a_plan_is_told_where_it_changes(tmp_path: Path) -> None:
     _, log = await run(tmp_path, "plan", ListGate())
     assert log.text("note").splitlines() == ["plan: 0 of 1 done; now: mend it", "plan: 1 of 1 done"]
+
+
+async def test_a_command_runs_in_the_directory_that_was_decided_on(tmp_path: Path) -> None:
+    """A grant is for exactly this call: the same command elsewhere is another call, and a link leads nowhere else."""
+    gate = ListGate(["shell.exec"])
+    outcome, _ = await run(tmp_path, "terminal-places", gate)
+    below = f"{tmp_path}/mount/workspace/below\n"
+    assert json.loads(outcome.summary) == [below, below, f"{tmp_path}/mount/workspace\n"]
+    told = [(call.arguments.get("cwd"), call.paths) for call in gate.asked]
+    assert told == [("workspace/below", ("workspace/below",))] * 2 + [(None, ("workspace",))]
+
+
+def asked_for(**more: object) -> ToolCallUpdate:
+    return ToolCallUpdate.model_validate({"toolCallId": "c1", "title": "Edit", "kind": "edit", **more})
+
+
+def test_what_a_call_touches_is_part_of_what_a_grant_is_for(tmp_path: Path) -> None:
+    work = job(tmp_path, "mend it")
+    one, other = (
+        tool_call(asked_for(locations=[{"path": f"{work.workspace}/{name}"}]), work.resources) for name in "ab"
+    )
+    assert one.paths == ("workspace/a",)
+    assert one.arguments != other.arguments
+    named = asked_for(rawInput={"path": "a"}, locations=[{"path": f"{work.workspace}/a"}])
+    assert tool_call(named, work.resources).arguments == {"path": "a"}
+
+
+def test_a_call_that_touches_more_than_can_be_decided_on_is_refused(tmp_path: Path) -> None:
+    work = job(tmp_path, "mend it")
+    many = [{"path": f"{work.workspace}/{number}"} for number in range(MAX_PATHS + 1)]
+    with pytest.raises(TooLarge):
+        tool_call(asked_for(locations=many), work.resources)

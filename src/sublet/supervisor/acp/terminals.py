@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -134,6 +135,8 @@ class Terminals:
             arguments["args"] = list(args)
         if env:
             arguments["env"] = dict(env)
+        if place != self._job.resources[0].name:
+            arguments["cwd"] = place  # a grant is for this directory and for no other
         terminal_id = f"terminal-{next(self._numbers)}"
         call = ToolCall(tools.SHELL_EXEC, arguments, terminal_id, (place,))
         if (refused := await self._asking.may(call, f"{call.tool} {' '.join((command, *args))}")) is not None:
@@ -146,7 +149,7 @@ class Terminals:
             raise acp.RequestError(_INTERNAL, reason)
         terminal = _Terminal(terminal_id, min(MAX_OUTPUT_BYTES, limit if limit is not None else MAX_OUTPUT_BYTES))
         self._all[terminal_id] = terminal
-        self._group.create_task(self._attend(terminal, self._argv(command, args, env, cwd)))
+        self._group.create_task(self._attend(terminal, self._argv(command, args, env, self._directory(cwd))))
         await terminal.begun.wait()
         if terminal.failure:
             del self._all[terminal_id]
@@ -178,12 +181,16 @@ class Terminals:
         await self.kill(terminal_id)
         self._all.pop(terminal_id, None)
 
-    def _argv(self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None) -> list[str]:
+    def _argv(self, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str) -> list[str]:
         """Return the argv: directory and variables are set inside the sandbox, where they can do nothing else."""
         run = [command, *args] if args else ["sh", "-c", command]
         values = [f"{name}={value}" for name, value in env.items()]
         # A word before the command, so that none is taken for an option of env or, with a "=", for a variable.
-        return ["sh", "-c", 'cd -- "$1" && shift && exec env -- "$@"', "sh", cwd or ".", *values, *_EXEC, *run]
+        return ["sh", "-c", 'cd -- "$1" && shift && exec env -- "$@"', "sh", cwd, *values, *_EXEC, *run]
+
+    def _directory(self, cwd: str | None) -> str:
+        """Return the directory that was decided on, whatever ``cd`` makes of ``-``, of links and of ``CDPATH``."""
+        return os.path.normpath(os.path.join(self._job.resources[0].path, cwd or "."))
 
     async def _attend(self, terminal: _Terminal, argv: Sequence[str]) -> None:
         """Run a command to its end."""

@@ -17,6 +17,8 @@ from sublet.supervisor.tools import ToolCall
 
 MAX_ARGUMENT_BYTES: Final = 1 << 20
 MAX_PATHS: Final = 64
+LOCATIONS: Final = "acp.locations"
+"""The argument that holds what a call touches and does not name in its own arguments."""
 _KINDS: Final[Mapping[str, str]] = {
     "read": tools.FILE_READ,
     "edit": tools.FILE_WRITE,
@@ -56,7 +58,7 @@ def tool_call(update: ToolCallUpdate, resources: Sequence[JobResource]) -> ToolC
     the agent says they are. Whether the agent says the truth, the sandbox does not have to believe.
 
     Raises:
-        TooLarge: the arguments have more than ``MAX_ARGUMENT_BYTES``.
+        TooLarge: the arguments have more than ``MAX_ARGUMENT_BYTES``, or it touches more than ``MAX_PATHS``.
     """
     raw = update.raw_input
     arguments: dict[str, JsonValue] = dict(raw) if isinstance(raw, dict) else {} if raw is None else {"input": raw}
@@ -64,9 +66,14 @@ def tool_call(update: ToolCallUpdate, resources: Sequence[JobResource]) -> ToolC
         arguments = {"title": update.title}
     if len(json.dumps(arguments, default=str)) > MAX_ARGUMENT_BYTES:
         raise TooLarge
-    named = [location.path for location in (update.locations or [])[:MAX_PATHS]]
-    named += [value for name in _PATH_NAMES if isinstance(value := arguments.get(name), str) and value]
-    paths = tuple(dict.fromkeys(in_view(path, resources) for path in named))[:MAX_PATHS]
+    told = [in_view(location.path, resources) for location in update.locations or []]
+    named = [value for name in _PATH_NAMES if isinstance(value := arguments.get(name), str) and value]
+    own = [in_view(path, resources) for path in named]
+    paths = tuple(dict.fromkeys((*told, *own)))
+    if len(paths) > MAX_PATHS:
+        raise TooLarge
+    if more := sorted(set(told) - set(own)):
+        arguments[LOCATIONS] = [*more]  # a grant is for these and for no others
     return ToolCall(_name(update), arguments, update.tool_call_id, paths)
 
 
