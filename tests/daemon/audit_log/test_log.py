@@ -245,6 +245,77 @@ async def test_where_the_disk_fails_nothing_is_acknowledged_and_nothing_is_left_
     assert (await checked(directory, store)).problem == ""
 
 
+async def test_what_could_not_be_made_durable_is_written_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "log"
+    log = await AuditLog.open(directory, LogMemory(store), KEY)
+    with monkeypatch.context() as broken:
+        broken.setattr(SegmentFile, "sync", lambda _: (_ for _ in ()).throw(OSError(5, "broken")))
+        with pytest.raises(SubletError, match="broken"):
+            await log.add_durably("decision", {"n": 0})
+    await log.add_durably("decision", {"n": 1})
+    await log.close()
+    assert [json.loads(line).get("n") for line in read(directory)] == [None, 0, 1]
+    assert (await checked(directory, store)).problem == ""
+
+
+async def test_a_file_that_can_not_be_closed_well_is_not_closed_again(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descriptor may be another file's by then."""
+    directory = tmp_path / "log"
+    monkeypatch.setattr(writer_module, "MAX_SEGMENT_BYTES", 400)
+    log = await AuditLog.open(directory, LogMemory(store), KEY)
+    real, failed = SegmentFile.close, list[Path]()
+
+    def close(self: SegmentFile) -> None:
+        real(self)
+        if not failed:
+            failed.append(self.path)
+            raise OSError(5, "broken")
+
+    monkeypatch.setattr(SegmentFile, "close", close)
+    refused = 0
+    for number in range(8):
+        try:
+            await log.add_durably("decision", {"n": number})
+        except SubletError:
+            refused += 1
+    await log.close()
+    assert (refused, len(failed)) == (1, 1)
+    assert [json.loads(line).get("n") for line in read(directory)] == [None, *range(8)]
+    assert (await checked(directory, store)).problem == ""
+
+
+async def test_a_file_that_can_not_be_begun_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, os.strerror(28))
+
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", full)
+        for _ in range(5):
+            with pytest.raises(OSError, match="No space left"):
+                SegmentFile(tmp_path / "new", 1)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_whoever_spoils_an_older_file_keeps_no_daemon_from_starting(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "log"
+    monkeypatch.setattr(writer_module, "MAX_SEGMENT_BYTES", 500)
+    await crashed(directory, store, 12)
+    older = segments(directory)[-2][1]
+    kept = older.read_bytes().splitlines()[:-1]
+    older.write_bytes(b"".join(line + b"\n" for line in [*kept, b"spoiled"]))
+    await filled(directory, store)
+    assert (await checked(directory, store)).problem != ""
+
+
 async def test_a_disk_that_takes_nothing_bounds_what_waits(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

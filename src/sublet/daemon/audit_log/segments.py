@@ -67,9 +67,13 @@ class SegmentFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._end = end
         self._size = os.fstat(self._fd).st_size
-        if new:
-            sync_directory(path.parent)
-        self._grow(0)
+        try:
+            if new:
+                sync_directory(path.parent)
+            self._grow(0)
+        except OSError:
+            os.close(self._fd)  # it is tried again, and again
+            raise
 
     @property
     def end(self) -> int:
@@ -87,6 +91,10 @@ class SegmentFile:
         while written < len(content):
             written += os.pwrite(self._fd, content[written:], self._end + written)
         self._end += len(content)
+
+    def take_back(self, size: int) -> None:
+        """Count the last ``size`` bytes as not written, so that what could not be made durable is written again."""
+        self._end -= size
 
     def wipe(self, size: int) -> None:
         """Put zeros over what a torn write left after the last line."""

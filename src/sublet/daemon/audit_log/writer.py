@@ -89,10 +89,11 @@ class Writer:
             first = next((write.seq for write in pending if write.line), None)
             if first is not None and self._file.end >= MAX_SEGMENT_BYTES:
                 self._rotate(first)
-            self._file.write(b"".join(write.line for write in pending))
+            content = b"".join(write.line for write in pending)
+            self._file.write(content)
             waited_for = [write.done for write in pending if write.done is not None]
             if waited_for or last:
-                self._file.sync()
+                self._synced(len(content))
         except OSError as error:
             self._tell(0, 0, [write.done for write in pending if write.done is not None], error)
             # Nobody waits for them any more, yet the chain goes through them.
@@ -100,10 +101,18 @@ class Writer:
         self._tell(pending[-1].seq, len(pending), waited_for, None)
         return []
 
+    def _synced(self, size: int) -> None:
+        """Make the last ``size`` bytes durable; where that fails, they are written over the next time, not twice."""
+        try:
+            self._file.sync()
+        except OSError:
+            self._file.take_back(size)
+            raise
+
     def _rotate(self, first: int) -> None:
-        following = SegmentFile(segment_path(self._directory, first), 0)
-        self._file.close()
-        self._file = following
+        # Whether its close fails or not, the one before is closed: its descriptor may be another file's from then on.
+        before, self._file = self._file, SegmentFile(segment_path(self._directory, first), 0)
+        before.close()
 
     def _tell(self, seq: int, count: int, waited_for: list[asyncio.Future[None]], error: OSError | None) -> None:
         def tell() -> None:
