@@ -30,7 +30,11 @@ MAX_GLOB_CHARS: Final = 1_000
 ATTRIBUTES: Final = frozenset({"path", "size_bytes", "access_mode"})
 """What a widened grant may look at, besides ``args.NAME``."""
 
-Refused = Literal["other agent", "other tool", "other arguments", "elsewhere", "revoked", "expired", "used up"]
+Refused = Literal[
+    "other agent", "other tool", "other arguments", "elsewhere", "own errand", "revoked", "expired", "used up"
+]
+
+_BY_AGENT: Final = "agent "
 
 
 def canonical_arguments(arguments: Mapping[str, JsonValue]) -> str:
@@ -112,13 +116,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is checked against a grant: who calls what with which arguments, and where."""
+    """What is checked against a grant: who calls what with which arguments, where, and through which ``agent@node``."""
 
     agent: str
     tool: str
     digest: str
     resource: Resource
     scope: str
+    callers: Sequence[str] = ()
 
 
 def refusal(grant: Grant, call: Call, now: float) -> Refused | None:
@@ -134,6 +139,11 @@ def refusal(grant: Grant, call: Call, now: float) -> Refused | None:
             return "other arguments"
     elif not conditions_hold(grant.when, call.resource, now):
         return "other arguments"
+    if grant.issued_by.startswith(_BY_AGENT):
+        # Also one that was issued before the errand began, when nobody could know of the errand.
+        issuer = skeleton(grant.issued_by.removeprefix(_BY_AGENT))
+        if issuer in {skeleton(caller.partition("@")[0]) for caller in call.callers}:
+            return "own errand"
     state = grant.state(now)
     return None if state == "usable" else state
 

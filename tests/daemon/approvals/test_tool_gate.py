@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,8 +20,9 @@ from sublet.daemon.api.approval_models import (
     Terms,
 )
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
+from sublet.daemon.approvals import tool_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
-from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT
+from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, Questions
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Resource, Subject
 from sublet.policy.tool_calls import tool_resource
@@ -437,3 +440,68 @@ async def test_whoever_has_sent_the_agent_does_not_grant_what_it_waits_for(tmp_p
         with pytest.raises(SubletError, match="grant itself"):
             await side.service.issue_grant(request, Subject("agent", "lead"))
         group.cancel_scope.cancel()
+
+
+async def test_two_calls_under_one_id_have_an_end_each(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        gate = side.gate()
+        first, second = ToolCall("file.read", {"path": "a"}, "c1"), ToolCall("file.list", {"path": "b"}, "c1")
+        assert (await gate.ask(first)).allowed
+        assert (await gate.ask(second)).allowed
+        await gate.ended(second)
+        events = (await side.journal.events_after(0)).events
+        ends = [(str(e.kind), e.data["tool"], e.data["causationId"]) for e in events if "causationId" in e.data]
+        calls = [event.seq for event in events if str(event.kind) == "tool_call"]
+        assert ends == [("tool_error", "file.read", calls[0]), ("tool_result", "file.list", calls[1])]
+
+
+async def test_the_end_of_a_call_that_is_forgotten_is_told_of_that_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_gate, "MAX_OPEN_CALLS", 1)
+    async with desk(tmp_path) as side:
+        gate = side.gate()
+        assert (await gate.ask(ToolCall("file.read", {"path": "a"}, "c1"))).allowed
+        assert (await gate.ask(ToolCall("file.list", {"path": "b"}, "c2"))).allowed
+        last = (await side.journal.events_after(0)).events[-1]
+        assert (str(last.kind), last.data["tool"], last.data["callId"]) == ("tool_error", "file.read", "c1")
+
+
+async def test_a_grant_that_was_issued_before_an_errand_is_not_for_the_errand_of_its_issuer(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+        grant = side.grants.make(
+            agent="coder",
+            tool="shell.exec",
+            digest=wanted().digest,
+            issued_by="agent boss",
+            ttl_seconds=60,
+            max_uses=1,
+        )
+        await side.grants.issue(grant)
+        own = replace(wanted(), callers=("other@n-1", "Boss@n-1"))
+        assert await side.grants.consume(own, Called("c1", None, {})) is None
+        assert await side.grants.consume(wanted(), Called("c2", None, {})) is not None
+
+
+async def test_a_question_that_is_asked_again_while_it_is_taken_back_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as side:
+        approval = await side.questions.ask(wanted(), "{}", {}, (None, {}), until=side.clock() + 60)
+        real = Questions._close
+
+        async def close(questions: Questions, approval_id: str) -> None:
+            group.start_soon(questions.wait, approval)
+            while not questions.waits(approval_id):
+                await anyio.lowlevel.checkpoint()
+            await real(questions, approval_id)
+            monkeypatch.setattr(Questions, "_close", real)
+
+        monkeypatch.setattr(Questions, "_close", close)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                with anyio.CancelScope() as first:
+                    first.cancel()
+                    await side.questions.wait(approval)
+                assert (await side.questions.find(approval.id)).state == "pending"
+                await side.questions.deny(approval.id, "human")

@@ -254,6 +254,8 @@ class Questions:
         now = self._clock()
 
         def work(connection: sqlite3.Connection, _: Recorder) -> None:
+            if approval_id in self._waiting:
+                return  # the same call was asked for again meanwhile
             connection.execute(
                 "UPDATE approvals SET state = CASE WHEN expires_at <= ? THEN 'expired' ELSE 'withdrawn' END "
                 "WHERE id = ? AND state = 'pending'",

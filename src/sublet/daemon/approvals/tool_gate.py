@@ -89,6 +89,7 @@ class RunFacts:
 class _Running:
     """A call that was allowed: its event, its entry in the audit log, the use of a grant."""
 
+    call: ToolCall
     event: int
     entry: int | None
     use: int | None
@@ -119,6 +120,7 @@ class RunGate:
             digest=arguments_digest(canonical),
             resource=self._resource(call),
             scope=self._facts.scope,
+            callers=self._facts.chain.execution_chain,
         )
         try:
             return await self._decided(call, wanted, canonical)
@@ -136,7 +138,7 @@ class RunGate:
             return
         with anyio.CancelScope(shield=True):
             try:
-                await self._told(call, running, error, result)
+                await self._told(running, error, result)
             except SubletError as failure:
                 log.error("the end of a tool call could not be journalled", reason=str(failure))
 
@@ -150,7 +152,7 @@ class RunGate:
             event = await self._parts.journal.append_event(
                 EventKind.TOOL_CALL, self._facts.delegation_id, self._data(call, wanted, canonical)
             )
-            await self._begin(call, _Running(event.seq, asked[-1][1] if asked else None, None))
+            await self._begin(call, _Running(call, event.seq, asked[-1][1] if asked else None, None))
             return _verdict(decision)
         while True:
             if (verdict := await self._by_grant(call, wanted, canonical)) is not None:
@@ -171,7 +173,7 @@ class RunGate:
             use = await self._parts.grants.consume(wanted, called)
             if use is None:
                 return None
-            running = _Running(use.event.seq, None, use.id)
+            running = _Running(call, use.event.seq, None, use.id)
             note = {**_note(call, wanted), "grant": use.grant.id, "issued_by": use.grant.issued_by}
             try:
                 with decisions_noted() as asked:
@@ -179,12 +181,12 @@ class RunGate:
                         self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True, note=note
                     )
             except SubletError as error:
-                await self._told(call, running, f"not done: {error.message}", None)
+                await self._told(running, f"not done: {error.message}", None)
                 raise
             running = replace(running, entry=asked[-1][1] if asked else None)
             if not decision.allowed:
                 # A policy that was reloaded meanwhile denies it now.
-                await self._told(call, running, f"not done: {decision.reason}", None)
+                await self._told(running, f"not done: {decision.reason}", None)
                 return await self._refused(call, wanted, decision)
             await self._begin(call, running)
         return _verdict(decision)
@@ -225,14 +227,16 @@ class RunGate:
         return None if approval.state == "approved" else replace(_plain(decision), reason=_why(approval), hint=_AFTER)
 
     async def _begin(self, call: ToolCall, running: _Running) -> None:
+        # An agent that gives two calls one id hides the end of neither.
+        over = self._running.pop(call.call_id, None)
         self._running[call.call_id] = running
         if len(self._running) > MAX_OPEN_CALLS:
-            _, oldest = self._running.popitem(last=False)
-            await self._told(call, oldest, "nobody said how it ended", None)
+            _, over = self._running.popitem(last=False)
+        if over is not None:
+            await self._told(over, "nobody said how it ended", None)
 
-    async def _told(
-        self, call: ToolCall, running: _Running, error: str | None, result: Mapping[str, JsonValue] | None
-    ) -> None:
+    async def _told(self, running: _Running, error: str | None, result: Mapping[str, JsonValue] | None) -> None:
+        call = running.call
         data: dict[str, JsonValue] = {
             **self._keys(running.event),
             "tool": clean_line(call.tool, MAX_ERROR_CHARS),
