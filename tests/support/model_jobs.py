@@ -21,7 +21,7 @@ from support.chat_process import ChatStub, Step, chat_stub
 from support.gates import ListGate
 from support.jobs import Log, job
 
-SILENCE_SECONDS = 0.4
+SILENCE_SECONDS = 30.0
 
 
 @dataclass

@@ -225,6 +225,8 @@ async def test_an_endpoint_that_is_busy_is_asked_again(tmp_path: Path) -> None:
 async def test_an_endpoint_that_fails_is_told_truthfully(tmp_path: Path, step: Step, told: str, asked: int) -> None:
     key = {"provider": {"api_key_env": "STUB_KEY"}}
     with model_world(tmp_path, [step], environ={"STUB_KEY": "s3cret"}, **key) as world:
+        if step.get("how") in ("hang", "stall"):
+            world.silence_seconds = 0.4
         outcome = await world.run()
         assert (outcome.reason, outcome.launched) == ("failed", False)
         assert told in outcome.detail
@@ -242,7 +244,6 @@ async def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 async def test_time_that_is_over_ends_a_request_and_is_told(tmp_path: Path) -> None:
     with model_world(tmp_path, [WRITE, {"how": "hang"}], timeout_seconds=1.5) as world:
-        world.silence_seconds = 60
         outcome = await world.run()
         assert outcome.reason == "timeout"
         assert (world.workspace / "a/b.txt").exists()
