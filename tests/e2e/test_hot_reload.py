@@ -78,9 +78,33 @@ def test_a_bad_file_changes_nothing_and_is_said_loudly_until_it_is_mended(daemon
     wait_for(told, IN_FORCE_SECONDS, "a remark")
     assert offered(daemon) == ["good"]
     assert "was not taken" in daemon.log()
+    replaced(config(daemon) / "agent.json", agent("well"))
+    comes(daemon, ["well"])
+    assert daemon.json("status")["remarks"] == []
+
+
+def a_fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def nothing_said(path: Path) -> None:
+    replaced(path, "null")
+
+
+@pytest.mark.parametrize(
+    ("name", "put"), [("agent.json", a_fifo), ("policy.json", a_fifo), ("policy.json", nothing_said)]
+)
+def test_what_is_no_such_file_stops_nothing_and_is_said(daemon: Daemon, name: str, put: Callable[[Path], None]) -> None:
+    file = config(daemon) / name
+    replaced(config(daemon) / "agent.json", agent("good"))
+    comes(daemon, ["good"])
+    put(file)
+    wait_for(lambda: any(name in one for one in daemon.json("status")["remarks"]), IN_FORCE_SECONDS, "a remark")
+    assert offered(daemon) == ["good"]
+    file.unlink()
     replaced(config(daemon) / "agent.json", agent("mended"))
     comes(daemon, ["mended"])
-    assert daemon.json("status")["remarks"] == []
 
 
 def test_never_half_of_two_files(daemon: Daemon) -> None:
@@ -107,6 +131,7 @@ def test_a_removed_policy_takes_its_permissions_with_it(daemon: Daemon) -> None:
     wait_for(lambda: decision() == "allow", IN_FORCE_SECONDS, "the rule")
     (config(daemon) / "policy.json").unlink()
     wait_for(lambda: decision() == "deny", IN_FORCE_SECONDS, "the default")
+    assert any("the default rules hold" in remark for remark in daemon.json("status")["remarks"])
 
 
 def test_capabilities_come_change_and_go(daemon: Daemon) -> None:

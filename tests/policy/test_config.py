@@ -61,6 +61,7 @@ def test_limits(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[]", "the file"),
+        ("null", "the file"),
         ({}, "version"),
         ({"version": 2}, "version"),
         ({"version": 1, "rules": []}, "rules"),

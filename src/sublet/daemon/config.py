@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 import socket
 from dataclasses import dataclass
@@ -18,10 +17,12 @@ from sublet.daemon.net.network import is_loopback, parse_host_port
 from sublet.daemon.paths import Home, resolve_home
 from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.storage.pruning import Retention
+from sublet.disk.plain_file import read_plain
 from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.unique_json import unique_json
 
 CONFIG_FILE = "config.json"
 MAX_CONFIG_BYTES = 1 << 20
@@ -260,8 +261,7 @@ def read_config(path: Path) -> ConfigFile:
         SubletError: ``INVALID_ARGUMENT`` naming the field, ``UNAVAILABLE`` where it can't be read.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_CONFIG_BYTES + 1)
+        raw = read_plain(path, MAX_CONFIG_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return ConfigFile()
     except OSError as error:
@@ -271,7 +271,7 @@ def read_config(path: Path) -> ConfigFile:
     try:
         if len(raw) > MAX_CONFIG_BYTES:
             raise ValueError(f"it is larger than {MAX_CONFIG_BYTES} bytes")
-        return ConfigFile.model_validate(json.loads(raw))
+        return ConfigFile.model_validate(unique_json(raw))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -279,7 +279,7 @@ def read_config(path: Path) -> ConfigFile:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {why}", "Mend the file or move it away."
         ) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
+from sublet.disk.plain_file import read_plain
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.file_model import ConditionModel, FileModel, RuleModel, SubjectModel, TestModel
 from sublet.policy.globs import matcher
@@ -23,6 +23,7 @@ from sublet.policy.subjects import subject_named
 from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.protocol.unique_json import unique_json
 
 MAX_POLICY_BYTES: Final = 1024 * 1024
 MAX_RULES: Final = 5_000
@@ -33,11 +34,15 @@ _DEFAULTS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """What a policy file says: rules beside the default ones, limits, and tests of the rules."""
+    """What a policy file says: rules beside the default ones, limits, and tests of the rules.
+
+    ``from_file`` is False for what holds where there is no file.
+    """
 
     rules: tuple[Rule, ...] = ()
     limits: Limits = _DEFAULTS
     tests: tuple[RuleTest, ...] = ()
+    from_file: bool = False
 
 
 class BadPolicy(Exception):
@@ -61,15 +66,14 @@ def load(source: Path) -> PolicyConfig:
         raise _bad(source, exc.problems) from None
 
 
-def read(source: Path) -> object:
-    """Return the JSON document in the file; None where there is no file.
+def read(source: Path) -> Mapping[str, object] | None:
+    """Return the JSON object in the file; None where there is no file, and only then.
 
     Raises:
-        BadPolicy: it can't be read, or is not JSON.
+        BadPolicy: it can't be read, or is no JSON object.
     """
     try:
-        with source.open("rb") as file:
-            raw = file.read(MAX_POLICY_BYTES + 1)
+        raw = read_plain(source, MAX_POLICY_BYTES)
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -77,9 +81,12 @@ def read(source: Path) -> object:
     if len(raw) > MAX_POLICY_BYTES:
         raise BadPolicy([f"is larger than {MAX_POLICY_BYTES} bytes"])
     try:
-        return json.loads(raw, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as exc:
+        document = unique_json(raw)
+    except ValueError as exc:
         raise BadPolicy([f"is not JSON: {exc}"]) from None
+    if not isinstance(document, dict):
+        raise BadPolicy(["the file is no JSON object"])
+    return document
 
 
 def parse(document: object, *, tested: bool = True) -> PolicyConfig:
@@ -113,7 +120,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         admission=AdmissionLimits(**file.limits.admission.model_dump()),
         require_enforced=tuple(file.limits.require_enforced),
     )
-    config = PolicyConfig(tuple(rules.values()), limits, tuple(test for test in tests if test is not None))
+    config = PolicyConfig(tuple(rules.values()), limits, tuple(test for test in tests if test is not None), True)
     if not problems and tested and config.tests:
         results = run_tests(config.tests, RuleTable((*DEFAULT_RULES, *config.rules)), limits)
         problems += [f"{result.test.place}: {result.problem}" for result in results if not result.passed]
@@ -213,16 +220,6 @@ def _subject(told: SubjectModel | str) -> Subject:
     if isinstance(told, str):
         return subject_named(told)
     return Subject(told.kind or "agent", told.name or "", role=told.role or "")
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
-    """Build a JSON object, and refuse a name that is there twice: which one would count?"""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise BadPolicy([f"the name {key!r} is there twice in one object"])
-        found[key] = value
-    return found
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -20,9 +20,11 @@ from pydantic import (
     model_validator,
 )
 
+from sublet.disk.plain_file import read_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
 from sublet.supervisor.governance_config import GovernanceConfig, ToolsConfig, check_governance, check_tools
 from sublet.supervisor.model_config import MAX_MCP_SERVERS, McpServerConfig, ModelConfig, ServerName
@@ -256,15 +258,14 @@ def load_agents(path: Path) -> list[AgentConfig]:
         SubletError: ``INVALID_ARGUMENT``, naming the file, the JSON path of the first defect, and what is wrong there.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_AGENT_FILE_BYTES + 1)
+        raw = read_plain(path, MAX_AGENT_FILE_BYTES)
     except OSError as error:
         raise _invalid(path, "", f"it can't be read: {error.strerror}") from error
     if len(raw) > MAX_AGENT_FILE_BYTES:
         raise _invalid(path, "", f"it is larger than {MAX_AGENT_FILE_BYTES} bytes")
     try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        document = unique_json(raw)
+    except ValueError as error:
         raise _invalid(path, "", f"it is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise _invalid(path, "", 'it is a JSON object: one agent, or {"agents": […]}')

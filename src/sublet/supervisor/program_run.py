@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from sublet.disk.plain_file import read_plain
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
@@ -269,8 +270,7 @@ def _reschedule(limit: asyncio.Timeout, at: float) -> None:
 def _copy_login(source: Path, target: Path) -> None:
     """Copy a login file into the agent's own home, so that the agent can use it but change only its copy."""
     try:
-        with source.open("rb") as file:
-            data = file.read(MAX_LOGIN_BYTES)
+        data = read_plain(source, MAX_LOGIN_BYTES)
     except OSError:
         return  # not logged in here; the agent will say so itself
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

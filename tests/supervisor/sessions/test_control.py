@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -154,6 +157,43 @@ def test_whatever_lies_there_is_read_or_put_aside(tmp_path: Path, raw: bytes, na
             assert bindings
 
     anyio.run(body)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/passwd", path)])
+@pytest.mark.parametrize("name", ["session.json", "agent-sessions.json"])
+async def test_what_is_no_file_is_put_aside_and_nobody_waits_for_it(
+    tmp_path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    events = Events()
+    side = control(tmp_path, events)
+    await side.create(session_id=ID)
+    await side.bind(ID, "coder", "acp", "p-1")
+    file = tmp_path / "sessions" / ID / name
+    file.unlink()
+    make(file)
+    assert (await side.get(ID)).status == ("error" if name == "session.json" else "active")
+    assert len(await side.bindings(ID)) == (1 if name == "session.json" else 0)
+    assert [one.data["file"] for one in events.of(EventKind.SESSION_DAMAGED)] == [name]
+    assert len(list(file.parent.glob(f"{name}.corrupt-*"))) == 1
+
+
+async def test_a_message_that_did_not_fit_is_not_taken(tmp_path: Path) -> None:
+    side = control(tmp_path, Events())
+    await side.create(session_id=ID)
+    await side.record(ID, message("kept"))
+    file = tmp_path / "sessions" / ID / "messages.jsonl"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As on a disk that is all but full: a part of it is written.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 20, hard))
+    try:
+        with pytest.raises(SubletError) as no:
+            await side.record(ID, message("lost"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert no.value.code is LocalCode.UNAVAILABLE
+    await side.record(ID, message("after"))
+    found = await side.messages(ID, 10)
+    assert ([m.text for m in found.messages], found.unreadable) == (["kept", "after"], 1)
 
 
 async def test_a_session_whose_record_was_lost_can_be_gone_on_with(tmp_path: Path) -> None:

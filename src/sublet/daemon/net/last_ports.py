@@ -8,6 +8,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sublet.disk.durable import write_whole
+from sublet.disk.plain_file import read_plain
 
 MAX_FILE_BYTES = 4096
 
@@ -26,8 +27,7 @@ class LastPorts(BaseModel):
 def read_ports(path: Path) -> LastPorts:
     """Return what is remembered; what can't be read is nothing, and harms nobody."""
     try:
-        with path.open("rb") as file:
-            ports = LastPorts.model_validate_json(file.read(MAX_FILE_BYTES))
+        ports = LastPorts.model_validate_json(read_plain(path, MAX_FILE_BYTES))
     except (OSError, ValidationError):
         return LastPorts()
     return ports if all(port is None or 0 < port < 65536 for port in (ports.a2a, ports.sftp)) else LastPorts()

@@ -115,11 +115,15 @@ class Reloader:
         self._notify = notify
         self._one_at_a_time = asyncio.Lock()
         self._rejected = ""
+        self._policy_seen = False
+        self._policy_gone = False
 
     @property
     def remarks(self) -> list[str]:
-        """What a person should know: that a file is not in force as it stands, or that nobody is offered."""
+        """What a person should know: that a file is not in force as it stands, or is gone."""
         found = [f"not in force, as it can't be used: {self._rejected}"] if self._rejected else []
+        if self._policy_gone:
+            found.append(f"the default rules hold: {self.policy_file} is gone")
         if not self._offer.agents:
             found.append(f"no agent is offered: {self.source.file} is gone")
         problems = self.capabilities.now.problems
@@ -145,6 +149,8 @@ class Reloader:
             before = (offered, self._policy.rules, self._policy.limits, self.capabilities.now)
             # Nothing waits between these, so that nobody ever meets one file's new and another's old state.
             self._policy.use(read.policy)
+            self._policy_gone = self._policy_seen and not read.policy.config.from_file
+            self._policy_seen = self._policy_seen or read.policy.config.from_file
             self.capabilities.use(read.capabilities)
             self._in_force()
             gateways_changed = await self._gateways.use(read.gateways)

@@ -120,7 +120,9 @@ class Watcher:
                 seen = path.stat()
             except OSError:
                 continue
-            found.append((str(path), seen.st_ino, seen.st_mtime_ns, seen.st_size))
+            # The time of the last change to the inode: unlike that of its content, nobody can set it back, and a file
+            # that may not be read any more has a new one too.
+            found.append((str(path), seen.st_ino, seen.st_ctime_ns, seen.st_size))
         return tuple(sorted(found))
 
     def _directories(self) -> list[Path]:

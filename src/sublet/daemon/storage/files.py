@@ -25,7 +25,7 @@ def read_private(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise _refused(path, f"can't be opened: {error.strerror}", "It must be a plain file of yours.") from None
-    with open(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise _refused(path, "is not a plain file", "Move it aside.")
@@ -34,7 +34,11 @@ def read_private(path: Path) -> bytes | None:
         if found.st_mode & 0o077:
             hint = f"If nobody else has read it, run: chmod 600 {path}; otherwise remove it, and pair again."
             raise _refused(path, f"is open to others (mode {found.st_mode & 0o777:o})", hint)
-        content = file.read(MAX_PRIVATE_BYTES + 1)
+        content = os.read(descriptor, MAX_PRIVATE_BYTES + 1)
+    except OSError as error:
+        raise _refused(path, f"can't be read: {error.strerror}", "It must be a plain file of yours.") from None
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_PRIVATE_BYTES:
         raise _refused(path, f"is larger than {MAX_PRIVATE_BYTES} bytes", "It is not a file of ours: move it aside.")
     return content

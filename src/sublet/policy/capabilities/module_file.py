@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -12,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
+from sublet.protocol.unique_json import unique_json
 
 MAX_MODULE_BYTES: Final = 64 * 1024
 MAX_ARGUMENTS: Final = 64
@@ -153,32 +153,16 @@ def parse_named(model: type[ModuleT], raw: bytes, directory: str) -> ModuleT:
         SubletError: ``INVALID_ARGUMENT`` naming what is wrong.
     """
     try:
+        if len(raw) > MAX_MODULE_BYTES:
+            raise ValueError(f"it has more than {MAX_MODULE_BYTES} bytes")
         module = model.model_validate(unique_json(raw))
     except ValidationError as error:
         raise bad(first_words(error)) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise bad(f"is not JSON: {error}") from None
     if module.id != directory:
         raise bad(f"id is {module.id!r}, and its directory is named otherwise")
     return module
-
-
-def unique_json(raw: bytes) -> Any:
-    """Return the JSON in a file.
-
-    Raises:
-        ValueError: it is none, too large, or names something twice.
-    """
-    if len(raw) > MAX_MODULE_BYTES:
-        raise ValueError(f"it has more than {MAX_MODULE_BYTES} bytes")
-    return json.loads(raw, object_pairs_hook=_unique)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is there twice in one object")
-    return found
 
 
 def first_words(error: ValidationError) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.plain_file import read_plain
 from sublet.policy.capabilities.disclosure import Documents
 from sublet.policy.capabilities.module_file import MAX_MODULE_BYTES, MODULE_ID, CapabilityModule, parse_module
 from sublet.protocol.canonical import canonical_json
@@ -136,16 +137,12 @@ def read_file(directory: int, name: str, limit: int) -> bytes | None:
         SubletError: ``INVALID_ARGUMENT``: a link, no regular file, or too large.
     """
     try:
-        # Without waiting for anybody: a name may belong to a FIFO.
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+        data = read_plain(Path(name), limit, follow=False, directory=directory)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _bad(f"{name} can't be read: it is a link, or {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _bad(f"{name} is no regular file")
-        data = file.read(limit + 1)
+        what = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise _bad(f"{name} can't be read: {what}") from None
     if len(data) > limit:
         raise _bad(f"{name} has more than {limit} bytes")
     return data

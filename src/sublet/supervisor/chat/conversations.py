@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
 from sublet.supervisor.chat.endpoint import Message
 
 MAX_BYTES: Final = 16 << 20
@@ -44,9 +44,7 @@ class Conversations:
         if not _ID.fullmatch(conversation_id):
             return None
         try:
-            fd = os.open(self._path(conversation_id), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(fd, "rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+            raw = read_plain(self._path(conversation_id), MAX_BYTES, follow=False)
         except OSError:
             return None
         return read_conversation(raw, agent_id)

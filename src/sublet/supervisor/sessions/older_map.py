@@ -8,7 +8,6 @@ the iFlow session, as text or as an object.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from sublet.disk.plain_file import read_plain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.sessions.model import AgentSessionBinding
 
@@ -45,13 +45,11 @@ def read_older_map(path: Path, now: str) -> OlderMap | None:
         SubletError: ``INVALID_ARGUMENT`` where it can't be read or is no JSON object.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        raw = read_plain(path, MAX_MAP_BYTES, follow=False)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _bad(path, f"it can't be opened: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
-        raw = file.read(MAX_MAP_BYTES + 1)
     if len(raw) > MAX_MAP_BYTES:
         raise _bad(path, f"it is larger than {MAX_MAP_BYTES} bytes")
     try:

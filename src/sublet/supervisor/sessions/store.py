@@ -7,6 +7,7 @@ taken for an empty one. Everything here blocks: call it in a thread, and one cal
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from sublet.disk.durable import remove_tree, sync_directory, write_durably
+from sublet.disk.plain_file import read_plain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
 from sublet.protocol.text import clean, clean_line
@@ -39,6 +41,8 @@ MAX_MESSAGES_BYTES: Final = 4 << 20
 """When ``messages.jsonl`` has grown so far it becomes the older half, and what was the older half before is dropped."""
 MAX_SESSIONS: Final = 10_000
 _DELETED: Final = ".deleted-"
+_NO_FILE: Final = frozenset({errno.EISDIR, errno.EINVAL, errno.ELOOP})
+"""What reading says of a directory, a FIFO and a link, none of which is ours."""
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -197,7 +201,9 @@ class SessionStore:
                 size = os.fstat(descriptor).st_size
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
                     line = b"\n" + line  # what a crash has cut off stays a line of its own, and is not read
-                opened.write(line)
+                left = memoryview(line)
+                while left:  # a disk that is all but full takes a part, and refuses the rest
+                    left = left[opened.write(left) :]
                 os.fsync(descriptor)
             if not size:
                 sync_directory(directory)
@@ -214,8 +220,9 @@ class SessionStore:
                 raise unknown_session(session_id)
             lines: list[bytes] = []
             for name in (OLDER_MESSAGES_FILE, MESSAGES_FILE):
-                with contextlib.suppress(FileNotFoundError), (directory / name).open("rb") as file:
-                    lines += [line for line in file.read(MAX_MESSAGES_BYTES + 1).split(b"\n") if line]
+                with contextlib.suppress(FileNotFoundError):
+                    raw = read_plain(directory / name, MAX_MESSAGES_BYTES, follow=False)
+                    lines += [line for line in raw.split(b"\n") if line]
         found: list[SessionMessage] = []
         unreadable = 0
         for line in reversed(lines):
@@ -280,11 +287,13 @@ class SessionStore:
 
     def _read(self, path: Path, kind: type[PartT]) -> tuple[PartT | None, Damage | None]:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            raw = read_plain(path, MAX_RECORD_BYTES, follow=False)
         except FileNotFoundError:
             return None, None
-        with open(descriptor, "rb") as file:
-            raw = file.read(MAX_RECORD_BYTES + 1)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise
+            return None, self._set_aside(path, clean_line(error.strerror or str(error), 200))
         if len(raw) > MAX_RECORD_BYTES:
             return None, self._set_aside(path, f"it is larger than {MAX_RECORD_BYTES} bytes")
         try:
