@@ -25,8 +25,8 @@ Side = Literal["lender", "worker"]
 Victim = Literal["lender", "worker", "sshfs", "agent", "lender again", "worker again"]
 """``again``: the daemon is killed once more at one of the first journal writes of its next start."""
 When = Literal["before", "after"]
-Way = Literal["live", "staged", "archive"]
-"""How the files are lent: in a mount, in a mount of a copy whose result waits, or as an archive."""
+Way = Literal["live", "staged", "archive", "git"]
+"""How the files are lent: in a mount, in a mount of a copy whose result waits, as an archive, or by git."""
 
 SITE = Path(__file__).with_name("crash_site")
 REACH_SECONDS = 20.0
@@ -103,7 +103,7 @@ class Scene:
     def _undisturbed(self, side: Side) -> list[str]:
         self._plan(side, 0, "after")
         directory = self._directory()
-        options = {"live": (), "staged": ("--staged",), "archive": ("--transport", "archive")}[self.way]
+        options = {"live": (), "staged": ("--staged",), "archive": ("--transport", "archive"), "git": ("--transport", "git")}[self.way]
         ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS), *options)
         assert ended["state"] == "completed", ended
         time.sleep(0.3)
@@ -124,7 +124,7 @@ class Scene:
             prompt=WORK.format(mark=mark.replace("3600", "0")),
             ttl_seconds=TTL_SECONDS,
             result_mode="staged" if self.way == "staged" else "live",
-            transport="archive" if self.way == "archive" else "sshfs",
+            transport=self.way if self.way in ("archive", "git") else "sshfs",
             idempotency_key=mark,
         )
         asking = threading.Thread(target=self._create, args=(request, outcome))

@@ -46,8 +46,15 @@ class Carried(Protocol):
             SubletError: ``MOUNT_FAILED`` where the lender gives no such channel.
         """
 
+    async def bring_back(self) -> bool:
+        """Bring what was changed to the lender, where that is done at the end; what can't be brought is left out.
+
+        Returns:
+            Whether it is of no use to call this again: False where only the link broke, and may come back.
+        """
+
     async def detach(self, *, flush: bool = True) -> bool:
-        """Bring what was written to the lender, unless ``flush`` is false, and leave nothing here.
+        """Bring what was written and not brought back yet to the lender, unless ``flush`` is false; leave nothing here.
 
         Bounded in time whatever the link does. Calling it again returns the first answer, or goes on where a cancelled
         call stopped. End the processes that work in it first.

@@ -64,6 +64,12 @@ class Remembering(Protocol):
     def quota_met(self, met: QuotaMet) -> None:
         """Remember that a change was refused for ``met``."""
 
+    def returning(self) -> None:
+        """Remember that changes begin to come back, so that what came back before is not the result any more."""
+
+    def returned(self, refused: Sequence[str], refused_count: int) -> None:
+        """Remember that all changes have come back, but for ``refused_count``, of which ``refused`` are told."""
+
     def count(self, usage: LeaseUsage) -> None:
         """Remember the counters as they are now."""
 

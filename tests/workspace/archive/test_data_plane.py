@@ -264,6 +264,42 @@ async def test_work_goes_on_without_a_link_and_comes_back_over_another(lender: L
     assert (lender.project / "code.txt").read_text() == "two\n"
 
 
+@pytest.mark.parametrize("at", ["upload", "finish"])
+async def test_a_link_that_breaks_while_changes_come_back_is_no_end_of_it(
+    lender: Lender, carrier: ArchiveCarrier, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    (lender.project / "gone").write_text("gone\n")
+    target = lender.lend()
+    first = await connect(target, KEY, 5)
+    view = await carrier.attach(carrier.reserve(LEASE), first)
+    content = os.urandom(3 << 20)
+    (view.path / "workspace" / "large").write_bytes(content)
+    (view.path / "workspace" / "gone").unlink()
+    with monkeypatch.context() as patched:
+        step = getattr(ArchiveChannel, at)
+
+        async def broken(channel: ArchiveChannel, *data: bytes) -> object:
+            first.abort()
+            return await step(channel, *data)
+
+        patched.setattr(ArchiveChannel, at, broken)
+        assert not await view.bring_back()
+    assert view.cut.is_set()
+    assert not await view.bring_back(), "there is no link"
+    async with await connect(target, KEY, 5) as second:
+        await view.rejoin(second)
+        while not await view.bring_back():
+            # The lender had not noticed yet that the first transfer was over.
+            await view.rejoin(second)
+        assert not view.cut.is_set()
+        assert await view.detach()
+    assert (lender.project / "large").read_bytes() == content
+    assert not (lender.project / "gone").exists()
+    usage = lender.plane.usage(LEASE)
+    assert usage is not None
+    assert usage.returned
+
+
 async def cut(lender: Lender, connection: asyncssh.SSHClientConnection, how: str) -> None:
     """End the lease."""
     if how == "revoked":

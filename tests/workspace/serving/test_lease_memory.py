@@ -91,3 +91,19 @@ def test_a_quota_that_was_met_is_remembered(tmp_path: Path) -> None:
     assert recall(tmp_path / "one").quota.met == QuotaMet("max_files", 3)
     (tmp_path / "two").write_bytes((tmp_path / "one").read_bytes().replace(b"max_files", b"max_wives"))
     assert recall(tmp_path / "two").quota.met is None
+
+
+def test_what_came_back_is_known_and_forgotten_where_it_begins_to_come_again(tmp_path: Path) -> None:
+    memory = LeaseMemory(tmp_path / "one")
+    assert not recall(tmp_path / "one").returned
+    memory.returning()
+    memory.returned(["a: not\0here", "b: \udcff"], 3)
+    found = recall(tmp_path / "one")
+    assert (found.returned, found.refused, found.refused_count) == (True, ["a: not?here", "b: ?"], 3)
+    memory.returning()
+    found = recall(tmp_path / "one")
+    assert (found.returned, found.refused, found.refused_count) == (False, [], 0)
+    memory.returned([], 0)
+    memory.close()
+    assert recall(tmp_path / "one").returned
+    assert not recall(tmp_path / "one").touched_overflow

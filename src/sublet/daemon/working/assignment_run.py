@@ -112,6 +112,7 @@ class AssignmentRun:
         self._link.redirect(host, start)
         self._scope = anyio.CancelScope()
         self._unmounting = anyio.CancelScope(shield=True)
+        self._returning: anyio.CancelScope | None = None
         self._stopped: SubletError | None = None
         self._failed: SubletError | None = None
         self._told = asyncio.Event()
@@ -173,6 +174,8 @@ class AssignmentRun:
     def abandon(self) -> None:
         """Leave what can't be unmounted in time to the next start. For the stop of the daemon."""
         self._scope.cancel()
+        if self._returning is not None:
+            self._returning.cancel()
         self._unmounting.cancel()
 
     async def work(self) -> None:
@@ -271,10 +274,21 @@ class AssignmentRun:
                 self.outcome = outcome
             if self._start.lease.access_mode == "rw":
                 # The last writes may still be on their way to the lender.
-                await self._link.restored(mount)
+                await self._bring_back(mount)
             group.cancel_scope.cancel()
         if isinstance(outcome, SubletError):
             raise outcome
+
+    async def _bring_back(self, mount: Carried) -> None:
+        """Bring to the delegator what comes back at the end, over every link that there is until it has arrived.
+
+        What ends the work lets a transfer that is under way come to its end, as ``detach`` would.
+        """
+        brought = False
+        while not brought:
+            await self._link.restored(mount)
+            with anyio.CancelScope(deadline=self.deadline.at, shield=True) as self._returning:
+                brought = await mount.bring_back()
 
     async def _provide(self, mount: Carried) -> Outcome | SubletError:
         """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.

@@ -17,7 +17,7 @@ import asyncssh
 
 from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
-from sublet.workspace.archive.client import ArchiveChannel, failed
+from sublet.workspace.archive.client import ArchiveChannel, LinkLostError, failed
 from sublet.workspace.archive.tar_format import MalformedTar, Parts, TarLimits, TarReader
 from sublet.workspace.archive.tree_manifest import Held, Interrupted, difference, survey
 from sublet.workspace.archive.tree_pack import AllVisible, TreeChanged, TreePacker
@@ -33,6 +33,8 @@ MAX_THREADS: Final = 4
 """Views that are unpacked, compared or packed at the same time, in threads of their own, since that takes long."""
 MAX_SECONDS: Final = 3_600.0
 """Of one walk over what was unpacked."""
+AGAIN_SECONDS: Final = 0.5
+"""How long to wait before changes are brought back again that a broken link has stopped."""
 MAX_WORK_ENTRIES: Final = 1_000_000
 """Names that may lie there when the work is done."""
 
@@ -60,6 +62,8 @@ class UnpackedView:
         self._lock = asyncio.Lock()
         self._halt = threading.Event()
         self._ending = False
+        self._bringing = False
+        self._brought: bool | None = None
         self._flushed: bool | None = None
 
     @property
@@ -90,12 +94,31 @@ class UnpackedView:
         self._channel = await ArchiveChannel.open(connection, self._ended)
         self.cut.clear()
 
+    async def bring_back(self) -> bool:
+        """``Carried.bring_back``."""
+        if self.cut.is_set():
+            return False
+        # Its channel ends with the transfer, which is no loss of the link.
+        self._bringing = True
+        try:
+            self._brought = await self._bring_back()
+        except LinkLostError as error:
+            _log.warning("changes are to be brought back again: %s", error.message)
+            # A lender that has not noticed yet that the last link is gone takes no other transfer for a while.
+            await asyncio.sleep(AGAIN_SECONDS)
+            self._bringing = False
+            self.cut.set()
+            return False
+        return True
+
     async def detach(self, *, flush: bool = True) -> bool:
         """``Carried.detach``."""
         async with self._lock:
             if self._flushed is None:
                 try:
-                    self._flushed = flush and await self._bring_back()
+                    if self._brought is None and flush:
+                        await self.bring_back()
+                    self._flushed = flush and self._brought is True
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self.discard()
@@ -150,15 +173,20 @@ class UnpackedView:
             _log.error("a private directory could not be removed: %s", self.path)
 
     async def _bring_back(self) -> bool:
-        """Send what differs, and return whether it has all arrived."""
-        if self.cut.is_set() or self._channel is None:
-            return False
+        """Send what differs, and return whether it has all arrived.
+
+        Raises:
+            LinkLostError: it may be tried again.
+        """
+        assert self._channel is not None
         try:
             after = await self._step(self._survey, self._held, {})
             plan = difference(self._held, after)
             await self._channel.plan(plan)
             await self._send(self._channel, plan)
             self._tell(await self._channel.finish())
+        except LinkLostError:
+            raise
         except SubletError as error:
             _log.warning("changes could not be brought back: %s", error.message)
             return False
@@ -217,7 +245,7 @@ class UnpackedView:
         self._halt.set()
 
     def _ended(self) -> None:
-        if not self._ending:
+        if not (self._ending or self._bringing):
             self.cut.set()
 
 

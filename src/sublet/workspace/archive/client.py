@@ -73,6 +73,14 @@ class _Session(asyncssh.SSHClientSession[bytes]):
         self._on_end()
 
 
+class LinkLostError(SubletError):
+    """The transfer did not come to its end for the link's sake, and may be made again over another one."""
+
+    def __init__(self, reason: str) -> None:
+        lost = failed(reason)
+        super().__init__(lost.code, lost.message, lost.hint)
+
+
 class ArchiveChannel:
     """One transfer. Made by ``open``, ended by ``close`` or by the lender."""
 
@@ -169,11 +177,11 @@ class ArchiveChannel:
             if session.broken or self._channel.is_closing():
                 if session.frames:
                     await self._next()
-                raise failed("the link to the lender was lost")
+                raise LinkLostError("the link to the lender was lost")
             try:
                 self._port.write(piece)
             except BrokenPipeError:
-                raise failed("the link to the lender was lost") from None
+                raise LinkLostError("the link to the lender was lost") from None
 
     async def _wait_writable(self) -> None:
         try:
@@ -192,7 +200,7 @@ class ArchiveChannel:
         except TimeoutError:
             raise failed(f"the lender sent nothing for {IDLE_SECONDS:.0f} s") from None
         if not session.frames:
-            raise failed("the link to the lender was lost")
+            raise LinkLostError("the link to the lender was lost")
         kind, payload = session.frames.popleft()
         session.waiting -= len(payload)
         if session.waiting <= MAX_WAITING_BYTES:
@@ -217,6 +225,8 @@ def _refusal(payload: bytes) -> SubletError:
     except MalformedFrame as error:
         return failed(str(error))
     reason = clean_line(failure.reason, 300)
+    if failure.code == "BUSY":
+        return LinkLostError(reason)
     if failure.code == "QUOTA":
         return SubletError(
             ErrorCode.TASK_FAILED,

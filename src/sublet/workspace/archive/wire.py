@@ -82,7 +82,7 @@ class Report(BaseModel):
 
 
 class Failure(BaseModel):
-    """Why a transfer ended. ``code`` is ``QUOTA``, ``READ_ONLY``, ``OVER``, ``MALFORMED`` or ``IO``."""
+    """Why a transfer ended. ``code`` is ``QUOTA``, ``READ_ONLY``, ``BUSY``, ``OVER``, ``MALFORMED`` or ``IO``."""
 
     model_config = ConfigDict(frozen=True)
 

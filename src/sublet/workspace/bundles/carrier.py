@@ -17,6 +17,7 @@ from typing import Final
 
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
+from sublet.workspace.archive.client import LinkLostError
 from sublet.workspace.archive.tar_format import END, Entry, Parts, TarLimits, header, padding
 from sublet.workspace.archive.tree_manifest import Held
 from sublet.workspace.archive.tree_pack import AllVisible
@@ -50,6 +51,7 @@ class ClonedView(UnpackedView):
         super().__init__(place, dirs, descriptor, threads)
         self._runs = GitRuns()
         self._results: dict[bytes, tuple[GitExchange, str]] = {}
+        self._bundled: Bundles | None = None
 
     def _arrange(self, limits: TarLimits) -> None:
         self._private.mkdir(mode=0o700)
@@ -84,15 +86,18 @@ class ClonedView(UnpackedView):
             _log.error("a private directory could not be removed: %s", self._private)
 
     async def _bring_back(self) -> bool:
-        if self.cut.is_set() or self._channel is None:
-            return False
+        assert self._channel is not None
         try:
-            bundles = await self._step(self._bundles)
+            if self._bundled is None:
+                self._bundled = await self._step(self._bundles)
+            bundles = self._bundled
             await self._channel.plan([Planned((name + SUFFIX,), "file", size) for name, (_, size) in bundles.items()])
             with closing(_stream(bundles)) as pieces:
                 while (piece := await self._step(next, pieces, None)) is not None:
                     await self._channel.upload(piece)
             self._tell(await self._channel.finish())
+        except LinkLostError:
+            raise
         except SubletError as error:
             _log.warning("changes could not be brought back: %s", error.message)
             return False

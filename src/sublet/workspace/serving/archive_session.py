@@ -244,7 +244,7 @@ def _explain(exc: Exception) -> tuple[str, str]:
     if isinstance(exc, TransferOver | Halted):
         return "OVER", "the lease is over"
     if isinstance(exc, OSError):
-        code = {errno.EDQUOT: "QUOTA", errno.EROFS: "READ_ONLY"}.get(exc.errno or 0, "IO")
+        code = {errno.EDQUOT: "QUOTA", errno.EROFS: "READ_ONLY", errno.EBUSY: "BUSY"}.get(exc.errno or 0, "IO")
         # Only the system's words for it: the text of the error may hold a path of this machine.
         return code, str(refused(exc.errno or errno.EIO).strerror)
     return ("IO" if isinstance(exc, WalkOverrunError | TreeChanged) else "MALFORMED"), str(exc)

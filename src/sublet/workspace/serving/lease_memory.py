@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ MAX_MEMORY_BYTES: Final = 64 << 20
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")
 _TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
+_RETURNING, _REFUSED, _RETURNED = b"U", b"N", b"D"
 
 
 class LeaseMemory:
@@ -54,6 +56,16 @@ class LeaseMemory:
     def quota_met(self, met: QuotaMet) -> None:
         """Remember that a change was refused for ``met``."""
         self._append(_QUOTA, met.name.encode(), str(met.bound).encode())
+
+    def returning(self) -> None:
+        """Remember that changes begin to come back, so that what came back before is not the result any more."""
+        self._append(_RETURNING, b"", b"")
+
+    def returned(self, refused: Sequence[str], refused_count: int) -> None:
+        """Remember that all changes have come back, but for ``refused_count``, of which ``refused`` are told."""
+        for line in refused:
+            self._append(_REFUSED, b"", line.replace("\0", "?").encode(errors="replace"))
+        self._append(_RETURNED, b"", str(refused_count).encode())
 
     def count(self, usage: LeaseUsage) -> None:
         """Remember the counters as they are now."""
@@ -109,6 +121,13 @@ def recall(path: Path) -> LeaseUsage:
         elif kind == _QUOTA:
             with suppress(ValueError):
                 usage.quota.met = QuotaMet.of(name, int(value))
+        elif kind == _RETURNING:
+            usage.returned, usage.refused, usage.refused_count = False, [], 0
+        elif kind == _REFUSED:
+            usage.refused.append(value.decode(errors="replace"))
+        elif kind == _RETURNED:
+            with suppress(ValueError):
+                usage.refused_count, usage.returned = int(value), True
         else:
             usage.touched_overflow = True
     return usage

@@ -72,7 +72,7 @@ class ServedLease:
                 tree.close()
             raise
         self.transfers = LeaseTransfers(
-            trees, self.view, copies, quota, self.usage, self.is_live, export.transport, threads, scratch
+            trees, self.view, copies, quota, self.usage, self.is_live, export.transport, threads, scratch, export.memory
         )
 
     def is_live(self) -> bool:
@@ -176,6 +176,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.roots = dict(before.roots)
     usage.quota.bytes, usage.quota.files = before.quota.bytes, before.quota.files
     usage.quota.met = before.quota.met
+    usage.returned, usage.refused, usage.refused_count = before.returned, list(before.refused), before.refused_count
 
 
 def _public_data(export: Export) -> bytes:

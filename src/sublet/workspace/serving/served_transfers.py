@@ -15,7 +15,7 @@ from sublet.workspace.archive.wire import Report
 from sublet.workspace.bundles.server import GitDownload, GitUpload
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.model import LeaseUsage
+from sublet.workspace.model import LeaseUsage, Remembering
 from sublet.workspace.quota import Quota
 from sublet.workspace.view.export_view import Copies, ExportView
 from sublet.workspace.viewpath import refused
@@ -34,6 +34,7 @@ class LeaseTransfers:
         transport: ``archive``, or ``git``, whose streams hold bundles in place of the directories.
         threads: where transfers do their work.
         scratch: private directory for what git needs meanwhile.
+        memory: keeps in mind for the next process whether all changes have come back.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LeaseTransfers:
         transport: TransportName,
         threads: Executor,
         scratch: Path,
+        memory: Remembering | None,
     ) -> None:
         self._trees = trees
         self._view = view
@@ -56,6 +58,7 @@ class LeaseTransfers:
         self._busy = False
         self._by_git = transport == "git"
         self._scratch = scratch
+        self._memory = memory
         self.threads = threads
         self.is_live = is_live
 
@@ -101,6 +104,8 @@ class LeaseTransfers:
         self._begin()
         self._usage.returned = False
         self._usage.refused, self._usage.refused_count = [], 0
+        if self._memory is not None:
+            self._memory.returning()
         return made
 
     def sent(self, size: int) -> None:
@@ -116,6 +121,9 @@ class LeaseTransfers:
         self._usage.refused = [f"{one.name}: {one.reason}" for one in report.refused]
         self._usage.refused_count = report.refused_count
         self._usage.returned = True
+        if self._memory is not None:
+            # Before the executor hears of it: what it then calls done has come back for every later process, too.
+            self._memory.returned(self._usage.refused, report.refused_count)
 
     def ended(self) -> None:
         """``Transfers.ended``."""
