@@ -38,17 +38,3 @@ def test_what_is_killed_comes_back_clean_and_tells_the_truth(scene: Scene, sampl
     outcome = scene.run(sample[number])
 
     assert outcome.wrong == [], f"{outcome.case} ({outcome.label}): {outcome.state} {outcome.code}"
-
-
-@pytest.mark.timeout(120)
-def test_what_came_back_as_an_archive_is_not_forgotten_by_a_lender_that_is_killed_twice(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    with crash_scene(tmp_path_factory.mktemp("archive"), "archive") as scene:
-        labels = scene.labels("lender")
-        # The last write but one before the end is journalled: all has come back, and no record says so yet.
-        stop_at = labels.index("delegations:completed") - 2
-        outcome = scene.run(Case("lender", stop_at, "before", ("lender", "lender again")))
-
-    assert outcome.wrong == [], f"{outcome.case} ({outcome.label}): {outcome.state} {outcome.code}"
-    assert outcome.resumed

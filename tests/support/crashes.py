@@ -103,7 +103,12 @@ class Scene:
     def _undisturbed(self, side: Side) -> list[str]:
         self._plan(side, 0, "after")
         directory = self._directory()
-        options = {"live": (), "staged": ("--staged",), "archive": ("--transport", "archive"), "git": ("--transport", "git")}[self.way]
+        options = {
+            "live": (),
+            "staged": ("--staged",),
+            "archive": ("--transport", "archive"),
+            "git": ("--transport", "git"),
+        }[self.way]
         ended = delegate(self.daemons["lender"], directory, WORK.format(mark=""), "--ttl", str(TTL_SECONDS), *options)
         assert ended["state"] == "completed", ended
         time.sleep(0.3)

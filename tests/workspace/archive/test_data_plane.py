@@ -17,7 +17,8 @@ from sublet.workspace.archive.carrier import ArchiveCarrier, UnpackedView
 from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import Entry, TarLimits, header
 from sublet.workspace.archive.wire import Planned
-from sublet.workspace.model import AccessMode, Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.model import AccessMode, Export, ExportLimits, LeaseUsage, LentDirectory, MountTarget
+from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from support.sftp_lender import public_line
@@ -45,7 +46,13 @@ class Lender:
         self.serving.cancel()
         await asyncio.wait([self.serving])
 
-    def lend(self, mode: AccessMode = "rw", limits: ExportLimits = UNLIMITED) -> MountTarget:
+    def lend(
+        self,
+        mode: AccessMode = "rw",
+        limits: ExportLimits = UNLIMITED,
+        memory: LeaseMemory | None = None,
+        before: LeaseUsage | None = None,
+    ) -> MountTarget:
         self.plane.open(
             Export(
                 LEASE,
@@ -55,6 +62,8 @@ class Lender:
                 {"task.json": b"{}"},
                 limits,
                 transport="archive",
+                memory=memory,
+                before=before,
             )
         )
         return MountTarget(*self.plane.address, LEASE, self.plane.host_key_line)
@@ -81,9 +90,13 @@ def carrier(tmp_path: Path) -> ArchiveCarrier:
 
 @contextlib.asynccontextmanager
 async def attached(
-    lender: Lender, carrier: ArchiveCarrier, mode: AccessMode = "rw", limits: ExportLimits = UNLIMITED
+    lender: Lender,
+    carrier: ArchiveCarrier,
+    mode: AccessMode = "rw",
+    limits: ExportLimits = UNLIMITED,
+    memory: LeaseMemory | None = None,
 ) -> AsyncIterator[UnpackedView]:
-    async with await connect(lender.lend(mode, limits), KEY, 5) as connection:
+    async with await connect(lender.lend(mode, limits, memory), KEY, 5) as connection:
         view = await carrier.attach(carrier.reserve(LEASE), connection)
         try:
             yield view
@@ -298,6 +311,26 @@ async def test_a_link_that_breaks_while_changes_come_back_is_no_end_of_it(
     usage = lender.plane.usage(LEASE)
     assert usage is not None
     assert usage.returned
+
+
+async def test_the_next_process_of_the_lender_knows_that_all_has_come_back(
+    lender: Lender, carrier: ArchiveCarrier, tmp_path: Path
+) -> None:
+    memory = tmp_path / "memory"
+    (lender.project / "code.txt").write_text("one\n")
+    async with attached(lender, carrier, memory=LeaseMemory(memory)) as view:
+        (view.path / "workspace" / "code.txt").write_text("two\n")
+        (view.path / "workspace" / ".env").write_text("TOKEN=2\n")
+        assert not recall(memory).returned
+        assert await view.detach()
+    # Killed before its journal says so, and the executor calls its work done.
+    lender.plane.revoke(LEASE, "a test")
+    lender.lend(memory=LeaseMemory(memory), before=recall(memory))
+    usage = lender.plane.usage(LEASE)
+    assert usage is not None
+    assert usage.returned
+    assert usage.refused_count == 1
+    assert usage.refused[0].startswith(".env: ")
 
 
 async def cut(lender: Lender, connection: asyncssh.SSHClientConnection, how: str) -> None:
