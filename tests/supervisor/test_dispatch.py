@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
 from sublet.policy.model import Action, Subject
@@ -16,7 +18,7 @@ from sublet.protocol.events import EventKind
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput
 from sublet.supervisor.agent_config import AgentConfig, load_agents
 from sublet.supervisor.dispatch import CallLimits, Dispatcher
-from sublet.supervisor.model import Job, Outcome, Report
+from sublet.supervisor.model import Deadline, Job, Outcome, Report
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.super_agent import SuperAgent
@@ -144,6 +146,26 @@ async def test_a_lease_ends_the_call_and_what_it_started(tmp_path: Path) -> None
     assert world.slots.in_use == 0
     assert world.dispatcher.running("coder") == world.dispatcher.running("team") == 0
     assert world.events.of(EventKind.DISPATCH_RESULT)[-1].data["code"] == "LEASE_OVER"
+
+
+async def test_what_an_agent_calls_late_has_only_what_is_left(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    moment = anyio.current_time()
+    waited = world.context(chain=Chain(("x@n",), "lse", 30))
+    # It waited for its turn for 20 of the 30 seconds that its caller has.
+    waited = replace(waited, job=replace(waited.job, deadline=Deadline(moment + 10)))
+    playing(world, "coder")
+    await world.dispatcher.dispatch("coder", UnifiedAgentInput("do it"), waited)
+    [sent] = world.events.of(EventKind.DISPATCH_SENT)
+    assert 0 < float(str(sent.data["ttl"])) <= 10
+    job = world.worker("coder").jobs[0]
+    assert job.deadline is not None
+    assert job.deadline.at <= moment + 10 + 0.01
+    over = replace(waited, job=replace(waited.job, deadline=Deadline(moment - 1)))
+    with pytest.raises(SubletError) as no:
+        await world.dispatcher.dispatch("coder", UnifiedAgentInput("do it"), over)
+    assert no.value.code is LocalCode.LEASE_OVER
+    assert len(world.worker("coder").jobs) == 1
 
 
 async def test_a_team_in_turn_hands_on_what_was_said_and_asks_for_each(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ async def test_an_orphan_in_a_session_of_its_own_is_still_the_agents(tmp_path: P
             found = owners.owner(pid)
             assert found is not None
             assert (found.agent_id, found.job) == ("test", work)
-            assert owners.of_job(work.delegation_id) is found
+            assert owners.of_job(work.delegation_id, "test") is found
+            assert owners.of_job(work.delegation_id, "other") is None
             assert found.chain("node-x").execution_chain == ("test@node-x",)
         with pytest.raises(ProcessLookupError):
             owners.owner(pid)

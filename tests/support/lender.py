@@ -31,6 +31,7 @@ from support.scripted_link import BOB, ScriptedLink
 
 ME = Subject("human")
 HOST_KEY = asyncssh.generate_private_key("ssh-ed25519")
+NOBODY = Chain()
 WAIT_SECONDS = 20.0
 
 
@@ -66,11 +67,18 @@ class Lender:
         return self.root / "project"
 
     async def create(
-        self, prompt: str = "do it", *, ttl: int = 60, peer: PeerAddress = BOB, caller: Subject = ME, **more: object
+        self,
+        prompt: str = "do it",
+        *,
+        ttl: int = 60,
+        peer: PeerAddress = BOB,
+        caller: Subject = ME,
+        chain: Chain = NOBODY,
+        **more: object,
     ) -> str:
         """Delegate the project and return the id."""
         request = self.request(prompt, ttl=ttl, **more)
-        view = await self.delegator.create(request, caller, asked_for(request), peer, None, ttl, Chain())
+        view = await self.delegator.create(request, caller, asked_for(request), peer, None, ttl, chain)
         return view.delegation_id
 
     def request(self, prompt: str = "do it", *, ttl: int = 60, **more: object) -> CreateDelegation:

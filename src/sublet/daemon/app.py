@@ -198,6 +198,7 @@ class _Daemon:
                 stop=self._stop.set,
                 node_id=self._identity.node_id,
                 chain_of=parts.callers.chain,
+                rest_of=parts.callers.rest,
                 max_depth=lambda: self._config.supervisor.max_depth,
             )
         )

@@ -19,9 +19,12 @@ from sublet.protocol.events import EventKind
 from sublet.protocol.ids import new_lease_id
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput, UnifiedAgentOutput
+from sublet.supervisor.model import Deadline
 
 MAX_SUMMARY_CHARS: Final = 4_000
 """Of an answer that the journal keeps."""
+SAME_SECONDS: Final = 0.05
+"""What an agent fails with so shortly before the lease of its call is over, it fails with because of that."""
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +112,7 @@ class Dispatcher:
             SubletError: ``LOOP_REFUSED``, ``DEPTH_REFUSED``, ``LEASE_OVER``, ``POLICY_DENIED``, ``NOT_FOUND``, or what
                 the agent fails with.
         """
-        chain = self._chain(ctx.chain, caller)
+        chain = self._chain(_now(ctx), caller)
         try:
             self.check(agent_id, chain)
         except SubletError as error:
@@ -136,7 +139,11 @@ class Dispatcher:
             "provider": agent.provider,
         }
         cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(agent_id), sent)
-        inner = replace(ctx, chain=chain, causation_id=cause, job=replace(ctx.job, chain=chain))
+        job = replace(ctx.job, chain=chain)
+        if chain.ttl is not None:
+            # The agent's own calls count from what is left of this lease then, not from what it has now.
+            job = replace(job, deadline=Deadline(anyio.current_time() + chain.ttl), remaining_seconds=chain.ttl)
+        inner = replace(ctx, chain=chain, causation_id=cause, job=job)
         try:
             output = await self._leased(agent, request, inner)
         except SubletError as error:
@@ -159,8 +166,12 @@ class Dispatcher:
         ttl = ctx.chain.ttl
         self._running[agent.id] += 1
         try:
-            with anyio.move_on_after(ttl):
-                return await agent.handle(request, ctx)
+            with anyio.move_on_after(ttl) as lease:
+                try:
+                    return await agent.handle(request, ctx)
+                except SubletError:
+                    if anyio.current_time() < lease.deadline - SAME_SECONDS:
+                        raise
         finally:
             self._running[agent.id] -= 1
         log.info("the lease of a call ended before the agent did", agent=agent.id, lease=ctx.chain.lease_id)
@@ -190,6 +201,15 @@ class Dispatcher:
                 "executionChain": list(chain.execution_chain),
             },
         )
+
+
+def _now(ctx: AgentRunContext) -> Chain:
+    """Return the chain of who calls, with the time that is left of its lease now."""
+    deadline = ctx.job.deadline
+    if deadline is None:
+        return ctx.chain
+    left = deadline.at - anyio.current_time()
+    return replace(ctx.chain, ttl=left if ctx.chain.ttl is None else min(left, ctx.chain.ttl))
 
 
 class ModuleHub(Protocol):

@@ -65,9 +65,10 @@ class ProcessOwners:
         """Return what holds processes for those of one agent."""
         return lambda pid, job: self.running(pid, RunningAgent(config.id, config.role, job))
 
-    def of_job(self, job_id: str) -> RunningAgent | None:
-        """Return the agent that works on a job, or None where none does any more."""
-        return next((one for one in self._running.values() if one.job.delegation_id == job_id), None)
+    def of_job(self, job_id: str, agent_id: str) -> RunningAgent | None:
+        """Return an agent that works on a job, where others may work on it as well; None where it does not any more."""
+        working = (one for one in self._running.values() if one.agent_id == agent_id)
+        return next((one for one in working if one.job.delegation_id == job_id), None)
 
     def owner(self, pid: int) -> RunningAgent | None:
         """Return the agent to which a process belongs, or None where it is none's.

@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 from sublet.daemon.lending import steering
-from sublet.daemon.times import unix_seconds
+from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
-from sublet.protocol.messages import Accept, Done, Error, FollowUp, Start
+from sublet.protocol.messages import Accept, Done, Error, FollowUp, Invite, Start
 from support.lender import Lender, lender
 from support.scripted_link import UNREACHABLE, accepting, agreeing
 
@@ -32,9 +33,14 @@ async def allowing(ttl_seconds: int) -> None:
     """Ask nobody."""
 
 
+def for_ever(chain: Chain) -> float:
+    """Tell of a caller whose lease does not end."""
+    return float("inf")
+
+
 async def refused(side: Lender, delegation_id: str, seconds: int = 100, limit: int = 600) -> str:
     with pytest.raises(SubletError) as caught:
-        await side.delegator.extend(delegation_id, seconds, limit, allowing)
+        await side.delegator.extend(delegation_id, seconds, limit, allowing, for_ever)
     return str(caught.value.code)
 
 
@@ -56,7 +62,7 @@ async def test_an_extension_moves_every_deadline(side: Lender) -> None:
     found = await side.running(ttl=60)
     before, lease = await ends(side, found), side.data_plane._leases[found]
     deadline = lease.deadline
-    view = await side.delegator.extend(found, 100, 600, allowing)
+    view = await side.delegator.extend(found, 100, 600, allowing, for_ever)
     assert view.ttl_seconds == 160
     assert await ends(side, found) - before == pytest.approx(100)
     assert lease.deadline - deadline == pytest.approx(100)
@@ -69,7 +75,7 @@ async def test_an_extension_moves_every_deadline(side: Lender) -> None:
 
 async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
     found = await side.running(ttl=60)
-    assert (await side.delegator.extend(found, 1000, 100, allowing)).ttl_seconds == 100
+    assert (await side.delegator.extend(found, 1000, 100, allowing, for_ever)).ttl_seconds == 100
     assert await refused(side, found, limit=100) == LocalCode.POLICY_DENIED
 
     async def stingy(start: Start) -> Accept:
@@ -80,7 +86,7 @@ async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
         return accept.model_copy(update={"remote_constraints": less})
 
     side.link.renewal = stingy
-    assert (await side.delegator.extend(found, 100, 600, allowing)).ttl_seconds == 110
+    assert (await side.delegator.extend(found, 100, 600, allowing, for_ever)).ttl_seconds == 110
     assert await refused(side, found, seconds=50) == ErrorCode.DECLINED
 
     async def generous(start: Start) -> Accept:
@@ -89,7 +95,54 @@ async def test_neither_side_gives_more_than_its_limit(side: Lender) -> None:
         return accept.model_copy(update={"remote_constraints": more})
 
     side.link.renewal = generous
-    assert (await side.delegator.extend(found, 10, 600, allowing)).ttl_seconds == 120
+    assert (await side.delegator.extend(found, 10, 600, allowing, for_ever)).ttl_seconds == 120
+    await side.delegator.cancel(found, "enough")
+    await side.settled(found)
+
+
+async def test_no_extension_outlives_the_lease_of_the_agent_that_asked(side: Lender) -> None:
+    chain = Chain(("coder@node-a",), "dlg_outer", 60)
+    found = await side.running(ttl=60, chain=chain)
+    asked: list[Chain] = []
+
+    def rest_of(caller: Chain) -> float:
+        asked.append(caller)
+        return 80
+
+    view = await side.delegator.extend(found, 1000, 5000, allowing, rest_of)
+    assert 60 < view.ttl_seconds <= 80
+    assert asked == [chain]
+    for rest in (0.0, 79.0):
+
+        def over(_: Chain, rest: float = rest) -> float:
+            return rest
+
+        with pytest.raises(SubletError) as no:
+            await side.delegator.extend(found, 1000, 5000, allowing, over)
+        assert no.value.code is LocalCode.LEASE_OVER
+        assert "coder@node-a" in no.value.message
+    assert len(side.link.renewals) == 1
+    await side.delegator.cancel(found, "enough")
+    await side.settled(found)
+
+
+async def test_what_was_waited_for_is_not_added_to_the_callers_lease(side: Lender) -> None:
+    gate = anyio.Event()
+
+    async def late(invite: Invite) -> Accept | Error:
+        await gate.wait()
+        return await accepting(sublet=RENEWABLE)(invite)
+
+    side.link.answer = late
+    found = await side.create(ttl=60, chain=Chain(("coder@node-a",), "dlg_outer", 60))
+    await side.until(found, "invited")
+    record = await side.record(found)
+    # As if it had been invited for half a minute.
+    earlier = rfc3339(unix_seconds(record.created_at) - 30)
+    side.delegator._runs[found]._keeper.record = record.model_copy(update={"created_at": earlier})
+    gate.set()
+    await side.until(found, "started", "running")
+    assert await ends(side, found) <= unix_seconds(earlier) + 61
     await side.delegator.cancel(found, "enough")
     await side.settled(found)
 
@@ -103,7 +156,7 @@ async def test_policy_is_asked_for_the_whole_time(side: Lender) -> None:
         raise SubletError(LocalCode.POLICY_DENIED, "no")
 
     with pytest.raises(SubletError, match="no"):
-        await side.delegator.extend(found, 1000, 100, deny)
+        await side.delegator.extend(found, 1000, 100, deny, for_ever)
     assert asked == [100]
     assert side.link.renewals == []
     await side.delegator.cancel(found, "enough")

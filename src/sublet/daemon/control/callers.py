@@ -48,10 +48,16 @@ class Callers:
         """
         if caller.kind != "agent":
             return Chain()
-        found = self._owners.of_job(caller.run)
+        found = self._owners.of_job(caller.run, caller.name)
         if found is None:
             raise SubletError(LocalCode.LEASE_OVER, f"the work of agent {caller.name} is over", "Begin it anew.")
         return found.chain(self._node_id)
+
+    def rest(self, chain: Chain) -> float:
+        """Return for how many seconds the work still has its own lease that has called by ``chain``; 0 where over."""
+        agent_id = chain.execution_chain[-1].partition("@")[0]
+        found = self._owners.of_job(chain.lease_id, agent_id)
+        return (found.chain(self._node_id).ttl or 0.0) if found is not None else 0.0
 
 
 def chain_signer(identity: Identity) -> SignChain:

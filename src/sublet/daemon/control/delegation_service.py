@@ -121,7 +121,7 @@ class DelegationService(PartOfService):
             # The whole time counts, or many small extensions would make a lease that no rule allows.
             await self._parts.gate.ask(caller, Action.DELEGATION_EXTEND, delegation_id, ttl_seconds=ttl_seconds)
 
-        return await self._parts.delegator.extend(delegation_id, seconds, limit, approve)
+        return await self._parts.delegator.extend(delegation_id, seconds, limit, approve, self._parts.rest_of)
 
     async def say(
         self, delegation_id: str, prompt: str, caller: Subject, *, follow_up_id: str | None = None

@@ -44,6 +44,7 @@ class ServiceParts:
     stop: Callable[[], None]
     node_id: str
     chain_of: Callable[[Subject], Chain]
+    rest_of: Callable[[Chain], float]
     max_depth: Callable[[], int]
 
 

@@ -211,10 +211,20 @@ class DelegationRun:
 
     async def _start(self, accept: Accept) -> None:
         # Until now the time asked for bounded the wait; from here on the lease has it.
-        self._scope.deadline = anyio.current_time() + self.record.ttl_seconds
+        self._scope.deadline = anyio.current_time() + self._lease_seconds()
         start = await self._access.open(accept, self._scope.deadline)
         assert self._task is not None
         await self._follow(self._tools.link.run(self._peer, self._task, start), accept)
+
+    def _lease_seconds(self) -> float:
+        """Return how long a lease may be that begins now: as agreed, and within that of the agent which asked for it.
+
+        What was waited for until now is not added to the time of whoever asked.
+        """
+        record = self.record
+        if record.chain is None or record.chain.ttl is None:
+            return record.ttl_seconds
+        return min(record.ttl_seconds, unix_seconds(record.created_at) + record.chain.ttl - time.time())
 
     async def _admit(self) -> None:
         admission = await in_background(scan_all, self._resources, self._tools.limits())

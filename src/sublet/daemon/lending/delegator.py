@@ -27,7 +27,7 @@ from sublet.daemon.lending.delegation_run import DelegationRun
 from sublet.daemon.lending.late_news import LateNews
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.lent_resources import lent_directories
-from sublet.daemon.lending.steering import Approve
+from sublet.daemon.lending.steering import Approve, RestOf
 from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
@@ -179,13 +179,15 @@ class Delegator:
             await self._cancel([run], why)
         return await self.view(delegation_id)
 
-    async def extend(self, delegation_id: str, seconds: int, max_ttl_seconds: int, approve: Approve) -> DelegationView:
+    async def extend(
+        self, delegation_id: str, seconds: int, max_ttl_seconds: int, approve: Approve, rest_of: RestOf
+    ) -> DelegationView:
         """Lengthen the lease by agreement of both sides: ``Steering.extend``.
 
         Raises:
             SubletError: ``NOT_FOUND``, or as ``Steering.extend``.
         """
-        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds, approve)
+        await (await self._running(delegation_id)).steering.extend(seconds, max_ttl_seconds, approve, rest_of)
         return await self.view(delegation_id)
 
     async def say(self, delegation_id: str, follow_up: FollowUp) -> DelegationView:

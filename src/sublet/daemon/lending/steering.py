@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
@@ -14,7 +15,9 @@ from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lending.lent_access import LentAccess
 from sublet.daemon.ports import PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.records import FollowUpRecord
+from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_FOLLOW_UPS
+from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Error, FollowUp, PromptState
@@ -26,6 +29,7 @@ SAY_SECONDS = 10.0
 
 
 Approve = Callable[[int], Awaitable[None]]
+RestOf = Callable[[Chain], float]
 
 
 class Steering:
@@ -56,7 +60,7 @@ class Steering:
         self._said = asyncio.Event()
         self._told = asyncio.Event()
 
-    async def extend(self, seconds: int, max_ttl_seconds: int, approve: Approve) -> None:
+    async def extend(self, seconds: int, max_ttl_seconds: int, approve: Approve, rest_of: RestOf) -> None:
         """Lengthen the lease by ``seconds``, or by what is left of them by both sides' limits.
 
         The executor's word is journalled there first, then ours here; a lease that ends meanwhile stays ended.
@@ -65,10 +69,12 @@ class Steering:
             seconds: more time.
             max_ttl_seconds: how long any lease may be here, from its start.
             approve: asks policy whether this one may be so many seconds long, and raises where it may not.
+            rest_of: tells for how long the work of an agent that has called still has its own lease.
 
         Raises:
             SubletError: ``CONFLICT`` where nothing runs that could be extended, ``POLICY_DENIED`` at our limit,
-                ``DECLINED`` by the peer, or ``PEER_UNREACHABLE``.
+                ``LEASE_OVER`` where the agent that asked for it has no more time itself, ``DECLINED`` by the peer, or
+                ``PEER_UNREACHABLE``.
         """
         async with self._turn:
             task = self._check()
@@ -79,6 +85,7 @@ class Steering:
                     f"a lease may last {max_ttl_seconds} s here, and this one does already",
                     "Raise max_ttl_seconds in policy.json, or delegate again.",
                 )
+            more = self._within_the_callers(more, rest_of)
             await approve(self._keeper.record.ttl_seconds + more)
             asked = self._access.start(more=more)
             assert asked.sublet.remaining_seconds is not None
@@ -100,6 +107,25 @@ class Steering:
             # Nothing is awaited between the journal and this.
             self._access.extend(gained)
             self._extended(gained)
+
+    def _within_the_callers(self, more: int, rest_of: RestOf) -> int:
+        """Return how much of ``more`` seconds keeps the lease within that of the agent which asked for it, if one did.
+
+        Raises:
+            SubletError: ``LEASE_OVER``.
+        """
+        record = self._keeper.record
+        if record.chain is None or record.expires_at is None:
+            return more
+        chain = record.chain.chain()
+        within = int(rest_of(chain) - (unix_seconds(record.expires_at) - time.time()))
+        if within <= 0:
+            raise SubletError(
+                LocalCode.LEASE_OVER,
+                f"the lease of the agent that asked for this one ends no later: {chain.shown()}",
+                "Extend that one first.",
+            )
+        return min(more, within)
 
     async def say(self, follow_up: FollowUp) -> None:
         """Give the executor's agent a further prompt, once it has done what it does. Saying one twice is harmless.

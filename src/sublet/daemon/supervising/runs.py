@@ -18,7 +18,7 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
 from sublet.supervisor.agent import UnifiedAgentOutput
-from sublet.supervisor.model import Job, JobResource, Output, Report
+from sublet.supervisor.model import Deadline, Job, JobResource, Output, Report
 
 MAX_PENDING_PIECES = 256
 HEARTBEAT_SECONDS = 15.0
@@ -171,5 +171,7 @@ def _job(text: str, scratch_root: Path, chain: Chain, seconds: float) -> Job:
         mount_point=home / "workspace",
         remaining_seconds=seconds,
         expires_at=rfc3339(time.time() + seconds),
+        # Who called goes on counting while this waits for a turn or a slot.
+        deadline=None if chain.ttl is None else Deadline(anyio.current_time() + chain.ttl),
         chain=chain,
     )
