@@ -1,7 +1,7 @@
 """Applies or undoes a staged result and dies by SIGKILL at the n-th change of the file system: one order per line.
 
-Started as a program with the base directory of a ``StagedBench``; an order is ``apply N`` or ``undo N``, the answer
-``killed`` or ``done``.
+Started as a program with the base directory of a ``StagedBench``; an order is ``apply N`` or ``undo N``, or the same
+of two directories as ``apply-all N`` or ``undo-all N``; the answer is ``killed`` or ``done``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sublet.workspace.changes import apply_dir, transaction
-from support.staged import KEY, StagedBench
+from support.staged import KEY, OTHER_KEY, StagedBench
 
 POINTS = [
     *((os, name) for name in ("rename", "replace", "mkdir", "unlink", "rmdir", "fsync", "symlink", "fchmod", "link")),
@@ -58,7 +58,11 @@ class Countdown:
 
 def perform(bench: StagedBench, what: str) -> None:
     """Apply or undo, whatever the conflicts."""
-    if what == "apply":
+    if what == "apply-all":
+        bench.applier.apply_all(dict.fromkeys((KEY, OTHER_KEY), bench.rules), partial=True)
+    elif what == "undo-all":
+        bench.applier.undo_all((KEY, OTHER_KEY))
+    elif what == "apply":
         bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
     else:
         bench.applier.undo(KEY)

@@ -18,17 +18,20 @@ from sublet.workspace.staging.private_views import Staging
 from support.views import default_rules
 
 KEY = "dlg_0123456789abcdef"
+OTHER_KEY = f"{KEY}.other"
 
 Snapshot = dict[str, tuple[int, object, int]]
 
 
 class StagedBench:
-    """One lent directory of one daemon."""
+    """One lent directory of one daemon, and another one beside it for what is done with several."""
 
     def __init__(self, base: Path) -> None:
         base = base.resolve()
         self.root = base / "lent"
         self.root.mkdir(exist_ok=True)
+        self.other = base / "other"
+        self.other.mkdir(exist_ok=True)
         self.state = base / "state"
         self.state.mkdir(mode=0o700, exist_ok=True)
         self.rules: ViewRules = default_rules()
@@ -43,7 +46,8 @@ class StagedBench:
 
     def begin(self, key: str = KEY) -> Path:
         """Open a view and return the copy that an executor would work in."""
-        view = self.staging.open(key, self.root, self.rules, want="copy")
+        root = self.other if key == OTHER_KEY else self.root
+        view = self.staging.open(key, root, self.rules, want="copy")
         self.changes.begin(view, self.rules)
         assert view.path is not None
         return view.path

@@ -17,7 +17,7 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.changes import apply_dir as apply_dir_module
 from support.apply_killed import Countdown, perform
 from support.apply_unprivileged import NOBODY
-from support.staged import KEY, StagedBench, write
+from support.staged import KEY, OTHER_KEY, StagedBench, read_tree, write
 
 MAX_POINTS = 400
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -266,3 +266,97 @@ def test_recovery_without_the_directory_says_so_and_can_be_repeated(
     assert bench.applier.recover_all() == {KEY: None}
     assert bench.applier.recover_all() == {}
     assert state(bench) == before
+
+
+BOTH = (KEY, OTHER_KEY)
+Pair = tuple[dict[str, object], dict[str, object]]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> StagedBench:
+    """Pending results in two directories."""
+    bench = StagedBench(tmp_path)
+    write(bench.root, "swap", "s")
+    write(bench.other, "swap", "s")
+    write(bench.other, "gone", "g")
+    for key in BOTH:
+        with bench.work(key) as view:
+            write(view, "swap", "S")
+            (view / "gone").unlink(missing_ok=True)
+    return bench
+
+
+def both(bench: StagedBench) -> Pair:
+    return {**read_tree(bench.root)}, {**read_tree(bench.other)}
+
+
+@pytest.mark.parametrize("what", ["apply-all", "undo-all"])
+def test_killed_anywhere_two_directories_change_together_or_not_at_all(
+    pair: StagedBench, killed: Orders, what: str
+) -> None:
+    before = both(pair)
+    perform(pair, "apply-all")
+    after = both(pair)
+    assert before != after
+    start, end = (after, before) if what == "undo-all" else (before, after)
+    if what == "apply-all":
+        perform(pair, "undo-all")
+    seen = set()
+    for point in range(MAX_POINTS):
+        answer = killed(what, point)
+        assert not any(pair.applier.recover_all().values())
+        found = both(pair)
+        assert found in (before, after), f"torn by a kill at point {point}"
+        seen.add((answer, found == end))
+        statuses = {pair.changes.get(key).status for key in BOTH}
+        assert statuses == {"applied" if found == after else "undone"}
+        assert not list(pair.state.rglob("decided.json")), "nothing is left to decide"
+        assert pair.applier.recover_all() == {}
+        if found == end:
+            perform(pair, "undo-all" if what == "apply-all" else "apply-all")
+            assert both(pair) == start
+        if answer == "done":
+            break
+    else:
+        pytest.fail("it never came to its end")
+    assert seen == {("killed", False), ("killed", True), ("done", True)}
+
+
+def test_whatever_fails_two_directories_change_together_or_not_at_all(pair: StagedBench) -> None:
+    before = both(pair)
+    perform(pair, "apply-all")
+    after = both(pair)
+    perform(pair, "undo-all")
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for point in range(MAX_POINTS):
+        with Countdown(point, fail) as countdown, contextlib.suppress(SubletError, OSError):
+            perform(pair, "apply-all")
+        # Nothing waits for the next start but tidying up.
+        seen = tuple({k: v for k, v in tree.items() if not k.startswith(".sublet-apply-")} for tree in both(pair))
+        assert seen in (before, after), f"torn by a failure at point {point}"
+        pair.applier.recover_all()
+        found = both(pair)
+        assert found in (before, after)
+        if found == after:
+            if not countdown.reached:
+                break
+            perform(pair, "undo-all")
+            assert both(pair) == before
+    else:
+        pytest.fail("it never came to its end")
+
+
+def test_a_conflict_in_the_second_directory_leaves_the_first_as_it_was(pair: StagedBench) -> None:
+    before = both(pair)
+    write(pair.other, "swap", "mine")
+    reports = pair.applier.apply_all(dict.fromkeys(BOTH, pair.rules))
+    assert reports[KEY].paths == ()
+    assert [conflict.path for conflict in reports[OTHER_KEY].conflicts] == [b"swap"]
+    assert both(pair) == (before[0], {**before[1], "swap": "mine"})
+    assert {pair.changes.get(key).status for key in BOTH} == {"pending"}
+    assert not list(pair.root.glob(".sublet-apply-*"))
+    pair.applier.apply_all(dict.fromkeys(BOTH, pair.rules), partial=True)
+    assert [pair.changes.get(key).status for key in BOTH] == ["applied", "partly_applied"]

@@ -6,7 +6,7 @@ name begins with its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -121,33 +121,22 @@ class ResultStore:
             SubletError: ``CONFLICT`` for a mass deletion that is not allowed, or what keeps it from being applied;
                 then nothing is changed.
         """
-        parts = list(_parts(record))
+        parts = {part.key: part for part in _parts(record)}
         if not request.partial and len(parts) > 1:
+            # What stands in the way is told of all of them at once.
             standing = [
                 conflict
-                for part in parts
+                for part in parts.values()
                 for conflict in _conflicts(part, self._applier.preview(part.key, part.rules).conflicts)
             ]
             if standing:
                 return Applied(delegation_id=record.id, conflicts=standing, change_set=self.changes(record))
-        applied: list[str] = []
-        conflicts: list[Conflict] = []
-        done: list[_Part] = []
-        try:
-            for part in parts:
-                report = self._applier.apply(
-                    part.key,
-                    part.rules,
-                    partial=request.partial,
-                    allow_mass_deletion=request.allow_mass_deletion,
-                )
-                done.append(part)
-                applied += [part.name_of(path) for path in report.paths]
-                conflicts += _conflicts(part, report.conflicts)
-        except SubletError:
-            for part in reversed(done):
-                self._applier.undo(part.key)
-            raise
+        reports = self._applier.apply_all(
+            {key: part.rules for key, part in parts.items()},
+            partial=request.partial,
+            allow_mass_deletion=request.allow_mass_deletion,
+        )
+        applied, conflicts = _told(parts, reports)
         changes = self.changes(record)
         return Applied(
             delegation_id=record.id,
@@ -166,19 +155,17 @@ class ResultStore:
         return {part.name: self._applier.changed(part.key) for part in _parts(record)}
 
     def undo(self, record: DelegationRecord) -> Undone:
-        """Take back what was applied.
+        """Take back what was applied: in all directories, or in none.
 
         Raises:
             SubletError: what keeps it from being taken back.
         """
-        undone: list[str] = []
-        conflicts: list[Conflict] = []
-        for part in _parts(record):
-            if self._changes.get(part.key).status not in ("applied", "partly_applied"):
-                continue
-            report = self._applier.undo(part.key)
-            undone += [part.name_of(path) for path in report.paths]
-            conflicts += _conflicts(part, report.conflicts)
+        parts = {
+            part.key: part
+            for part in _parts(record)
+            if self._changes.get(part.key).status in ("applied", "partly_applied")
+        }
+        undone, conflicts = _told(parts, self._applier.undo_all(parts))
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
 
     def branch(self, record: DelegationRecord, name: str) -> str:
@@ -255,6 +242,15 @@ def _parts(record: DelegationRecord) -> Iterator[_Part]:
     for lent in resources:
         if (key := keys.get(lent.name)) is not None:
             yield _Part(lent.name, key, lent.path, lent.rules, f"{lent.name}/" if len(resources) > 1 else "")
+
+
+def _told(
+    parts: Mapping[str, _Part], reports: Mapping[str, workspace_changes.Applied]
+) -> tuple[list[str], list[Conflict]]:
+    """Return what was changed, and what was not, as it is shown."""
+    changed = [parts[key].name_of(path) for key, report in reports.items() for path in report.paths]
+    conflicts = [conflict for key, report in reports.items() for conflict in _conflicts(parts[key], report.conflicts)]
+    return changed, conflicts
 
 
 def _outcomes(preview: workspace_changes.Preview) -> dict[bytes, Outcome]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,12 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.edits import Edit, Make, Step, Wanted, fit, order
+from sublet.workspace.changes.edits import Edit, Make, Wanted, fit, order
 from sublet.workspace.changes.merge import Merger, mass_deletion
 from sublet.workspace.changes.record import ChangeRecord
-from sublet.workspace.changes.transaction import DONE, PLAN, ChangedMeanwhileError, Transaction, recover
-from sublet.workspace.changes.transaction_plan import Plan
+from sublet.workspace.changes.together import DECIDED, Action, Together, forget, is_decided, members
+from sublet.workspace.changes.transaction import DONE, PLAN, recover
+from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import ABSENT, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
 from sublet.workspace.model import ViewRules
@@ -71,69 +73,127 @@ class Applier:
             )
 
     def apply(self, key: str, rules: ViewRules, *, partial: bool = False, allow_mass_deletion: bool = False) -> Applied:
-        """Merge a change set into its directory.
+        """Merge one change set into its directory: ``apply_all``."""
+        return self.apply_all({key: rules}, partial=partial, allow_mass_deletion=allow_mass_deletion)[key]
+
+    def apply_all(
+        self, parts: Mapping[str, ViewRules], *, partial: bool = False, allow_mass_deletion: bool = False
+    ) -> dict[str, Applied]:
+        """Merge change sets into their directories: all of them, or none.
 
         Args:
-            key: of the change set.
-            rules: those of the lease; what they hide or lock is never changed.
+            parts: the change sets by their keys, with the rules of their leases; what those hide or lock is never
+                changed.
             partial: with conflicts, apply what has none and put the executor's versions of the rest beside.
             allow_mass_deletion: whether it may remove most of the directory, or all that the executor saw.
 
         Returns:
-            What was changed. Where there are conflicts without ``partial``, nothing was, and the status is as before.
+            What was changed, by key. Where there are conflicts anywhere without ``partial``, nothing was, and the
+            status of each is as before.
 
         Raises:
             SubletError: ``CONFLICT`` for one that is applied already, a mass deletion, or a directory that does not
                 stop changing; else as ``preview``, and ``UNAVAILABLE`` where nothing could be written.
         """
-        self.recover(key)
-        record = self._changes.record(key)
-        if record.status not in ("pending", "undone"):
-            raise SubletError(
-                LocalCode.CONFLICT,
-                f"the result of {key} was applied already",
-                f"`sublet undo {key}` takes it back; then it can be applied again.",
-            )
+        for key in parts:
+            self.recover(key)
+        records = {key: self._changes.record(key) for key in parts}
+        for key, record in records.items():
+            if record.status not in ("pending", "undone"):
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    f"the result of {key} was applied already",
+                    f"`sublet undo {key}` takes it back; then it can be applied again.",
+                )
+        reports: dict[str, Applied] = {}
+        outcomes: dict[str, ChangeSetStatus] = {}
+        with ExitStack() as opened, self._together(parts, "apply") as together:
+            for key, rules in parts.items():
+                tree = opened.enter_context(self._tree(records[key].root))
+                report, plan = self._apply_one(
+                    records[key], rules, tree, together, partial=partial, allow_mass_deletion=allow_mass_deletion
+                )
+                if plan is None:
+                    return dict.fromkeys(parts, Applied((), ())) | {key: report}
+                reports[key], outcomes[key] = report, plan.outcome
+            together.commit()
+        for key, outcome in outcomes.items():
+            self._changes.set_status(key, outcome)
+        return reports
+
+    def _apply_one(
+        self,
+        record: ChangeRecord,
+        rules: ViewRules,
+        tree: Tree,
+        together: Together,
+        *,
+        partial: bool,
+        allow_mass_deletion: bool,
+    ) -> tuple[Applied, Plan | None]:
+        """Merge one change set; without a plan where conflicts keep it from being applied."""
         for _ in range(ATTEMPTS):
-            with self._tree(record.root) as tree, self._scratch(key) as scratch:
+            with self._scratch(record.key) as scratch:
                 wanted = self._merge(record, rules, tree, Path(scratch))
                 self._check_deletions(record, wanted, allow_mass_deletion)
                 if wanted.conflicts and not partial:
-                    return Applied((), tuple(wanted.conflicts))
+                    return Applied((), tuple(wanted.conflicts)), None
                 conflicts = self._beside(record, rules, tree, wanted)
                 steps = order(tree, rules, wanted)
-                plan = self._run(record, "apply", tree, steps, "partly_applied" if conflicts else "applied")
+                outcome: ChangeSetStatus = "partly_applied" if conflicts else "applied"
+                plan = together.forward(record.key, tree, record.root, steps, outcome)
             if plan is not None:
-                self._changes.set_status(key, plan.outcome)
-                return Applied(_paths(plan), tuple(conflicts))
+                return Applied(_paths(plan), tuple(conflicts)), plan
         raise _does_not_stop(record.root)
 
     def undo(self, key: str) -> Applied:
-        """Take back what ``apply`` changed, wherever nobody has changed it since; the rest is told as conflicts.
+        """Take one change set back: ``undo_all``."""
+        return self.undo_all([key])[key]
+
+    def undo_all(self, keys: Iterable[str]) -> dict[str, Applied]:
+        """Take back what was applied, wherever nobody has changed it since; the rest is told as conflicts.
+
+        All of the directories are changed, or none.
+
+        Returns:
+            What was taken back, by key.
 
         Raises:
-            SubletError: ``CONFLICT`` where it was not applied, else as ``apply``.
+            SubletError: ``CONFLICT`` where one was not applied, else as ``apply_all``.
         """
-        self.recover(key)
-        record = self._changes.record(key)
-        applied = self._changes.directory(key) / "apply"
+        keys = list(keys)
+        for key in keys:
+            self.recover(key)
+        done = {key: self._applied(key) for key in keys}
+        reports: dict[str, Applied] = {}
+        with ExitStack() as opened, self._together(keys, "undo") as together:
+            for key in keys:
+                tree = opened.enter_context(self._tree(done[key].root))
+                reports[key] = self._undo_one(key, done[key], tree, together)
+            together.commit()
+        for key, report in reports.items():
+            self._settle_undo(key, keep=bool(report.conflicts))
+        return reports
+
+    def _applied(self, key: str) -> Plan:
+        self._changes.record(key)
         try:
-            done = transaction_plan.load(applied / DONE)
+            return transaction_plan.load(self._changes.directory(key) / "apply" / DONE)
         except FileNotFoundError:
             raise SubletError(
                 LocalCode.CONFLICT,
                 f"the result of {key} is not applied, so there is nothing to undo",
                 f"`sublet review {key}` shows it.",
             ) from None
+
+    def _undo_one(self, key: str, done: Plan, tree: Tree, together: Together) -> Applied:
         for _ in range(ATTEMPTS):
-            with self._tree(record.root) as tree:
-                wanted = wanted_by_undo(tree, done, applied)
-                fit(tree, None, wanted)
-                plan = self._run(record, "undo", tree, order(tree, None, wanted), "undone")
+            wanted = wanted_by_undo(tree, done, self._changes.directory(key) / "apply")
+            fit(tree, None, wanted)
+            plan = together.forward(key, tree, done.root, order(tree, None, wanted), "undone")
             if plan is not None:
-                self._settle_undo(key, keep=bool(wanted.conflicts))
                 return Applied(_paths(plan), tuple(wanted.conflicts))
-        raise _does_not_stop(record.root)
+        raise _does_not_stop(done.root)
 
     def changed(self, key: str) -> tuple[bytes, ...]:
         """Return the paths that an ``apply`` which holds has changed, what it put beside included.
@@ -156,25 +216,36 @@ class Applier:
         interrupted = False
         for name in ("apply", "undo"):
             if (directory / name).is_dir():
-                interrupted |= recover(directory / name, self._tree) is not None
+                interrupted |= recover(directory / name, self._tree, self._decided) is not None
         if (directory / "undo" / DONE).exists():
             self._settle_undo(key, keep=True)
         elif (directory / "apply" / DONE).exists():
             outcome = transaction_plan.load(directory / "apply" / DONE).outcome
             if self._changes.record(key).status != outcome:
                 self._changes.set_status(key, outcome)
+        if (found := members(directory)) is not None:
+            action, keys = found
+            forget(directory / DECIDED, {one: self._changes.directory(one) for one in keys}, action)
         return interrupted
 
     def recover_all(self) -> dict[str, SubletError | None]:
         """Do ``recover`` for all change sets; return those that were interrupted, with the error where it failed."""
         found: dict[str, SubletError | None] = {}
-        for key in self._changes.all_keys():
+        # Whoever keeps the decision of a group comes last: it forgets it once the others have looked at it.
+        keys = sorted(self._changes.all_keys(), key=lambda key: (self._changes.directory(key) / DECIDED).exists())
+        for key in keys:
             try:
                 if self.recover(key):
                     found[key] = None
             except SubletError as error:
                 found[key] = error
         return found
+
+    def _decided(self, group: GroupName) -> bool:
+        return is_decided(self._changes.directory(group.leader), group)
+
+    def _together(self, keys: Iterable[str], action: Action) -> Together:
+        return Together({key: self._changes.directory(key) for key in keys}, action, self._on_step)
 
     def _merge(self, record: ChangeRecord, rules: ViewRules, tree: Tree, scratch: Path) -> Wanted:
         contents = self._changes.directory(record.key) / "result"
@@ -183,16 +254,6 @@ class Applier:
         fit(tree, rules, wanted)
         wanted.conflicts.sort(key=lambda conflict: conflict.path)
         return wanted
-
-    def _run(
-        self, record: ChangeRecord, name: str, tree: Tree, steps: list[Step], outcome: ChangeSetStatus
-    ) -> Plan | None:
-        """Do the steps; None where the directory was changed meanwhile."""
-        directory = self._changes.directory(record.key) / name
-        try:
-            return Transaction(tree, record.root, directory, self._on_step).run(steps, outcome)
-        except ChangedMeanwhileError:
-            return None
 
     def _beside(self, record: ChangeRecord, rules: ViewRules, tree: Tree, wanted: Wanted) -> list[Conflict]:
         """Add edits that put the executor's versions beside the person's; return the conflicts with those names."""

@@ -23,7 +23,7 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
-from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, Plan, PlannedStep
+from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, GroupName, Plan, PlannedStep
 from sublet.workspace.changes.tree import Found, Tree
 from sublet.workspace.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
 from sublet.workspace.staging.model import ChangeSetStatus
@@ -57,12 +57,13 @@ class Transaction:
         self._directory = directory
         self._on_step = on_step
 
-    def run(self, steps: list[Step], outcome: ChangeSetStatus) -> Plan:
-        """Do all of ``steps``, or none, and keep what was displaced.
+    def forward(self, steps: list[Step], outcome: ChangeSetStatus, group: GroupName | None = None) -> Plan:
+        """Do all of ``steps``, or none. Afterwards ``commit`` or ``abandon`` has to follow; a crash takes it all back.
 
         Args:
             steps: in order.
             outcome: what the plan says becomes of the change set.
+            group: with what other changes it is done or taken back.
 
         Raises:
             ChangedMeanwhileError: something is not as expected.
@@ -70,7 +71,7 @@ class Transaction:
         """
         status = os.fstat(self._tree.fd)
         name = STAGE_PREFIX + secrets.token_hex(8).encode()
-        plan = Plan(self._root, (status.st_dev, status.st_ino), name, "preparing", outcome, ())
+        plan = Plan(self._root, (status.st_dev, status.st_ino), name, "preparing", outcome, (), group)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / PLAN
         transaction_plan.save(path, plan)
@@ -81,21 +82,44 @@ class Transaction:
                 plan = dataclasses.replace(plan, phase="ready", steps=tuple(planned))
                 transaction_plan.save(path, plan)
                 self._forward(plan, apply_dir)
-            committed = dataclasses.replace(plan, phase="committed")
-            transaction_plan.save(path, committed)
         except OSError as exc:
             _abandon(self._tree, plan, path)
-            raise SubletError(
-                LocalCode.UNAVAILABLE,
-                f"nothing was changed in {clean_name(os.fsencode(self._root))}: {exc.strerror or exc}",
-                "Free space or change permissions there, then try again.",
-            ) from None
+            raise unchanged(self._root, exc) from None
         except BaseException:
             _abandon(self._tree, plan, path)
             raise
-        with contextlib.suppress(OSError):  # all is done but tidying up, which ``recover`` tries again
-            finish(self._tree, committed, self._directory)
-        return committed
+        return plan
+
+    def commit(self, plan: Plan) -> None:
+        """Make ``plan``, which was gone forward with, one that is not taken back any more.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where that can't be written down; then it is taken back.
+        """
+        path = self._directory / PLAN
+        try:
+            transaction_plan.save(path, plan.at("committed"))
+        except OSError as exc:
+            try:
+                # Perhaps it is on the disk all the same, and a crash must not find it so half way back.
+                transaction_plan.save(path, plan)
+            except OSError as worse:
+                raise _left_behind(plan, worse) from None
+            _abandon(self._tree, plan, path)
+            raise unchanged(self._root, exc) from None
+
+    def abandon(self, plan: Plan) -> None:
+        """Take ``plan`` back, which was gone forward with.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where something can't be put back.
+        """
+        _abandon(self._tree, plan, self._directory / PLAN)
+
+    def finish(self, plan: Plan) -> None:
+        """Tidy up after ``plan``, which was decided; what can't be done now ``recover`` tries again."""
+        with contextlib.suppress(OSError):
+            finish(self._tree, plan.at("committed"), self._directory)
 
     def _forward(self, plan: Plan, apply_dir: ApplyDir) -> None:
         for number, step in enumerate(plan.steps):
@@ -107,14 +131,15 @@ class Transaction:
                 self._tree.sync(path)
 
 
-def recover(directory: Path, open_tree: Callable[[Path], Tree]) -> Plan | None:
+def recover(directory: Path, open_tree: Callable[[Path], Tree], decided: Callable[[GroupName], bool]) -> Plan | None:
     """Finish or take back what a crash has left of a transaction, and return its plan; None where there was none.
 
-    A committed plan is done, any other is taken back.
+    A committed plan is done, also one whose group has decided so; any other is taken back.
 
     Args:
         directory: as for the ``Transaction``.
         open_tree: opens the plan's directory.
+        decided: tells whether a group has decided that its plans are done.
 
     Raises:
         SubletError: ``UNAVAILABLE`` where the directory is not there any more, or can't be changed.
@@ -128,8 +153,9 @@ def recover(directory: Path, open_tree: Callable[[Path], Tree]) -> Plan | None:
             status = os.fstat(tree.fd)
             if (status.st_dev, status.st_ino) != plan.identity:
                 raise OSError(errno.ESTALE, "it was replaced by another one")
-            if plan.phase == "committed":
-                finish(tree, plan, directory)
+            done = plan.phase == "ready" and plan.group is not None and decided(plan.group)
+            if done or plan.phase == "committed":
+                finish(tree, plan.at("committed"), directory)
             else:
                 _abandon(tree, plan, directory / PLAN)
     except OSError as exc:
@@ -143,6 +169,15 @@ def _abandon(tree: Tree, plan: Plan, path: Path) -> None:
     except OSError as exc:
         raise _left_behind(plan, exc) from None
     path.unlink()
+
+
+def unchanged(root: Path, exc: OSError) -> SubletError:
+    """Return the error of a change that could not be made, and was taken back."""
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        f"nothing was changed in {clean_name(os.fsencode(root))}: {exc.strerror or exc}",
+        "Free space or change permissions there, then try again.",
+    )
 
 
 def _left_behind(plan: Plan, exc: OSError) -> SubletError:

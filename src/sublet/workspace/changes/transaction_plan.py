@@ -37,10 +37,19 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupName:
+    """A change of several directories: the change set ``leader`` keeps what was decided, under ``token``."""
+
+    leader: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A change to ``root``, whose device and inode are ``identity``, prepared in its directory ``apply_dir``.
 
-    ``outcome`` is what becomes of the change set by it.
+    ``outcome`` is what becomes of the change set by it. ``group`` is there where other directories change with this
+    one: then a plan that is ready is done or taken back as ``group`` has decided.
     """
 
     root: Path
@@ -49,6 +58,7 @@ class Plan:
     phase: Phase
     outcome: ChangeSetStatus
     steps: tuple[PlannedStep, ...]
+    group: GroupName | None = None
 
     def at(self, phase: Phase) -> Plan:
         """Return the plan in another phase."""
@@ -72,7 +82,13 @@ def load(path: Path) -> Plan:
         steps = tuple(_step(step) for step in found["steps"])
         identity = (found["identity"][0], found["identity"][1])
         return Plan(
-            Path(found["root"]), identity, os.fsencode(found["apply_dir"]), found["phase"], found["outcome"], steps
+            Path(found["root"]),
+            identity,
+            os.fsencode(found["apply_dir"]),
+            found["phase"],
+            found["outcome"],
+            steps,
+            None if found["group"] is None else GroupName(**found["group"]),
         )
     except FileNotFoundError:
         raise
