@@ -126,15 +126,15 @@ def test_a_session_is_changed_by_its_verbs(capsys: pytest.CaptureFixture[str]) -
     control = FakeControl()
     control.asking.sessions = [a_session("ses_abc", question="Which?", options=["a"])]
     for verb, effect in (("pause", "paused"), ("complete", "completed"), ("resume", "active"), ("delete", "delete")):
-        assert run(["session", verb, "last"], session=control.session()) == 0
+        assert run(["sessions", verb, "last"], session=control.session()) == 0
         assert control.asking.changes[-1] == ("ses_abc", effect)
-    assert run(["session", "show", "last", "--messages", "3"], session=control.session()) == 0
+    assert run(["sessions", "show", "last", "--messages", "3"], session=control.session()) == 0
     assert control.asking.changes[-1] == ("ses_abc", "show 3")
     out, _ = capsys.readouterr()
     assert "waits    Which?" in out
-    assert run(["session", "list"], session=control.session()) == 0
+    assert run(["sessions", "list"], session=control.session()) == 0
     assert "asks" in capsys.readouterr().out
-    assert run(["session", "create", "a plan", "--json"], session=control.session()) == 0
+    assert run(["sessions", "create", "a plan", "--json"], session=control.session()) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "a plan"
 
 

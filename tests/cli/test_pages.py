@@ -68,6 +68,19 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     assert all(option in out for option in ("--staged", "--max-files", "--git", "--notify", "--json"))
 
 
+def test_groups_of_things_list_them_where_no_command_is_named() -> None:
+    root = get_command(app)
+    groups = {name: group for name, group in getattr(root, "commands").items() if hasattr(group, "commands")}  # noqa: B009
+    listing = [name for name, group in groups.items() if "list" in group.commands and not group.invoke_without_command]
+
+    assert sorted(listing) == ["capability", "gateway", "grants", "peers", "sessions", "token"]
+    for name in listing:
+        ctx = groups[name].make_context(name, ["--json"])
+        assert (ctx._protected_args, ctx.args) == (["list"], ["--json"]), name
+        ctx = groups[name].make_context(name, ["list", "--json"])
+        assert (ctx._protected_args, ctx.args) == (["list"], ["--json"]), name
+
+
 def test_state_tables_are_those_of_the_code() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "draw-states"), "--check"], capture_output=True, text=True, check=False

@@ -62,7 +62,7 @@ def test_or_a_person_is_asked_and_decides_how_it_goes_on(daemon: Daemon, schema:
     assert asked["routeDecision"] == "ask_human"
     assert "I would rather not say." in asked["question"]
     session = asked["fingerSessionId"]
-    assert daemon.json("session", "show", session)["question"] == asked["question"]
+    assert daemon.json("sessions", "show", session)["question"] == asked["question"]
 
 
 def test_a_schema_that_cannot_be_used_is_refused_before_anything_happens(daemon: Daemon, tmp_path: Path) -> None:

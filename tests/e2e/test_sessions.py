@@ -45,14 +45,14 @@ def test_two_agents_keep_their_own_threads_in_one_session_over_a_kill(tmp_path: 
             assert other["providerSessionId"] == before["coder"]
             assert any("write it" in text for text in said(coder)[:-1])
             assert bindings(daemon, session) == before
-            shown = daemon.json("session", "show", session)
+            shown = daemon.json("sessions", "show", session)
             assert [one["text"] for one in shown["messages"] if one["role"] == "user"] == [
                 "@coder write it",
                 "@reviewer read it",
                 "and once more",
                 "@coder mend it",
             ]
-            daemon.run("session", "pause", session)
+            daemon.run("sessions", "pause", session)
             closed = daemon.json("ask", "--session", session, "more", check=(5,))
             assert closed["error"]["code"] == "SESSION_CLOSED"
         finally:
@@ -73,7 +73,7 @@ def test_a_client_goes_on_in_its_context_and_no_other_client_does(tmp_path: Path
                 send(daemon, token, text, "shared-context")
                 assert [one for one in said(stub)[:-1] if "secret" in one and "what" not in one] == known or known
                 assert all(any(one in heard for heard in said(stub)) for one in known)
-            owners = {one["owner"] for one in daemon.json("session", "list")["sessions"]}
+            owners = {one["owner"] for one in daemon.json("sessions", "list")["sessions"]}
             assert owners == {"token:one", "token:two"}
         finally:
             daemon.down()
@@ -106,7 +106,7 @@ def ask(daemon: Daemon, text: str, session: str | None = None) -> Any:
 
 
 def bindings(daemon: Daemon, session: str) -> dict[str, str]:
-    shown = daemon.json("session", "show", session)
+    shown = daemon.json("sessions", "show", session)
     return {one["agentId"]: one["providerSessionId"] for one in shown["bindings"]}
 
 

@@ -29,7 +29,7 @@ from sublet.cli import (
     prune_cmd,
     replay_cmd,
     review_cmds,
-    session_cmds,
+    sessions_cmds,
     steer_cmds,
 )
 from sublet.cli.connection import Session, session_of
@@ -72,7 +72,7 @@ app.add_typer(audit_cmds.audit, rich_help_panel="Results")
 _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_cmds.discard, prune_cmd.prune)
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
-app.add_typer(session_cmds.session, rich_help_panel="Asking")
+app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")

@@ -256,4 +256,4 @@ async def resolve_session(control: Control, given: str) -> str:
             f"{given[:80]!r} fits {len(fitting)} sessions",
             "Give more characters of the id.",
         )
-    raise SubletError(LocalCode.NOT_FOUND, f"there is no session {given[:80]!r}", "See: sublet session list")
+    raise SubletError(LocalCode.NOT_FOUND, f"there is no session {given[:80]!r}", "See: sublet sessions list")

@@ -10,7 +10,7 @@ import typer
 
 from sublet.cli.connection import leave, run
 from sublet.cli.errors import Exit
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.text import clean
@@ -24,7 +24,7 @@ DirOption = Annotated[
     typer.Option("--dir", metavar="DIR", help="Look into DIR instead of asking the daemon.", show_default=False),
 ]
 
-capability = group("capability", "Programs that agents may use, told one level at a time.")
+capability = listing("capability", "Programs that agents may use, told one level at a time.")
 
 
 @capability.command(cls=Sectioned, name="list")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.connection import run
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.text import clean
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Gateway, by its id.", show_default=False)]
 
-gateway = group("gateway", "Programs that bring requests, and carry answers.")
+gateway = listing("gateway", "Programs that bring requests, and carry answers.")
 
 
 @gateway.command(cls=Sectioned, name="list")

@@ -9,7 +9,7 @@ import typer
 
 from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.passphrase import unlocked
 from sublet.cli.screen import Screen
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 200
 
-grants = group("grants", "What agents may call since you have allowed it.")
+grants = listing("grants", "What agents may call since you have allowed it.")
 
 
 @grants.command(cls=Sectioned, name="list")

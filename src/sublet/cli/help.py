@@ -54,6 +54,17 @@ class Grouped(TyperGroup):
                 formatter.write_dl([(name.ljust(wide), text) for name, text in rows])
 
 
+class Listed(Grouped):
+    """A group that lists what it is about where no command is named: ``sublet peers`` is ``sublet peers list``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``list`` before the options where they are not for the group itself."""
+        own = [name for parameter in self.get_params(ctx) for name in parameter.opts]
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 def group(
     name: str,
     text: str,
@@ -74,6 +85,11 @@ def group(
         pretty_exceptions_enable=False,
         context_settings=SETTINGS,
     )
+
+
+def listing(name: str, text: str) -> typer.Typer:
+    """Return a group that has a command ``list``, and runs it where none is named."""
+    return group(name, f"{text}\n\nWithout a command, they are listed.", cls=Listed)
 
 
 def verbatim(*blocks: tuple[str, str]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.connection import run
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -21,8 +21,8 @@ PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
 ]
 
-peers = group("peers", "Paired daemons: who may call, and whom you may lend to.")
-token = group("token", "Bearer tokens for plain A2A clients.")
+peers = listing("peers", "Paired daemons: who may call, and whom you may lend to.")
+token = listing("token", "Bearer tokens for plain A2A clients.")
 
 
 def pair(

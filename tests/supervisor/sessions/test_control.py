@@ -94,7 +94,7 @@ async def test_what_is_not_active_takes_no_input(tmp_path: Path, status: Status)
     with pytest.raises(SubletError, match=status) as no:
         await side.for_input(ID, "human")
     assert no.value.code is LocalCode.SESSION_CLOSED
-    assert f"sublet session resume {ID}" in no.value.hint
+    assert f"sublet sessions resume {ID}" in no.value.hint
     await side.set_status(ID, "active")
     assert (await side.for_input(ID, "human")).status == "active"
 

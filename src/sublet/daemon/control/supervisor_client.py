@@ -104,7 +104,7 @@ def _path(session_id: str) -> str:
         SubletError: ``INVALID_ARGUMENT`` for what is no id, and would mean something else in a path.
     """
     if not SESSION_ID.match(session_id):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a session", "See: sublet session list")
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a session", "See: sublet sessions list")
     return f"/v1/sessions/{session_id}"
 
 

@@ -26,7 +26,7 @@ def check_way(session: MainSession, status: Status) -> None:
         raise SubletError(
             LocalCode.CONFLICT,
             f"session {session.finger_session_id} is {session.status} and can't become {status}",
-            f"Resume it first: sublet session resume {session.finger_session_id}",
+            f"Resume it first: sublet sessions resume {session.finger_session_id}",
         )
 
 
@@ -43,5 +43,5 @@ def check_takes_input(session: MainSession) -> None:
     raise SubletError(
         LocalCode.SESSION_CLOSED,
         f"session {session.finger_session_id} is {session.status} and takes no input{aside}",
-        f"Go on with it: sublet session resume {session.finger_session_id}",
+        f"Go on with it: sublet sessions resume {session.finger_session_id}",
     )

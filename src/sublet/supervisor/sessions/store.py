@@ -278,7 +278,7 @@ class SessionStore:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
                 f"{clean_line(session_id, 80)!r} is no id of a session",
-                "See: sublet session list",
+                "See: sublet sessions list",
             )
         return self._root / session_id
 
@@ -316,7 +316,7 @@ class SessionStore:
 def unknown_session(session_id: str) -> SubletError:
     """Return the error of a session that is not there."""
     return SubletError(
-        LocalCode.NOT_FOUND, f"there is no session {clean_line(session_id, 80)}", "See: sublet session list"
+        LocalCode.NOT_FOUND, f"there is no session {clean_line(session_id, 80)}", "See: sublet sessions list"
     )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from sublet.cli.ask_cmds import resolve_session
 from sublet.cli.connection import run
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 
@@ -21,11 +21,11 @@ IdArgument = Annotated[
     typer.Argument(metavar="ID", help="Session; its beginning is enough, or last.", show_default=False),
 ]
 
-session = group("session", "What was asked, who did it, and who goes on with what.")
+sessions = listing("sessions", "What was asked, who did it, and who goes on with what.")
 
 
-@session.command(cls=Sectioned, name="list")
-def session_list(
+@sessions.command(cls=Sectioned, name="list")
+def sessions_list(
     ctx: typer.Context,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
     as_json: JsonFlag = False,
@@ -47,8 +47,8 @@ def session_list(
     run(ctx, screen, body)
 
 
-@session.command(cls=Sectioned, name="show")
-def session_show(
+@sessions.command(cls=Sectioned, name="show")
+def sessions_show(
     ctx: typer.Context,
     session_id: IdArgument,
     messages: Annotated[
@@ -71,8 +71,8 @@ def session_show(
     run(ctx, screen, body)
 
 
-@session.command(cls=Sectioned, name="create")
-def session_create(
+@sessions.command(cls=Sectioned, name="create")
+def sessions_create(
     ctx: typer.Context,
     title: Annotated[str, typer.Argument(metavar="[TITLE]", help="What it is about.", show_default=False)] = "",
     as_json: JsonFlag = False,
@@ -90,14 +90,14 @@ def session_create(
     run(ctx, screen, body)
 
 
-@session.command(cls=Sectioned, name="resume")
-def session_resume(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
+@sessions.command(cls=Sectioned, name="resume")
+def sessions_resume(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Let a session take input again."""
     _change(ctx, session_id, "active", as_json=as_json)
 
 
-@session.command(cls=Sectioned, name="pause")
-def session_pause(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
+@sessions.command(cls=Sectioned, name="pause")
+def sessions_pause(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Let a session take no more input for now.
 
     What runs in it goes on.
@@ -105,8 +105,8 @@ def session_pause(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag 
     _change(ctx, session_id, "paused", as_json=as_json)
 
 
-@session.command(cls=Sectioned, name="complete")
-def session_complete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
+@sessions.command(cls=Sectioned, name="complete")
+def sessions_complete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
     """End a session: it takes no more input.
 
     `prune` may remove it when it is old.
@@ -114,8 +114,8 @@ def session_complete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFl
     _change(ctx, session_id, "completed", as_json=as_json)
 
 
-@session.command(cls=Sectioned, name="delete")
-def session_delete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
+@sessions.command(cls=Sectioned, name="delete")
+def sessions_delete(ctx: typer.Context, session_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Forget a session with its messages.
 
     What the agents' providers keep of it is theirs.
