@@ -1,8 +1,11 @@
-"""What a lease may add: enforced by the lender's server, told by ``df``, and the reason of the end on both sides."""
+"""What a lease may add, and what the lender's disk has room for: enforced, told, and the reason of the end."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +137,61 @@ def test_what_is_used_is_shown_while_the_work_goes_on(daemons: Pair, tmp_path: P
 
     assert (usage.bytes_added, usage.files_added) == (-700, 2)
     daemons[0].run("cancel", found)
+
+
+@contextmanager
+def small_disk(place: Path, kibibytes: int) -> Iterator[Path]:
+    """Mount a file system of that size, with one file in it."""
+    place.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mounting, check=False, capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    try:
+        (place / "kept").write_text("kept\n")
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_both_sides_name_the_disk_that_is_full(daemons: Pair, tmp_path: Path) -> None:
+    lender, worker = daemons
+    script = """
+    echo first > first
+    sync first && echo first is there
+    if head -c 2000000 /dev/zero > big; then echo no error; fi
+    cat ../meta/lease.json
+    """
+    with small_disk(tmp_path / "small", 512) as small:
+        ended = delegate(lender, small, script)
+
+        assert (ended["state"], ended["error"]["code"], ended["error"]["from_peer"]) == ("error", "TASK_FAILED", False)
+        assert "the lender's disk is full" in ended["error"]["message"]
+        assert "Make space" in ended["error"]["hint"]
+        there = assignment(worker, ended["delegation_id"])
+        assert there["error"]["message"] == ended["error"]["message"]
+        assert (small / "first").read_text() == "first\n"
+        assert (small / "kept").read_text() == "kept\n"
+        assert ended["audit"]["added"] == ["big", "first"]
+        log = lender.run("output", ended["delegation_id"]).stdout
+        assert "first is there" in log
+        assert "no error" not in log
+        assert '"disk_full": "the lender\'s disk is full' in log
+        (small / "big").unlink()
+        assert delegate(lender, small, "echo again > again")["state"] == "completed"
+
+
+def test_what_came_back_waits_until_there_is_room_for_it(daemons: Pair, tmp_path: Path) -> None:
+    lender = daemons[0]
+    with small_disk(tmp_path / "small", 512) as small:
+        (small / "ballast").write_bytes(bytes(200 * 1024))
+        script = "head -c 400000 /dev/urandom > big; echo new > new"
+        ended = delegate(lender, small, script, "--transport", "archive")
+
+        assert ended["state"] == "completed"
+        assert "No space left on device; it waits for: sublet apply" in ended["left_behind"][0]
+        assert sorted(path.name for path in small.iterdir()) == ["ballast", "kept"]
+        assert ended["result"]["change_set"]["status"] == "pending"
+        (small / "ballast").unlink()
+        lender.run("apply", ended["delegation_id"])
+        assert (small / "big").stat().st_size == 400_000
+        assert (small / "new").read_text() == "new\n"

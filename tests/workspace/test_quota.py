@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -268,3 +269,22 @@ def test_to_write_nothing_far_behind_the_end_adds_nothing(tmp_path: Path) -> Non
     assert quota.bytes == (tmp_path / "f").stat().st_size == 0
     client.core.close()
     fs.close()
+
+
+def test_a_disk_without_room_counts_as_a_bound_met_and_other_failures_do_not() -> None:
+    told: list[QuotaMet] = []
+    quota = Quota(None, 0, None, told.append)
+    for code in (errno.EIO, errno.EACCES, errno.EFBIG):
+        quota.failed(OSError(code, os.strerror(code)))
+    assert told == []
+    with pytest.raises(OSError, match="quota") as refusal:
+        quota.add_file()
+    quota.failed(refusal.value)
+    assert told == [QuotaMet("max_files", 0)], "our own word is no failure of the disk"
+    quota.failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert told[1:] == [QuotaMet("disk", 0)]
+    assert quota.met == told[0], "the first is what the work ends with"
+    fresh = Quota()
+    fresh.failed(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
+    assert fresh.met == QuotaMet.of("disk", 0)
+    assert "disk is full" in fresh.met.error().message

@@ -16,18 +16,23 @@ from typing import Final, Literal
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.viewpath import refused
 
-QuotaName = Literal["max_total_bytes", "max_files", "max_file_bytes"]
+QuotaName = Literal["max_total_bytes", "max_files", "max_file_bytes", "disk"]
+"""The bounds of a lease, and the one that no lease sets: the room on the lender's disk."""
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a file system answers that has no room, or none for this user."""
 
 _WORDS: Final[dict[QuotaName, str]] = {
     "max_total_bytes": "may add at most {:,} bytes to the directory",
     "max_files": "may add at most {:,} files, links and directories",
     "max_file_bytes": "may let no file grow beyond {:,} bytes",
+    "disk": "",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaMet:
-    """Which bound of a lease a change was refused for, and its number."""
+    """Which bound of a lease a change was refused for, and its number; 0 for that of the disk."""
 
     name: QuotaName
     bound: int
@@ -46,6 +51,12 @@ class QuotaMet:
 
     def error(self) -> SubletError:
         """Return what a delegation ends with whose writes were refused for this."""
+        if self.name == "disk":
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                "the lender's disk is full, so that what the agent wrote beyond that was refused",
+                "Make space there and look at the audit for what arrived; then delegate again.",
+            )
         return SubletError(
             ErrorCode.TASK_FAILED,
             f"quota exceeded: the agent {_WORDS[self.name].format(self.bound)} ({self.name}), and what went beyond "
@@ -154,6 +165,12 @@ class Quota:
             if bound is not None and amount > 0 and used + amount > bound:
                 raise self._refused(name, bound)
 
+    def failed(self, exc: OSError) -> None:
+        """Take note of a change that the system refused: where that was for want of room, it counts as a bound met."""
+        # EDQUOT after a bound of the lease was met is our own.
+        if exc.errno in NO_ROOM and (self.met is None or exc.errno == errno.ENOSPC):
+            self._meet(QuotaMet("disk", 0))
+
     def opened(self, fd: int) -> None:
         """Note that a handle on ``fd`` exists."""
         status = os.fstat(fd)
@@ -173,8 +190,10 @@ class Quota:
             self.bytes -= status.st_size
 
     def _refused(self, name: QuotaName, bound: int) -> OSError:
-        met = QuotaMet(name, bound)
+        self._meet(QuotaMet(name, bound))
+        return refused(errno.EDQUOT)
+
+    def _meet(self, met: QuotaMet) -> None:
         self.met = self.met or met
         if self._on_met is not None:
             self._on_met(met)
-        return refused(errno.EDQUOT)

@@ -6,9 +6,9 @@ import json
 
 from sublet.daemon.api.models import Usage
 from sublet.daemon.storage.records import DelegationRecord
-from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import DataPath
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.quota import QuotaMet
 
 
 def lease_meta(record: DelegationRecord) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def lease_meta(record: DelegationRecord) -> dict[str, bytes]:
     }
 
 
-def lease_json(record: DelegationRecord, exceeded: SubletError | None = None) -> bytes:
+def lease_json(record: DelegationRecord, met: QuotaMet | None = None) -> bytes:
     """Return what the agent is told of its lease: how long, what it may add, and whether that was not enough."""
     lease: dict[str, object] = {
         "access_mode": record.access_mode,
@@ -35,8 +35,8 @@ def lease_json(record: DelegationRecord, exceeded: SubletError | None = None) ->
     }
     if record.access_mode == "rw":
         lease |= record.quota.model_dump()
-    if exceeded is not None:
-        lease["quota_exceeded"] = exceeded.message
+    if met is not None:
+        lease["disk_full" if met.name == "disk" else "quota_exceeded"] = met.error().message
     return json.dumps(lease, indent=2).encode() + b"\n"
 
 

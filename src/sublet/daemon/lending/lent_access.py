@@ -288,7 +288,7 @@ class LentAccess:
         """Refuse to take work for done whose writes were refused.
 
         Raises:
-            SubletError: ``TASK_FAILED`` naming the bound of the lease that was met (DESIGN 4.6).
+            SubletError: ``TASK_FAILED`` naming the bound of the lease that was met, or the full disk (DESIGN 4.6).
         """
         usage = self._tools.data_plane.usage(self._keeper.record.id) or self._usage
         if usage.quota.met is not None:
@@ -346,9 +346,7 @@ class LentAccess:
             return
         self.quota_met.set()
         with suppress(SubletError):
-            self._tools.data_plane.set_meta(
-                self._keeper.record.id, "lease.json", lease_json(self._keeper.record, met.error())
-            )
+            self._tools.data_plane.set_meta(self._keeper.record.id, "lease.json", lease_json(self._keeper.record, met))
 
     def _first_path(self, sftp_host: str, accept: Accept) -> DataPath:
         """Tell which way to try first: a listener on loopback can't be reached from another machine."""

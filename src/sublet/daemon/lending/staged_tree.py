@@ -215,7 +215,7 @@ class ReturnedTree(StagedTree):
             try:
                 changes, conflicts, changed = await in_background(self._merge, record)
             except SubletError as error:
-                log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
+                log.warning("what came back was not kept", delegation_id=record.id, reason=str(error))
                 left_out.append(f"all of it: {error.message}")
             except Exception:
                 log.exception("what came back was not merged", delegation_id=record.id)
@@ -241,7 +241,12 @@ class ReturnedTree(StagedTree):
         if any(one.status != "pending" for one in sealed):  # merged already, before a crash
             return change_set_view(sealed), [], store.changed(record)
         whole = record.model_copy(update={"change_set": change_set_view(sealed)})
-        report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
+        try:
+            report = store.apply(whole, ApplyRequest(partial=True, allow_mass_deletion=True))
+        except SubletError as error:
+            # Nothing of it is lost: it waits as a staged result does.
+            log.warning("what came back was not merged", delegation_id=record.id, reason=str(error))
+            return change_set_view(sealed), [f"all of it: {error.message}; it waits for: sublet apply {record.id}"], {}
         told = [_told(conflict) for conflict in report.conflicts[:MAX_LEFT_BEHIND]]
         return report.change_set, told, store.changed(record)
 

@@ -66,6 +66,9 @@ class Transfers(Protocol):
     def received(self, size: int) -> None:
         """Count what was received."""
 
+    def failed(self, exc: OSError) -> None:
+        """Take note of a step that the system refused."""
+
     def returned(self, report: Report) -> None:
         """Take note that all changes have arrived."""
 
@@ -180,6 +183,8 @@ class ArchiveSession(ChannelSession):
                 return step()
             except _EXPECTED as exc:
                 self._over = True
+                if isinstance(exc, OSError):
+                    self._transfers.failed(exc)
                 return pack_failure(*_explain(exc))
             except SubletError as exc:
                 self._over = True

@@ -116,6 +116,10 @@ class LeaseTransfers:
         """``Transfers.received``."""
         self._usage.bytes_written += size
 
+    def failed(self, exc: OSError) -> None:
+        """``Transfers.failed``."""
+        self._quota.failed(exc)
+
     def returned(self, report: Report) -> None:
         """``Transfers.returned``."""
         self._usage.refused = [f"{one.name}: {one.reason}" for one in report.refused]

@@ -146,7 +146,7 @@ class SftpCore:
                 return replace(reply, finish=partial(self._finish, request, reply.finish))
             return reply
         except OSError as exc:
-            return wire.pack_error(request, exc)
+            return self._failed(request, exc)
         except wire.MalformedPacket:
             return wire.pack_status(request, Status.BAD_MESSAGE, b"malformed request")
 
@@ -157,7 +157,12 @@ class SftpCore:
         try:
             return finish()
         except OSError as exc:
-            return wire.pack_error(request, exc)
+            return self._failed(request, exc)
+
+    def _failed(self, request: int, exc: OSError) -> bytes:
+        # The protocol has no word for a full disk; the lender's daemon tells it by its own way.
+        self._usage.quota.failed(exc)
+        return wire.pack_error(request, exc)
 
     def _greet(self, kind: int, version: int) -> bytes:
         if kind != Op.INIT or version < wire.VERSION:

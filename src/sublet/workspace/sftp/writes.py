@@ -149,7 +149,8 @@ class WriteOps:
 
     def _fsync(self, request: int, fields: Reader) -> Reply:
         # The handle may be closed meanwhile and its number taken by another file, hence a descriptor of its own.
-        return SlowReply(_syncing(request, self._handles.real_file(fields.string()).duplicate()))
+        failed = self._usage.quota.failed
+        return SlowReply(_syncing(request, self._handles.real_file(fields.string()).duplicate(), failed))
 
 
 def _checked(attributes: Attributes) -> Attributes:
@@ -169,11 +170,12 @@ def _looked(request: int, looking: Looking) -> Callable[[], bytes]:
     return run
 
 
-def _syncing(request: int, fd: int) -> Callable[[], bytes]:
+def _syncing(request: int, fd: int, failed: Callable[[OSError], None]) -> Callable[[], bytes]:
     def run() -> bytes:
         try:
             os.fsync(fd)
         except OSError as exc:
+            failed(exc)
             return wire.pack_error(request, exc)
         finally:
             os.close(fd)
