@@ -10,6 +10,7 @@ from typing import Final
 from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, Place, candidates
 from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Issue
 from sublet.policy.guardrail.mask import Mask
+from sublet.policy.guardrail.relaxed import TooManySteps
 from sublet.policy.guardrail.repair import repaired
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
@@ -50,7 +51,11 @@ def check(reply: str, schema: CheckedSchema, mask: Mask | None = None) -> Passed
     if len(reply) > MAX_REPLY_CHARS:
         too_long = f"the reply has {len(reply)} characters, and at most {MAX_REPLY_CHARS} are read"
         return Failed(FailureKind.TOO_LARGE, (Issue("", too_long),))
-    found = candidates(reply)
+    try:
+        found = candidates(reply)
+    except TooManySteps:
+        # What was found until then may be the wrong one.
+        return Failed(FailureKind.TOO_LARGE, (Issue("", "it takes too many steps to find the JSON in the reply"),))
     if not found:
         return Failed(FailureKind.NO_JSON, (Issue("", "the reply holds no JSON value"),))
     tried = [_tried(candidate, schema, mask) for candidate in found[:MAX_CHECKED]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from sublet.policy.guardrail.relaxed import Mend, Read, Unreadable, read, strict_loads, strict_read
+from sublet.policy.guardrail.relaxed import Mend, Read, Steps, Unreadable, read, strict_loads, strict_read
 from sublet.protocol.canonical import JsonValue, narrow
 
 MAX_REPLY_CHARS: Final = 256 * 1024
@@ -47,15 +47,18 @@ def candidates(reply: str) -> list[Candidate]:
 
     Only outermost values count; what lies inside another is a part of it. A reply, or a fenced block, that is wholly
     JSON is one value, scalars included; prose holds objects and arrays only.
+
+    Raises:
+        TooManySteps: it is written so that looking for values in it takes too long.
     """
-    text = reply.strip().removeprefix("\ufeff").strip()
-    whole = list(_whole(text, Place.WHOLE))
+    text, steps = reply.strip().removeprefix("\ufeff").strip(), Steps()
+    whole = list(_whole(text, Place.WHOLE, steps))
     if whole and not (Mend.CUT_OFF_CONTAINER in whole[0].mends and _FENCE.search(text)):
         return whole
     found = list(whole)
     for place, segment in _segments(text):
-        block = list(_whole(segment.strip(), place)) if place is not Place.PROSE else []
-        found += block or _scattered(segment, place)
+        block = list(_whole(segment.strip(), place, steps)) if place is not Place.PROSE else []
+        found += block or _scattered(segment, place, steps)
         if len(found) >= MAX_CANDIDATES:
             break
     found.sort(key=lambda one: one.place)
@@ -74,7 +77,7 @@ def _segments(text: str) -> Iterator[tuple[Place, str]]:
     yield Place.PROSE, text[at:]
 
 
-def _whole(text: str, place: Place) -> Iterator[Candidate]:
+def _whole(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
     """Return the one value that ``text`` is from end to end."""
     try:
         yield _candidate(Read(strict_loads(text), len(text), frozenset()), place)
@@ -83,23 +86,23 @@ def _whole(text: str, place: Place) -> Iterator[Candidate]:
         pass
     if text[:1] in ("{", "["):
         try:
-            mended = read(text, 0)
+            mended = read(text, 0, steps)
             if mended.end == len(text):
                 yield _candidate(mended, place)
         except Unreadable:
             return
 
 
-def _scattered(text: str, place: Place) -> Iterator[Candidate]:
+def _scattered(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
     at = 0
     for _ in range(MAX_STARTS):
         bracket = _BRACKET.search(text, at)
         if bracket is None:
             return
         at = bracket.start() + 1
-        for reading in (strict_read, read):
+        for strict in (True, False):
             try:
-                found = reading(text, bracket.start())
+                found = strict_read(text, bracket.start()) if strict else read(text, bracket.start(), steps)
                 yield _candidate(found, place)
             except Unreadable:
                 continue

@@ -17,6 +17,10 @@ _WORDS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": Non
 _PYTHON_WORDS: Final[dict[str, JsonValue]] = {"True": True, "False": False, "None": None}
 _DOUBLE: Final = "“”„‟«»\uff02"
 _SINGLE: Final = "'‘’‚‛"  # noqa: RUF001 - these are meant
+_PLAIN: Final = re.compile(rf"[^\\\x00-\x1f\"{_DOUBLE}{_SINGLE}]+")
+"""Characters that mean nothing but themselves in any string."""
+MAX_STEPS: Final = 1_000_000
+"""Values, and pieces of strings; some tenths of a second."""
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
 _HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
 
@@ -46,6 +50,27 @@ class Unreadable(Exception):
     """There is no JSON value here, however generously it is read."""
 
 
+class TooManySteps(Exception):
+    """What is left of a text takes longer to read than anybody waits for it."""
+
+
+class Steps:
+    """How many more steps reading one reply may take, over all places at which a value is looked for."""
+
+    def __init__(self, left: int = MAX_STEPS) -> None:
+        self._left = left
+
+    def take(self) -> None:
+        """Take one.
+
+        Raises:
+            TooManySteps: there are none left.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise TooManySteps
+
+
 class _CutOff(Exception):
     """The text ended inside of something that can't be guessed: a number, a word, a key."""
 
@@ -54,9 +79,11 @@ class _CutOff(Exception):
 class _Reader:
     text: str
     at: int
+    steps: Steps
     mends: set[Mend] = field(default_factory=set)
 
     def value(self, depth: int) -> JsonValue:
+        self.steps.take()
         if depth > MAX_DEPTH:
             raise Unreadable(f"nested deeper than {MAX_DEPTH}")
         self._skip()
@@ -145,6 +172,10 @@ class _Reader:
             self.mends.add(Mend.SMART_QUOTES)
         parts: list[str] = []
         while True:
+            self.steps.take()
+            if plain := _PLAIN.match(self.text, self.at):
+                parts.append(plain[0])
+                self.at = plain.end()
             if self.at >= len(self.text):
                 self.mends.add(Mend.CUT_OFF_STRING)
                 return "".join(parts)
@@ -226,7 +257,7 @@ class _Reader:
         return Unreadable(f"unexpected {self.text[self.at : self.at + 20]!r}")
 
 
-def read(text: str, start: int) -> Read:
+def read(text: str, start: int, steps: Steps | None = None) -> Read:
     """Return the object or array that begins at ``start``.
 
     A container that the text cuts off is closed, and what was cut off inside it is kept only where it is a string's
@@ -234,8 +265,9 @@ def read(text: str, start: int) -> Read:
 
     Raises:
         Unreadable: there is none.
+        TooManySteps: more than ``steps`` has.
     """
-    reader = _Reader(text, start)
+    reader = _Reader(text, start, steps or Steps())
     try:
         value = reader.value(0)
     except _CutOff:

@@ -40,7 +40,7 @@ class _Repair:
         self.done: list[str] = []
 
     def value(self, value: JsonValue, subschema: Any, place: str) -> JsonValue:
-        parts = list(self._schema.applied(subschema))
+        parts = self._schema.applied(subschema)
         self._left -= 1 + len(parts)
         if self._left < 0 or len(self.done) >= MAX_REPAIRS or not parts:
             return value

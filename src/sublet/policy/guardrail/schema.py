@@ -25,6 +25,8 @@ MAX_SCHEMA_BYTES: Final = 64 * 1024
 MAX_PATTERNS: Final = 32
 MAX_APPLIED: Final = 8
 """How far ``$ref`` and ``allOf`` are followed for defaults and types."""
+MAX_PARTS: Final = 64
+"""How many schemas that leads to are looked at for one value."""
 _NO_FORMATS: Final = FormatChecker(formats=())
 _DATA: Final = frozenset({"enum", "const", "default", "examples"})
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -105,16 +107,25 @@ class CheckedSchema:
             found.append(Issue("", "a number is too large to be compared", "bound"))
         return found[-MAX_ISSUES:]
 
-    def applied(self, subschema: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-        """Return a part of the schema and what it applies without any condition: its ``$ref`` and ``allOf``."""
-        if not isinstance(subschema, dict) or depth > MAX_APPLIED:
+    def applied(self, subschema: Any) -> list[dict[str, Any]]:
+        """Return a part of the schema and what it applies without any condition: its ``$ref`` and ``allOf``.
+
+        At most ``MAX_PARTS``: parts that name each other many times multiply with every step.
+        """
+        found: list[dict[str, Any]] = []
+        self._apply(subschema, 0, found, set())
+        return found
+
+    def _apply(self, subschema: Any, depth: int, found: list[dict[str, Any]], followed: set[str]) -> None:
+        if not isinstance(subschema, dict) or depth > MAX_APPLIED or len(found) >= MAX_PARTS:
             return
-        yield subschema
+        found.append(subschema)
         reference = subschema.get("$ref")
-        if isinstance(reference, str):
-            yield from self.applied(self._resolver.lookup(reference).contents, depth + 1)
+        if isinstance(reference, str) and reference not in followed:
+            followed.add(reference)
+            self._apply(self._resolver.lookup(reference).contents, depth + 1, found, followed)
         for inner in subschema.get("allOf", ()):
-            yield from self.applied(inner, depth + 1)
+            self._apply(inner, depth + 1, found, followed)
 
 
 def _plain(document: Mapping[str, JsonValue]) -> dict[str, Any]:
