@@ -182,7 +182,7 @@ def test_c17_commits_and_files_made_through_the_mount_are_the_owners(daemons: Pa
         git add . && git commit -qm second && git tag v1 && git checkout -q -b topic && git log --format=%s
         echo x > .git/hooks/post-checkout && echo WROTE; echo x > .git/commondir && echo WROTE
         ln -s ../main.py .git/logs/link && echo LINKED; rm -f .git/objects/*/* ; git fsck --full 2>&1 | grep -c missing
-        git status --porcelain
+        git status --porcelain; git update-index --skip-worktree main.py; git update-index --assume-unchanged run
     """
 
     ended = delegate(daemons[0], repository, script, "--git", "rw")
@@ -207,7 +207,11 @@ def test_c17_commits_and_files_made_through_the_mount_are_the_owners(daemons: Pa
         assert stat.S_IMODE(status.st_mode) & 0o022 == 0, path
     assert os.access(repository / "run", os.X_OK)
     assert not (repository / ".git" / "hooks" / "post-checkout").exists()
-    assert "refs/tags/v1" in daemons[0].run("output", ended["delegation_id"]).stdout
+    said = daemons[0].run("output", ended["delegation_id"]).stdout
+    assert "refs/tags/v1" in said
+    assert "main.py, run  (the agent's index had git not see changes" in said
+    assert ended["audit"]["index_marks"] == ["main.py", "run"]
+    assert {line[0] for line in git(repository, "ls-files", "-v").splitlines()} == {"H"}
 
 
 def test_a_repository_that_is_elsewhere_stays_hidden_and_that_is_said(daemons: Pair, repository: Path) -> None:

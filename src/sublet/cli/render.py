@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
-from sublet.cli.render_lent import lent, modes, moved_refs
+from sublet.cli.render_lent import lent, modes, repository_lines
 from sublet.cli.screen import PEERS_WORDS
 from sublet.cli.words import MAX_FILES_SHOWN
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
@@ -106,7 +106,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
 def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     """Return the changed files with their line counts, or that there are none."""
     if not report.files and not (report.added or report.changed or report.deleted or report.mode_changed):
-        return Group(*moved_refs(report)) if report.refs else Text("no file was changed", style="dim")
+        return Group(*told) if (told := list(repository_lines(report))) else Text("no file was changed", style="dim")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -120,7 +120,7 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [table]
     if (left := max(len(report.files), sum(report.counts.values())) - MAX_FILES_SHOWN) > 0:
         parts.append(Text(f"and {left:,} more", style="dim"))
-    parts += moved_refs(report)
+    parts += repository_lines(report)
     if report.truncated:
         parts.append(Text("not all of them are in the report: there are more than it can hold", style="yellow"))
     return Group(*parts)

@@ -40,14 +40,19 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line(".git stays hidden  ", clean_line(why, 200))
 
 
-def moved_refs(report: AuditReport) -> Iterator[Text]:
-    """Yield a line for each reference that was made, moved or deleted."""
+def repository_lines(report: AuditReport) -> Iterator[Text]:
+    """Yield a line for each reference that was made, moved or deleted, and one for what an index was to hide."""
     for ref in report.refs[:MAX_REFS_SHOWN]:
         yield Text.assemble(
             (clean_name(ref.name), "yellow"), f"  {_object(ref.old)} to {_object(ref.new)}", ("  (reference)", "dim")
         )
     if (left := len(report.refs) - MAX_REFS_SHOWN) > 0:
         yield Text(f"and {left} more references", style="dim")
+    if report.index_marks:
+        yield Text.assemble(
+            (names(report.index_marks), "yellow"),
+            ("  (the agent's index had git not see changes of it; the mark was taken off)", "dim"),
+        )
 
 
 def modes(view: DelegationView) -> str:

@@ -73,6 +73,9 @@ class Remembering(Protocol):
     def count(self, usage: LeaseUsage) -> None:
         """Remember the counters as they are now."""
 
+    def mark(self, name: str, path: bytes) -> None:
+        """Remember that an index of ``name`` had git not look at ``path``."""
+
     def overflow(self) -> None:
         """Remember that not every changed path is known."""
 
@@ -141,7 +144,8 @@ class LeaseUsage:
     what was added, and knows whether a change was refused for that. ``roots`` are device and inode of the directories
     that were served, by name, whatever their paths lead to meanwhile. ``returned`` tells whether all changes of a
     transport that brings them at the end have arrived; ``refused`` are those that may not be made here, as text that is
-    safe to show, bounded, and ``refused_count`` how many there were.
+    safe to show, bounded, and ``refused_count`` how many there were. ``marks`` are, by the name of the resource, the
+    raw paths that an index had git not look at, bounded; those marks were not taken over.
     """
 
     bytes_read: int = 0
@@ -155,6 +159,7 @@ class LeaseUsage:
     returned: bool = False
     refused: list[str] = field(default_factory=list)
     refused_count: int = 0
+    marks: dict[str, set[bytes]] = field(default_factory=dict)
 
     @property
     def files_touched(self) -> int:

@@ -55,8 +55,15 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(repository: Path) -> WritableFs:
-    return WritableFs(ConfinedFs.open_root(repository), RULES, Quota(1 << 20, 100), lambda _: None)
+def marked() -> list[bytes]:
+    """The files that an index had git not look at."""
+    return []
+
+
+@pytest.fixture
+def served(repository: Path, marked: list[bytes]) -> WritableFs:
+    root = ConfinedFs.open_root(repository)
+    return WritableFs(root, RULES, Quota(1 << 20, 100), lambda _: None, on_marks=marked.extend)
 
 
 def give(served: WritableFs, content: bytes) -> None:
@@ -97,7 +104,8 @@ def test_paths_that_git_would_not_add_are_refused(path: bytes) -> None:
 def test_ordinary_paths_are_taken() -> None:
     paths = [b"a", b".gitignore", b".github/x", b"x.git/y", b"...", b"\xff\n\xfe", b"git~2/x", b"x" * 300]
     content = index(paths)
-    assert checked_index(content, SHA1) == content
+    good = checked_index(content, SHA1)
+    assert (good.content, good.cleared) == (content, ())
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
@@ -115,7 +123,7 @@ def test_what_git_writes_is_taken_and_means_the_same(tmp_path: Path, version: st
     file = tmp_path / ".git" / "index"
     before = file.read_bytes()
     listed = git(tmp_path, "ls-files", "-s", "-v")
-    after = checked_index(before, size)
+    after = checked_index(before, size, before).content
     assert b"TREE" in before
     assert b"TREE" not in after
     file.write_bytes(after)
@@ -124,13 +132,60 @@ def test_what_git_writes_is_taken_and_means_the_same(tmp_path: Path, version: st
     assert git(tmp_path, "fsck") == ""
 
 
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+def test_an_index_from_the_lease_hides_no_change(
+    repository: Path, served: WritableFs, marked: list[bytes], version: str, mark: str
+) -> None:
+    file = repository / ".git" / "index"
+    git(repository, "update-index", "--index-version", version)
+    git(repository, "update-index", mark, "a")
+    (repository / "a").write_text("changed\n")
+    assert git(repository, "status", "--porcelain") == "", "git itself believes it"
+    given = file.read_bytes()
+    git(repository, "update-index", f"--no-{mark[2:]}", "a")
+    give(served, given)
+    assert git(repository, "status", "--porcelain") == " M a\n"
+    assert git(repository, "ls-files", "-v").splitlines() == ["H a", "H sub/b"]
+    assert marked == [b"a"]
+
+
+def test_the_marks_that_the_lender_has_set_stay(repository: Path, served: WritableFs, marked: list[bytes]) -> None:
+    git(repository, "update-index", "--skip-worktree", "sub/b")
+    git(repository, "update-index", "--assume-unchanged", "a")
+    (repository / "sub" / "b").unlink()
+    give(served, (repository / ".git" / "index").read_bytes())
+    assert git(repository, "ls-files", "-v").splitlines() == ["h a", "S sub/b"]
+    assert git(repository, "status", "--porcelain") == ""
+    assert marked == []
+
+
+def test_what_is_to_be_added_is_taken_for_changed_anyway(
+    repository: Path, served: WritableFs, marked: list[bytes]
+) -> None:
+    (repository / "new").write_text("")
+    git(repository, "add", "-N", "new")
+    give(served, (repository / ".git" / "index").read_bytes())
+    assert git(repository, "status", "--porcelain") == " A new\n"
+    assert marked == []
+
+
+def test_marks_that_git_does_not_know_are_refused(repository: Path) -> None:
+    git(repository, "update-index", "--index-version", "3", "--skip-worktree", "a")
+    content = (repository / ".git" / "index").read_bytes()
+    at = content.index(b"a\0") - 2
+    assert content[at : at + 2] == b"\x40\0"
+    with pytest.raises(PermissionError):
+        checked_index(content[:at] + b"\x50\0" + content[at + 2 :], SHA1)
+
+
 def test_an_index_that_is_split_stays_split(repository: Path) -> None:
     git(repository, "update-index", "--split-index")
     (repository / "a").write_text("changed\n")
     git(repository, "add", "a")
     file = repository / ".git" / "index"
     listed = git(repository, "ls-files", "-s")
-    file.write_bytes(checked_index(file.read_bytes(), SHA1))
+    file.write_bytes(checked_index(file.read_bytes(), SHA1).content)
     assert git(repository, "ls-files", "-s") == listed
 
 

@@ -229,6 +229,11 @@ class AuditReport(View):
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
     refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
+    index_marks: list[str] = Field(
+        default=[],
+        description="Files of which an index from the lease had git not see changes (assume-unchanged, skip-worktree); "
+        "the marks were taken off",
+    )
     unaudited: list[str] = Field(default=[], description="Could not be read, so may have changed unseen")
     lines_added: int = 0
     lines_deleted: int = 0

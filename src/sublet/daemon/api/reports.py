@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sublet.daemon.api.models import AuditReport, ChangeSet, FileChange, PromptView, RefChange, ResultView
 from sublet.protocol.errors import AgentEnd, SubletError
@@ -74,7 +74,10 @@ def agent_end(end: Done | Error) -> AgentEnd | None:
 
 
 def audit_view(
-    results: Mapping[str, AuditResult], failed: Iterable[str] = (), refs: Mapping[str, Sequence[MovedRef]] | None = None
+    results: Mapping[str, AuditResult],
+    failed: Iterable[str] = (),
+    refs: Mapping[str, Sequence[MovedRef]] | None = None,
+    marks: Mapping[str, Collection[bytes]] | None = None,
 ) -> AuditReport:
     """Return an audit as it is shown.
 
@@ -82,6 +85,7 @@ def audit_view(
         results: by the name of the directory; where there are several, it leads the name of each file.
         failed: directories of which there is no audit.
         refs: references that were moved, by the name of the directory.
+        marks: files that an index had git not look at, by the name of the directory.
     """
     failed = list(failed)
     several = len(results) + len(failed) > 1
@@ -101,6 +105,9 @@ def audit_view(
     unaudited = [
         shown(directory, clean_name(path)) for directory, result in results.items() for path, _ in result.unaudited
     ]
+    marked = [
+        shown(directory, clean_name(path)) for directory, paths in (marks or {}).items() for path in sorted(paths)
+    ]
     return AuditReport(
         added=named("added"),
         changed=named("changed"),
@@ -119,6 +126,7 @@ def audit_view(
             for directory, file in files[:MAX_LISTED_FILES]
         ],
         refs=moved[:MAX_LISTED_FILES],
+        index_marks=marked[:MAX_LISTED_FILES],
         unaudited=[*(f"{directory}/" for directory in failed), *unaudited][:MAX_LISTED_FILES],
         lines_added=sum(result.lines_added for result in results.values()),
         lines_deleted=sum(result.lines_deleted for result in results.values()),

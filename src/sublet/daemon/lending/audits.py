@@ -63,7 +63,7 @@ async def audited(
     news: dict[str, object] = {}
     if results:
         snapshots = {name: result.result for name, result in results.items()}
-        news |= {"audit": audit_view(results, failures, refs), "result_snapshots": snapshots}
+        news |= {"audit": audit_view(results, failures, refs, usage.marks), "result_snapshots": snapshots}
     if failures:
         news["audit_error"] = error_view(next(iter(failures.values())))
     return news

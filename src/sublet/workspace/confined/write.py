@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -32,6 +32,7 @@ class WritableFs(ConfinedFs):
         on_change: called with each path that was written, created, removed or renamed.
         opener: how directories are opened beneath the root; the kernel's best by default.
         any_link: whether links may point anywhere: for a private copy whose own links nobody of ours follows.
+        on_marks: called with the files that an index had git not look at, where that was not taken over.
     """
 
     read_only = False
@@ -45,8 +46,10 @@ class WritableFs(ConfinedFs):
         opener: Opener | None = None,
         *,
         any_link: bool = False,
+        on_marks: Callable[[Sequence[bytes]], None] = lambda _: None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener)
+        self._on_marks = on_marks
         self._tell = on_change
         self._any_link = any_link
 
@@ -57,7 +60,13 @@ class WritableFs(ConfinedFs):
             OSError: as ``reopen``.
         """
         return WritableFs(
-            self.reopen(), self._rules, self._quota, self._tell, self._open_beneath, any_link=self._any_link
+            self.reopen(),
+            self._rules,
+            self._quota,
+            self._tell,
+            self._open_beneath,
+            any_link=self._any_link,
+            on_marks=self._on_marks,
         )
 
     def open_read(self, parts: Parts) -> ReadFile:
@@ -215,7 +224,10 @@ class WritableFs(ConfinedFs):
         self._check_mutable(old)
         self._check_mutable(new)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
-            if os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False).st_size <= QUICK_BYTES:
+            size = os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False).st_size
+            with suppress(FileNotFoundError):  # of an index, the one that is replaced is looked at as well
+                size = max(size, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False).st_size)
+            if size <= QUICK_BYTES:
                 return None
             return looking(old_dir, old[-1], new_dir, new)
 
@@ -360,6 +372,8 @@ class WritableFs(ConfinedFs):
         except OSError:
             self._quota.bytes -= size
             raise
+        if looked.cleared:
+            self._on_marks(looked.cleared)
         self._quota.bytes -= size - taken.st_size
         if replaced is not None:
             self._quota.remove_file(replaced)

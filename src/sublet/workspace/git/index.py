@@ -3,7 +3,8 @@
 Git checks the paths of an index when it adds them, not when it reads them: with an index of somebody else's making,
 ``git checkout .`` writes ``.git/hooks/pre-commit`` or a file outside of the directory. Its optional extensions are
 trusted as they are, too: the next commit takes whole trees from one, and ``git status`` leaves out what another says is
-unchanged. So paths are checked here, and extensions that git can do without are dropped (DESIGN 4.6).
+unchanged. So paths are checked here, and extensions that git can do without are dropped. Two marks of an entry have git
+never look at its file, so that a change of it stays unseen: only those of the lender's own index stay (DESIGN 4.6).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from sublet.workspace.viewpath import refused
@@ -27,6 +29,11 @@ _LENGTH: Final = 0xFFF
 _NUMBERS: Final = 40
 """Bytes of times, inode, mode and the like, before an entry's object id."""
 _EXTENDED: Final = 0x4000
+_ASSUME_VALID: Final = 0x8000
+_SKIP_WORKTREE: Final = 0x4000
+"""Of the extended flags."""
+_INTENT_TO_ADD: Final = 0x2000
+"""Of the extended flags. It hides nothing: git takes such a file for changed, whatever it holds."""
 _SPLIT: Final = b"link"
 # Some file systems take .git for what is written with invisible characters, other letters or an ending.
 _UNSEEN: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
@@ -34,12 +41,36 @@ _GIT: Final = _UNSEEN.join((rb"", rb"\.", rb"g", rb"i", rb"t", rb"")) + rb"|git~
 _BAD_PATH = re.compile(rb"(?:^|[/\\\0])(?:|\.|\.\.|(?:" + _GIT + rb")[ .]*(?::[^/\\\0]*)?)(?:$|[/\\\0])", re.IGNORECASE)
 
 
-def checked_index(content: bytes, id_bytes: int) -> bytes:
-    """Return ``content`` without what git can do without.
+@dataclass(frozen=True, slots=True)
+class GoodIndex:
+    """An index that may take its place, and the paths that it had git not look at, which it does not any more."""
+
+    content: bytes
+    cleared: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry: its path, where its flags begin, and both kinds of them."""
+
+    path: bytes
+    at: int
+    flags: int
+    extended: int
+
+    @property
+    def unseen(self) -> bool:
+        """Whether git does not look at the file."""
+        return bool(self.flags & _ASSUME_VALID or self.extended & _SKIP_WORKTREE)
+
+
+def checked_index(content: bytes, id_bytes: int, before: bytes | None = None) -> GoodIndex:
+    """Return ``content`` without what git can do without, and without marks that hide changes.
 
     Args:
         content: of an index file.
         id_bytes: of an object's name in the repository: 20 or 32.
+        before: of the index that it is to replace, whose marks are the lender's own.
 
     Raises:
         OSError: ``EACCES`` for what is no index of such a repository, or has paths that git would not add.
@@ -48,7 +79,7 @@ def checked_index(content: bytes, id_bytes: int) -> bytes:
     end = len(content) - id_bytes
     if content[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > end:
         raise refused(errno.EACCES)
-    paths, after = _paths(content[:end], version, count, id_bytes)
+    entries, after = _entries(content[:end], version, count, id_bytes)
     extensions, split, at = b"", False, after
     while at < end:
         kind, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
@@ -60,24 +91,51 @@ def checked_index(content: bytes, id_bytes: int) -> bytes:
             extensions += content[at:following]
         at = following
     # Of a split index, what replaces an entry of the shared part has no path of its own.
-    named = [path for path in paths if path or not split]
+    named = [entry.path for entry in entries if entry.path or not split]
     if named and _BAD_PATH.search(b"\0".join(named)):
         raise refused(errno.EACCES)
-    good = content[:after] + extensions
+    own = set() if before is None else _unseen_by(before, id_bytes)
+    hiding = [entry for entry in entries if entry.unseen and entry.path not in own]
+    good = _cleared(content[:after], hiding) + extensions
     digest = hashlib.sha256(good) if id_bytes == _SHA256_BYTES else hashlib.sha1(good, usedforsecurity=False)
-    return good + digest.digest()
+    return GoodIndex(good + digest.digest(), tuple(sorted({entry.path for entry in hiding})))
 
 
-def _paths(content: bytes, version: int, count: int, id_bytes: int) -> tuple[list[bytes], int]:
-    """Return the paths of all entries, and where they end."""
-    paths: list[bytes] = []
+def _unseen_by(index: bytes, id_bytes: int) -> set[bytes]:
+    """Return the paths that the lender's own index has git not look at; none where it can't be read."""
+    version, count = int.from_bytes(index[4:8], "big"), int.from_bytes(index[8:_HEADER], "big")
+    if index[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > len(index):
+        return set()
+    try:
+        entries, _ = _entries(index, version, count, id_bytes)
+    except OSError:
+        return set()
+    # A split index has entries without a path, for others to take the place of: which, is not known here.
+    return {entry.path for entry in entries if entry.unseen and entry.path}
+
+
+def _cleared(entries: bytes, hiding: list[_Entry]) -> bytes:
+    """Return the entries without the marks of ``hiding``."""
+    cleared = bytearray(entries)
+    for entry in hiding:
+        cleared[entry.at : entry.at + 2] = (entry.flags & ~_ASSUME_VALID).to_bytes(2, "big")
+        if entry.flags & _EXTENDED:
+            cleared[entry.at + 2 : entry.at + 4] = (entry.extended & ~_SKIP_WORKTREE).to_bytes(2, "big")
+    return bytes(cleared)
+
+
+def _entries(content: bytes, version: int, count: int, id_bytes: int) -> tuple[list[_Entry], int]:
+    """Return all entries, and where they end."""
+    entries: list[_Entry] = []
     at, total, path = _HEADER, 0, b""
     for _ in range(count):
         start = at
         at += _NUMBERS + id_bytes + 2
-        flags = int.from_bytes(content[at - 2 : at], "big")
+        place = at - 2
+        flags, extended = int.from_bytes(content[place:at], "big"), 0
         if flags & _EXTENDED:
-            if version == 2:
+            extended = int.from_bytes(content[at : at + 2], "big")
+            if version == 2 or extended & ~(_SKIP_WORKTREE | _INTENT_TO_ADD):
                 raise refused(errno.EACCES)
             at += 2
         cut = 0
@@ -94,10 +152,10 @@ def _paths(content: bytes, version: int, count: int, id_bytes: int) -> tuple[lis
         total += len(path)
         if total > MAX_ALL_PATHS_BYTES:
             raise refused(errno.EFBIG)
-        paths.append(path)
+        entries.append(_Entry(path, place, flags, extended))
     if at > len(content):
         raise refused(errno.EACCES)
-    return paths, at
+    return entries, at
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
@@ -38,10 +39,14 @@ class Looking:
         fd: of the file; it belongs to this object from now on.
         parts: where it shall go: an index or an object of a repository, as ``git.rules.checked`` tells.
         id_bytes: length of an object's name in that repository.
+        before: of an index that is to be replaced; it belongs to this object from now on.
     """
 
-    def __init__(self, fd: int, parts: Parts, id_bytes: int) -> None:
+    def __init__(self, fd: int, parts: Parts, id_bytes: int, before: int | None = None) -> None:
         self.given = os.fstat(fd)
+        self.cleared: tuple[bytes, ...] = ()
+        """Files that the index had git not look at, which was not taken over."""
+        self._before = before
         self._fd = fd
         self._parts = parts
         self._id_bytes = id_bytes
@@ -58,6 +63,7 @@ class Looking:
         Raises:
             OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large.
         """
+        before = b"" if self._before is None else _content(self._before, MAX_INDEX_BYTES)
         index = self._parts[-1] == INDEX
         bound = MAX_INDEX_BYTES if index else MAX_OBJECT_BYTES
         with os.fdopen(self._fd, "rb") as file:
@@ -67,7 +73,8 @@ class Looking:
                 raise refused(errno.EFBIG)
             content = file.read(bound)
         if index:
-            content = checked_index(content, self._id_bytes)
+            good = checked_index(content, self._id_bytes, before)
+            content, self.cleared = good.content, good.cleared
         else:
             check_object(content, self._parts[-2] + self._parts[-1])
         self._content = content
@@ -90,7 +97,11 @@ def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts) -> Lo
         OSError: it can't be opened.
     """
     id_bytes = _SHA256_BYTES if parts[-1] == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES
-    return Looking(os.open(source, _READ, dir_fd=source_dir), parts, id_bytes)
+    fd, before = os.open(source, _READ, dir_fd=source_dir), None
+    if parts[-1] == INDEX:
+        with suppress(OSError):  # there is none yet
+            before = os.open(parts[-1], _READ, dir_fd=target_dir)
+    return Looking(fd, parts, id_bytes, before)
 
 
 def take(source_dir: int, source: bytes, target_dir: int, looked: Looking, *, replace: bool) -> os.stat_result:
@@ -142,5 +153,10 @@ def _config(repository: int) -> bytes:
         fd = os.open(b"config", _READ, dir_fd=repository)
     except OSError:
         return b""
+    return _content(fd, MAX_CONFIG_BYTES)
+
+
+def _content(fd: int, limit: int) -> bytes:
+    """Return the beginning of what is open as ``fd``, where that is a regular file, and close it."""
     with os.fdopen(fd, "rb") as file:
-        return file.read(MAX_CONFIG_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else b""

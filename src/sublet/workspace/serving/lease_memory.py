@@ -22,7 +22,7 @@ MAX_MEMORY_BYTES: Final = 64 << 20
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")
 _TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
-_RETURNING, _REFUSED, _RETURNED = b"U", b"N", b"D"
+_RETURNING, _REFUSED, _RETURNED, _MARK = b"U", b"N", b"D", b"M"
 
 
 class LeaseMemory:
@@ -48,6 +48,10 @@ class LeaseMemory:
     def touch(self, name: str, path: bytes) -> bool:
         """Remember that ``path`` below the resource ``name`` was changed; False where that can't be."""
         return self._append(_TOUCHED, name.encode(), path)
+
+    def mark(self, name: str, path: bytes) -> None:
+        """Remember that an index of ``name`` had git not look at ``path``."""
+        self._append(_MARK, name.encode(), path)
 
     def overflow(self) -> None:
         """Remember that not every changed path is known."""
@@ -121,6 +125,8 @@ def recall(path: Path) -> LeaseUsage:
         elif kind == _QUOTA:
             with suppress(ValueError):
                 usage.quota.met = QuotaMet.of(name, int(value))
+        elif kind == _MARK:
+            usage.marks.setdefault(name, set()).add(value)
         elif kind == _RETURNING:
             usage.returned, usage.refused, usage.refused_count = False, [], 0
         elif kind == _REFUSED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from sublet.workspace.ssh.keys import read_public_key
 from sublet.workspace.view.export_view import ExportView, WritableView
 from sublet.workspace.viewpath import Parts
 
+MAX_MARKS: Final = 1_000
+"""Files of one resource that are told of which an index had git not look at them."""
 MAX_TOUCHED: Final = 50_000
 """Paths of one resource that are remembered as changed."""
 
@@ -153,7 +156,21 @@ class ServedLease:
         if resource.access_mode == "ro":
             return ConfinedFs(root, resource.rules, quota)
         touched = self.usage.touched.setdefault(resource.name, set())
-        return WritableFs(root, resource.rules, quota, partial(self._touch, resource.name, touched))
+        return WritableFs(
+            root,
+            resource.rules,
+            quota,
+            partial(self._touch, resource.name, touched),
+            on_marks=partial(self._marked, resource.name),
+        )
+
+    def _marked(self, name: str, paths: Sequence[bytes]) -> None:
+        known = self.usage.marks.setdefault(name, set())
+        for path in paths:
+            if path not in known and len(known) < MAX_MARKS:
+                known.add(path)
+                if self.export.memory is not None:
+                    self.export.memory.mark(name, path)
 
     def _touch(self, name: str, touched: set[bytes], parts: Parts) -> None:
         path, memory = b"/".join(parts), self.export.memory
@@ -176,6 +193,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.roots = dict(before.roots)
     usage.quota.bytes, usage.quota.files = before.quota.bytes, before.quota.files
     usage.quota.met = before.quota.met
+    usage.marks = {name: set(paths) for name, paths in before.marks.items()}
     usage.returned, usage.refused, usage.refused_count = before.returned, list(before.refused), before.refused_count
 
 
