@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskOutput, LocalAgentView
+from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskOutput, LocalAgentView, MessageView
 from sublet.protocol.errors import ErrorCode, SubletError
 from support.fake_control import FakeControl
 from support.fake_supervisor import a_session
@@ -100,6 +100,15 @@ def test_a_failure_keeps_the_ids(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = asked(control, "do it", "--json", capsys=capsys)
     found = json.loads(out)
     assert (status, found["requestId"], found["error"]["code"]) == (1, "req_1", "TASK_FAILED")
+    assert found["routeDecision"] is None
+    control.asking.sessions = [a_session("ses_1")]
+    said = [("req_0", "reject"), ("req_1", None), ("req_1", "dispatch_agent")]
+    control.asking.said = [
+        MessageView.model_validate({"at": "", "role": "note", "text": "", "requestId": one, "routeDecision": decision})
+        for one, decision in said
+    ]
+    _, out, _ = asked(control, "do it", "--json", capsys=capsys)
+    assert json.loads(out)["routeDecision"] == "dispatch_agent"
     status, out, err = asked(control, "do it", capsys=capsys)
     assert (status, out) == (1, "")
     assert "it broke" in err

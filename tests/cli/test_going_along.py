@@ -128,7 +128,7 @@ def test_prune_says_what_would_go_and_what_went(capsys: pytest.CaptureFixture[st
 
 def test_reload_says_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(FakeControl(), capsys, "reload")
-    assert out == "Read /c/agent.json and /c/policy.json; offered: shell.\n"
+    assert out == "There is no /c/agent.json.\nThere is no /c/policy.json.\nOffered: shell.\n"
 
 
 def test_a_notice_is_for_those_who_wait(

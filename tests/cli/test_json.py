@@ -108,7 +108,7 @@ def test_an_error_is_one_object_too(capsys: pytest.CaptureFixture[str], tmp_path
         ["allow", "--remove"],
         ["up", "--a2a", "nowhere"],
         ["up", "--agent", "/does/not/exist"],
-        ["peers"],
+        ["policy"],
     ],
 )
 def test_wrong_use_is_an_object_and_status_2(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 from sublet.cli.app import run
 from sublet.cli.columns import Quoted
 from sublet.cli.live import LiveView
-from sublet.cli.render import diff_text, size, span, summary
-from sublet.cli.screen import Screen
+from sublet.cli.render import diff_text, headline, size, span, summary
+from sublet.cli.screen import Screen, Symbols
 from sublet.daemon.api.daemon_models import Check
 from sublet.daemon.api.models import (
     AuditReport,
@@ -46,6 +46,13 @@ def call(control: FakeControl, capsys: pytest.CaptureFixture[str], *argv: str) -
     status = run(argv, session=control.session())
     out, err = capsys.readouterr()
     return status, out, err
+
+
+def test_an_id_without_room_stands_on_a_line_of_its_own() -> None:
+    for width, line in ((80, "\n  " + ID), (160, " · " + ID)):
+        file = io.StringIO()
+        Console(file=file, width=width, color_system=None).print(headline(delegation(), Symbols(fancy=True)))
+        assert line in file.getvalue()
 
 
 def test_an_error_says_what_why_and_what_next(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,9 +106,14 @@ def test_a_grant_outlives_a_restart_and_is_for_one_use_of_one_call(tmp_path: Pat
     with chat_stub(tmp_path / "chat", [{"calls": [["shell_exec", command]]}, {"say": "finished"}]) as stub:
         agent = stub.agent()
         with two_daemons(tmp_path / "d", agent=agent, executor_policy=POLICY) as (lender, executor):
-            refused = executor.json("grants", "create", "--agent", agent["id"], "--tool", "shell.exec", check=None)
+            bare = ["grants", "create", "--agent", agent["id"], "--tool", "shell.exec"]
+            refused = executor.json(*bare, "--args", "{}", "--any-arguments", check=None)
             assert refused["error"]["code"] == "INVALID_ARGUMENT"
+            assert executor.json(*bare, check=None)["error"]["code"] == "APPROVER_MISSING"
             make_approver(executor)
+            # without --args it is for a call without any, which is not the one below
+            status, shown = typed(executor, *bare, "--ttl", "600", answers=[("Passphrase: ", SECRET)])
+            assert (status, "shell.exec without arguments, once" in shown) == (0, True), shown
             options = ["--agent", agent["id"], "--tool", "shell.exec", "--args", json.dumps(command), "--ttl", "600"]
             status, shown = typed(executor, "grants", "create", *options, answers=[("Passphrase: ", SECRET)])
             assert status == 0, shown
@@ -117,7 +122,7 @@ def test_a_grant_outlives_a_restart_and_is_for_one_use_of_one_call(tmp_path: Pat
             restart(executor, agent)
             assert finish(lender, begin(lender, project, "Go.")).state == "completed"
             assert (project / "out.txt").read_text() == "done\n"
-            [grant] = executor.json("grants", "list", "--all")["grants"]
-            assert grant["state"] == "used up"
+            states = [grant["state"] for grant in executor.json("grants", "list", "--all")["grants"]]
+            assert sorted(states) == ["usable", "used up"]
             executor.run("approver", "reset", "--yes")
             assert any("without its passphrase" in remark for remark in executor.json("status")["remarks"])

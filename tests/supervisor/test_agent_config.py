@@ -86,11 +86,11 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
     ("change", "where", "reason"),
     [
         ({"provider": {"type": "acp"}}, "provider", "name either a preset or the argv"),
-        ({"provider": {"type": "iflow", "argv": ["x"]}}, "provider.argv", "not permitted"),
-        ({"provider": {"type": "model", "model": "m"}}, "provider.base_url", "required"),
+        ({"provider": {"type": "iflow", "argv": ["x"]}}, "provider.argv", "no such field"),
+        ({"provider": {"type": "model", "model": "m"}}, "provider.base_url", "missing"),
         ({"provider": {**MODEL, "base_url": "http://example.com/v1"}}, "provider", "allow_plaintext"),
         ({"provider": {**MODEL, "base_url": "https://me:secret@example.com"}}, "provider", "user or password"),
-        ({"provider": {**MODEL, "api_key": "sk-1"}}, "provider.api_key", "not permitted"),
+        ({"provider": {**MODEL, "api_key": "sk-1"}}, "provider.api_key", "no such field"),
         ({"provider": {**MODEL, "max_cost": 1}}, "provider", "needs prices"),
         ({"provider": {"type": "a2a"}}, "provider", "either a peer or a url"),
         ({"provider": {"type": "a2a", "url": "http://127.0.0.1:1"}}, "provider", "url is https"),
@@ -128,7 +128,7 @@ def test_a_preset_brings_the_network_it_needs_and_refuses_to_go_without(tmp_path
         ({"environment": ["LD_PRELOAD"]}, "environment", "LD_*"),
         ({"environment": ["A=B"]}, "environment[0]", "pattern"),
         ({"timeout_seconds": 0}, "timeout_seconds", "greater than 0"),
-        ({"colour": "red"}, "colour", "not permitted"),
+        ({"colour": "red"}, "colour", "no such field"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_its_place(

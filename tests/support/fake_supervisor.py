@@ -12,12 +12,13 @@ from sublet.daemon.api.supervisor_models import (
     AskRequest,
     LocalAgents,
     LocalAgentView,
+    MessageView,
     SessionDetail,
     SessionView,
     Status,
 )
 from sublet.daemon.control.supervisor_client import SupervisorClient
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -44,6 +45,7 @@ class FakeSupervisor(SupervisorClient):
     updates: list[AskBegun | AskOutput | AskAnswer] = field(default_factory=list)
     failure: SubletError | None = None
     sessions: list[SessionView] = field(default_factory=list)
+    said: list[MessageView] = field(default_factory=list)
     agents: list[LocalAgentView] = field(default_factory=list)
     asked: list[AskRequest] = field(default_factory=list)
     changes: list[tuple[str, str]] = field(default_factory=list)
@@ -63,7 +65,9 @@ class FakeSupervisor(SupervisorClient):
 
     async def get_session(self, session_id: str, *, messages: int = 20) -> SessionDetail:
         self.changes.append((session_id, f"show {messages}"))
-        return SessionDetail(**self.sessions[0].model_dump())
+        if not self.sessions:
+            raise SubletError(LocalCode.NOT_FOUND, "there is no session", "")
+        return SessionDetail(**self.sessions[0].model_dump(), messages=self.said)
 
     async def create_session(self, title: str) -> SessionView:
         self.changes.append(("new", title))

@@ -18,14 +18,17 @@ from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest
+    from sublet.daemon.api.supervisor_models import AskAnswer, AskBegun, AskRequest
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_PIECE_CHARS = 1 << 20
 MAX_SCHEMA_BYTES = 1 << 16
+RECENT_MESSAGES = 50
+"""Messages among which that of a request which has just ended is looked for."""
 LAST = "last"
 """What stands for the session that was used last."""
 
@@ -152,7 +155,7 @@ def _asked(
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"{where}: {first['msg']}", "See: sublet ask --help"
+                LocalCode.INVALID_ARGUMENT, f"{where}: {fault_words(first)}", "See: sublet ask --help"
             ) from None
         return await _follow(control, screen, request)
 
@@ -192,9 +195,22 @@ async def _follow(control: Control, screen: Screen, request: AskRequest) -> Exit
         if not screen.as_json or begun is None:
             raise
         ids = begun.model_dump(mode="json", by_alias=True)
-        screen.emit({**ids, "routeDecision": None, "result": None, "error": error.as_json()})
+        decided = await _decided(control, begun)
+        screen.emit({**ids, "routeDecision": decided, "result": None, "error": error.as_json()})
         return exit_for(str(error.code))
     raise SubletError(LocalCode.INTERNAL, "the answer broke off", "See the daemon's log.")
+
+
+async def _decided(control: Control, begun: AskBegun) -> str | None:
+    """Return where a request went that has failed, as its session remembers it; None where it did not come so far."""
+    try:
+        found = await control.supervisor.get_session(begun.finger_session_id, messages=RECENT_MESSAGES)
+    except SubletError:
+        return None
+    return next(
+        (one.route_decision for one in found.messages if one.request_id == begun.request_id and one.route_decision),
+        None,
+    )
 
 
 def _piece(screen: Screen, update: object, told: str) -> str:

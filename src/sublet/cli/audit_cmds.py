@@ -93,10 +93,8 @@ def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         if as_json:
             screen.emit(verdict.model_dump(mode="json"))
         elif verdict.ok:
-            screen.show(
-                f"{screen.symbols.good} unbroken: entries {verdict.first} to {verdict.last}, "
-                f"signed up to {verdict.signed}"
-            )
+            signed = f"signed up to {verdict.signed}" if verdict.signed else "none of them signed yet"
+            screen.show(f"{screen.symbols.good} unbroken: entries {verdict.first} to {verdict.last}, {signed}")
         else:
             screen.show(f"{screen.symbols.bad} broken: {verdict.problem}")
         return None if verdict.ok else Exit.ERROR

@@ -44,6 +44,26 @@ def inset(inner: RenderableType, columns: int) -> RenderableType:
     return Padding(inner, (0, 0, 0, columns), expand=False)
 
 
+class Fitting:
+    """A line and how it ends: on the same line where both fit, else on the next.
+
+    Args:
+        line: what comes first.
+        end: how it goes on in the same line.
+        below: what stands on the next line instead.
+    """
+
+    def __init__(self, line: Text, end: Text, below: Text) -> None:
+        self._line, self._end, self._below = line, end, below
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._line.cell_len + self._end.cell_len <= options.max_width:
+            yield Text.assemble(self._line, self._end)
+        else:
+            yield self._line
+            yield self._below
+
+
 class Quoted:
     """Somebody else's words, with a mark before every line, also before those that the terminal's width makes.
 

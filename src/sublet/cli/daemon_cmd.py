@@ -281,9 +281,15 @@ def reload(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         if as_json:
             screen.emit(report.model_dump(mode="json"))
             return
-        screen.show(f"Read {report.agent_file} and {report.policy_file}; offered: {', '.join(report.agents)}.")
+        for file in (report.agent_file, report.policy_file):
+            screen.show(_read_or_missing(file))
+        screen.show(f"Offered: {', '.join(report.agents) or 'no agent'}.")
 
     run(ctx, screen, body)
+
+
+def _read_or_missing(file: str) -> str:
+    return f"Read {file}." if Path(file).exists() else f"There is no {file}."
 
 
 async def _local_checks() -> list[Check]:

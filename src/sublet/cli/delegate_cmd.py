@@ -36,6 +36,7 @@ from sublet.cli.screen import Screen
 from sublet.cli.view_options import Exclude, Git, GitMode, Include, Resources, Reveal, Unlock
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PATTERNS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 
 if TYPE_CHECKING:
     from sublet.cli.follow import Choice, Follower
@@ -249,10 +250,12 @@ def _request(
             }
         )
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         name = str(first["loc"][0])
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, _BOUNDS.get(name, f"{name}: {first['msg']}"), "See `sublet delegate --help`."
+            LocalCode.INVALID_ARGUMENT,
+            _BOUNDS.get(name, f"{name}: {fault_words(first)}"),
+            "See `sublet delegate --help`.",
         ) from None
 
 

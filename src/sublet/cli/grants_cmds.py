@@ -52,7 +52,8 @@ def grants_create(
     agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Agent that may.", show_default=False)],
     tool: Annotated[str, typer.Option("--tool", metavar="NAME", help="Tool it may call.", show_default=False)],
     args: Annotated[
-        str | None, typer.Option("--args", metavar="JSON", help="Exactly these arguments.", show_default=False)
+        str | None,
+        typer.Option("--args", metavar="JSON", help="Exactly these arguments. [default: {}, a call without any]"),
     ] = None,
     ttl: TtlOption = None,
     max_uses: UsesOption = 1,
@@ -65,9 +66,9 @@ def grants_create(
 ) -> None:
     """Allow a call before it is asked for. The passphrase is asked in the terminal."""
     screen = Screen(as_json=as_json)
-    if (args is None) != any_arguments:
-        raise typer.BadParameter("give the exact arguments by --args, or --any-arguments")
-    arguments = _arguments(args)
+    if args is not None and any_arguments:
+        raise typer.BadParameter("give the exact arguments by --args, or --any-arguments, not both")
+    arguments = None if any_arguments else _arguments(args or "{}")
     wanted = terms(ttl, max_uses, any_arguments, where)
 
     async def body(control: Control) -> None:
@@ -83,8 +84,10 @@ def grants_create(
         if as_json:
             screen.emit(made.model_dump(mode="json"))
             return
-        wide = "any arguments" if made.widened else "exactly these arguments"
-        screen.show(f"{made.id}: {made.agent} may call {made.tool} with {wide}, {made.max_uses} time(s).")
+        exact = "with exactly these arguments" if arguments else "without arguments"
+        how = "with any arguments" if made.widened else exact
+        times = "once" if made.max_uses == 1 else f"{made.max_uses} times"
+        screen.show(f"{made.id}: {made.agent} may call {made.tool} {how}, {times}.")
 
     run(ctx, screen, body)
 
@@ -108,9 +111,7 @@ def grants_revoke(
     run(ctx, screen, body)
 
 
-def _arguments(text: str | None) -> dict[str, JsonValue] | None:
-    if text is None:
-        return None
+def _arguments(text: str) -> dict[str, JsonValue]:
     try:
         found = json.loads(text)
     except ValueError:

@@ -149,8 +149,10 @@ def policy_lint(file: FileArgument = None, as_json: JsonFlag = False) -> None:
         from sublet.cli.render_policy import problem_lines
 
         screen.show(*problem_lines(source, problems))
-    else:
+    elif source.exists():
         screen.show(f"{source}: nothing is wrong with it.")
+    else:
+        screen.show(f"There is no {source}, so the built-in rules hold; nothing is wrong with them.")
     if problems:
         raise typer.Exit(Exit.ERROR)
 
@@ -182,7 +184,7 @@ def policy_test(file: FileArgument = None, as_json: JsonFlag = False) -> None:
 
         screen.show(*problem_lines(source, problems), *result_lines(results, screen.symbols))
         if config is not None and not results:
-            screen.note(f"{source} carries no tests.")
+            screen.note(f"{source} carries no tests." if source.exists() else f"There is no {source}, and so no test.")
     if problems or failed:
         raise typer.Exit(Exit.ERROR)
 

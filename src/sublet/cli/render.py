@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sublet.cli.columns import Columns, Quoted, inset
+from sublet.cli.columns import Columns, Fitting, Quoted, inset
 from sublet.cli.render_lent import lent, modes, repository_lines
 from sublet.cli.screen import PEERS_WORDS
 from sublet.cli.words import MAX_FILES_SHOWN
@@ -81,8 +81,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
     return Group(*parts)
 
 
-def headline(view: DelegationView, symbols: Symbols) -> Text:
-    """Return one line: sign, state, how long, who, which."""
+def headline(view: DelegationView, symbols: Symbols) -> RenderableType:
+    """Return one line: sign, state, how long, who, which; its id on a line of its own where it has no room."""
     style = STATE_STYLE.get(view.state, "")
     done = view.state is DelegationState.COMPLETED
     bad = view.state in {DelegationState.ERROR, DelegationState.CANCELLED, DelegationState.EXPIRED}
@@ -99,8 +99,7 @@ def headline(view: DelegationView, symbols: Symbols) -> Text:
         facts.append(f"{span(view.remaining_seconds)} left")
     for fact in facts:
         line.append(f" {symbols.dot} {fact}", style="dim")
-    line.append(f" {symbols.dot} {view.delegation_id}", style="dim")
-    return line
+    return Fitting(line, Text(f" {symbols.dot} {view.delegation_id}", "dim"), Text(f"  {view.delegation_id}", "dim"))
 
 
 def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
@@ -163,8 +162,9 @@ def work_listing(views: Sequence[AssignmentView], now: datetime) -> RenderableTy
     rows = []
     for view in views:
         state = Text(view.state.value, style=_WORK_STYLE.get(view.state, ""))
-        if view.outcome not in (None, "done"):
-            state.append(f" ({view.outcome})", style="yellow")
+        why = view.outcome or (view.error.code.lower() if view.error is not None else "done")
+        if why != "done":
+            state.append(f" ({clean_line(why, 40)})", style="yellow")
         made = max(0.0, (now - parse_time(view.created_at)).total_seconds())
         left = "" if view.remaining_seconds is None else span(view.remaining_seconds)
         facts = (view.peer, view.agent, view.access_mode, span(made), left, clean_line(view.description, 200))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.table import Table
 from rich.text import Text
 
-from sublet.cli.columns import Columns
+from sublet.cli.columns import inset
 from sublet.cli.render import local_time
 from sublet.cli.screen import indented
 from sublet.protocol.text import clean_line
@@ -25,25 +27,21 @@ _STYLES = {"allow": "green", "approval": "yellow", "needs_grant": "yellow", "den
 
 
 def policy_parts(view: PolicyView) -> list[RenderableType]:
-    """Return all rules as a table, and the limits."""
-    rows = [
-        [
-            Text(rule.layer),
-            Text(rule.effect, style=_STYLES[rule.effect]),
-            Text(clean_line(_who(rule), 60)),
-            Text(clean_line(_what(rule), 120)),
-            Text(clean_line(rule.resource, 60)),
-            Text(clean_line("; ".join(rule.conditions), 100) or "-"),
-            Text(clean_line(rule.id, 80), style="dim"),
-        ]
-        for rule in view.rules
-    ]
-    limits = ", ".join(f"{name} {value}" for name, value in view.limits.items() if not isinstance(value, dict))
-    return [
-        Columns(("layer", "effect", "who", "may do what", "to what", "when", "rule"), rows),
-        Text(f"Limits: {clean_line(limits, 500)}"),
-        Text(f"File: {clean_line(view.source, 500)} ({view.tests} tests)", style="dim"),
-    ]
+    """Return all rules, layer by layer, and the limits; nothing of them is cut."""
+    parts: list[RenderableType] = []
+    for layer, rules in itertools.groupby(view.rules, key=lambda rule: rule.layer):
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for rule in rules:
+            table.add_row(Text(rule.effect, style=_STYLES[rule.effect]), _told(rule))
+        parts += [Text(f"{layer} layer", style="bold"), inset(table, 2)]
+    parts.append(Text("limits", style="bold"))
+    parts += [Text(f"  {line}") for line in _limits(view.limits)]
+    source = clean_line(view.source, 500)
+    there = f"From {source}, which carries {view.tests} tests." if Path(view.source).exists() else f"No {source}."
+    parts.append(Text(f"{there} What nothing allows is denied.", style="dim"))
+    return parts
 
 
 def explanation_parts(found: Explanation) -> list[RenderableType]:
@@ -118,6 +116,34 @@ def entry_line(entry: Mapping[str, JsonValue]) -> RenderableType:
     return Text(f"{start}{field('kind'):<12}{clean_line(told, 200)}", style="dim")
 
 
+def _told(rule: RuleView) -> Text:
+    """Return whom a rule speaks of, what it is about, and which it is."""
+    to = "" if rule.resource == "*" else f" to {rule.resource}"
+    lines = [clean_line(f"{_who(rule)}: {_what(rule)}{to}", 2_500)]
+    lines += [clean_line(f"when {condition}", 500) for condition in rule.conditions]
+    text = Text("\n".join(lines) + "\n")
+    text.append(clean_line(f"{rule.id}, {rule.origin}", 300), style="dim")
+    return text
+
+
+def _limits(limits: Mapping[str, JsonValue], prefix: str = "") -> list[str]:
+    """Return each limit as ``name  value``; one that bounds nothing is left out."""
+    lines: list[str] = []
+    for name, value in limits.items():
+        if isinstance(value, dict):
+            lines += _limits(value, f"{prefix}{name}.")
+        elif value not in (None, []):
+            told = (
+                ", ".join(map(str, value))
+                if isinstance(value, list)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else value
+            )
+            lines.append(f"{prefix}{name}  {clean_line(str(told), 300)}")
+    return lines
+
+
 def _who(rule: RuleView) -> str:
     kinds = "anybody" if len(rule.kinds) > 3 else " ".join(rule.kinds) or "nobody"
     name = "" if rule.name == "*" else f" {rule.name}"
@@ -125,10 +151,12 @@ def _who(rule: RuleView) -> str:
 
 
 def _what(rule: RuleView) -> str:
+    if rule.actions == ["*"]:
+        return "everything"
     families: dict[str, list[str]] = {}
     for action in rule.actions:
         families.setdefault(action.partition(".")[0], []).append(action.partition(".")[2])
-    return " ".join(
-        family if verbs == [""] else f"{family}.{verbs[0]}" if len(verbs) == 1 else f"{family}.{{{','.join(verbs)}}}"
+    return ", ".join(
+        f"{family}.{verbs[0]}" if len(verbs) == 1 else f"{family}.{{{', '.join(verbs)}}}"
         for family, verbs in families.items()
     )

@@ -22,6 +22,7 @@ from sublet.policy.guardrail.options import MAX_RETRIES, OnFailure
 from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 from sublet.protocol.unique_json import unique_json
 
 CONFIG_FILE = "config.json"
@@ -275,9 +276,8 @@ def read_config(path: Path) -> ConfigFile:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        why = first["msg"].removeprefix("Value error, ")
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {why}", "Mend the file or move it away."
+            LocalCode.INVALID_ARGUMENT, f"{path}: {where}: {fault_words(first)}", "Mend the file or move it away."
         ) from None
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None

@@ -22,6 +22,7 @@ from sublet.policy.rules import KINDS, Condition, Layer, Rule
 from sublet.policy.subjects import subject_named
 from sublet.policy.table import RuleTable
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -103,7 +104,7 @@ def parse(document: object, *, tested: bool = True) -> PolicyConfig:
         file = FileModel.model_validate(document)
     except ValidationError as exc:
         found = exc.errors(include_url=False)
-        raise BadPolicy([f"{_place(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in found]) from None
+        raise BadPolicy([f"{_place(e['loc'])}: {fault_words(e)}" for e in found]) from None
     problems: list[str] = []
     rules: dict[str, Rule] = {}
     placed = _placed(file)

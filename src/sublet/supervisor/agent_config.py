@@ -23,6 +23,7 @@ from pydantic import (
 from sublet.disk.plain_file import read_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 from sublet.supervisor.config_parts import Directory, Id, Line, Part, Variable
@@ -279,7 +280,7 @@ def load_agents(path: Path) -> list[AgentConfig]:
         return [only]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(path, _json_path(first["loc"]), first["msg"].removeprefix("Value error, ")) from None
+        raise _invalid(path, _json_path(first["loc"]), fault_words(first)) from None
 
 
 def agent_json_schema() -> dict[str, JsonValue]:

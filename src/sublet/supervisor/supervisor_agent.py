@@ -175,7 +175,15 @@ class SupervisorAgent:
         except SubletError as error:
             await self._remember(session, route, None)
             note = f"{error.message} {error.hint}".strip()
-            await self._note(ctx, SessionMessage(at=self._around.now(), role="note", text=note, code=str(error.code)))
+            failure = SessionMessage(
+                at=self._around.now(),
+                role="note",
+                text=note,
+                agent_id=target,
+                route_decision=route.decision,
+                code=str(error.code),
+            )
+            await self._note(ctx, failure)
             raise
         await self._remember(session, route, question)
         await self._note(

@@ -15,6 +15,7 @@ from sublet.daemon.api.approval_models import (
 )
 from sublet.daemon.control.supervisor_client import Transport
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
 
 _ID = re.compile(r"(apr|grt)_[0-9a-f]{1,32}\Z")
 
@@ -75,7 +76,8 @@ def _part(given: str) -> str:
         SubletError: ``INVALID_ARGUMENT`` for what is no id.
     """
     if not _ID.match(given):
+        what = f"{clean_line(given, 80)!r} is no id of an approval or a grant"
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, "that is no id of an approval or a grant", "See: sublet approvals list"
+            LocalCode.INVALID_ARGUMENT, what, "See: sublet approvals list --all; sublet grants list --all"
         )
     return given

@@ -12,6 +12,7 @@ from sublet.daemon.api.capability_models import (
 from sublet.daemon.control.supervisor_client import Transport
 from sublet.policy.capabilities.module_file import MODULE_ID
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
 
 
 class CapabilityClient:
@@ -47,5 +48,6 @@ def _path(capability_id: str) -> str:
         SubletError: ``INVALID_ARGUMENT`` for what is no id, and would mean something else in a path.
     """
     if not MODULE_ID.fullmatch(capability_id):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a capability", "See: sublet capability list")
+        what = f"{clean_line(capability_id, 80)!r} is no id of a capability"
+        raise SubletError(LocalCode.INVALID_ARGUMENT, what, "See: sublet capability list")
     return f"/v1/capabilities/{capability_id}"

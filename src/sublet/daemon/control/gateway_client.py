@@ -6,6 +6,7 @@ from sublet.daemon.api.gateway_models import GatewayDetail, GatewayList, Gateway
 from sublet.daemon.control.supervisor_client import Transport
 from sublet.policy.capabilities.module_file import MODULE_ID
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
 
 
 class GatewayClient:
@@ -42,5 +43,6 @@ def _path(gateway_id: str) -> str:
         SubletError: ``INVALID_ARGUMENT`` for what is no id, and would mean something else in a path.
     """
     if not MODULE_ID.fullmatch(gateway_id):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a gateway", "See: sublet gateway list")
+        what = f"{clean_line(gateway_id, 80)!r} is no id of a gateway"
+        raise SubletError(LocalCode.INVALID_ARGUMENT, what, "See: sublet gateway list")
     return f"/v1/gateways/{gateway_id}"

@@ -12,6 +12,7 @@ from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SE
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.faults import fault_words
 
 MAX_BODY_BYTES = 2 << 20
 
@@ -126,6 +127,8 @@ def read_query(request: Request, model: type[ModelT]) -> ModelT:
 
 
 def _malformed(error: ValidationError) -> SubletError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the request"
-    return SubletError(LocalCode.INVALID_ARGUMENT, f"{where}: {first['msg']}", "Correct the argument and try again.")
+    return SubletError(
+        LocalCode.INVALID_ARGUMENT, f"{where}: {fault_words(first)}", "Correct the argument and try again."
+    )

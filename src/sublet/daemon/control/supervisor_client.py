@@ -22,6 +22,7 @@ from sublet.daemon.api.supervisor_models import (
 from sublet.daemon.control.http import Query
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
+from sublet.protocol.text import clean_line
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 _KINDS: Mapping[str, type[AskBegun | AskOutput | AskAnswer]] = {
@@ -104,7 +105,8 @@ def _path(session_id: str) -> str:
         SubletError: ``INVALID_ARGUMENT`` for what is no id, and would mean something else in a path.
     """
     if not SESSION_ID.match(session_id):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a session", "See: sublet sessions list")
+        what = f"{clean_line(session_id, 80)!r} is no id of a session"
+        raise SubletError(LocalCode.INVALID_ARGUMENT, what, "See: sublet sessions list")
     return f"/v1/sessions/{session_id}"
 
 

@@ -112,7 +112,7 @@ def _rule(rule: Rule) -> RuleView:
 def _condition(name: str, condition: Condition) -> str:
     words = []
     if condition.values is not None:
-        words.append("is " + " or ".join(str(value) for value in condition.values))
+        words.append("is " + " or ".join(_plain(value) for value in condition.values))
     if condition.glob is not None:
         words.append(f"like {condition.glob}")
     if condition.scopes is not None:
@@ -122,6 +122,10 @@ def _condition(name: str, condition: Condition) -> str:
     if condition.maximum is not None:
         words.append(f"at most {condition.maximum}")
     return f"{name} {' and '.join(words)}"
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _times(times: Times) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pydantic.alias_generators import to_camel
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.faults import fault_words
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -169,7 +170,7 @@ def first_words(error: ValidationError) -> str:
     """Return what pydantic found first, with its place."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the file"
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {fault_words(first)}"
 
 
 def bad(what: str) -> SubletError:
