@@ -14,7 +14,7 @@ import pytest
 from sublet.policy.model import Action, Subject
 from sublet.protocol.chain import Chain, address
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput
 from sublet.supervisor.agent_config import AgentConfig, load_agents
 from sublet.supervisor.dispatch import CallLimits, Dispatcher
@@ -54,7 +54,15 @@ class World:
         with self.slots.run(job_id):
             yield
 
-    async def ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
+    async def ask(
+        self,
+        caller: Subject,
+        action: Action,
+        name: str,
+        *,
+        keys: EventKeys | None = None,
+        **attributes: str | int | bool,
+    ) -> None:
         self.asked.append((f"{caller.kind}:{caller.name}", action, name, attributes.get("declared") is True))
         if name in self.denied:
             raise SubletError(LocalCode.POLICY_DENIED, f"{name} is denied")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import Event, EventKeys, EventKind
-from sublet.supervisor.replay import MAX_TEXT_JOURNALLED, replay
+from sublet.supervisor.replay import MAX_TEXT_JOURNALLED, Answer, questions, replay
 from sublet.supervisor.router.model import Candidate, RouteRequest
 from sublet.supervisor.router.rules import decide
 
@@ -64,3 +64,66 @@ def test_events_out_of_order_are_told() -> None:
     steps = replay([decided(5, "@coder a"), decided(3, "@coder b"), decided(6, "@coder c", cause=9)])
     assert [one.out_of_order for one in steps] == [False, True, True]
     assert [one.result for one in steps] == ["equal"] * 3
+
+
+ASKED: dict[str, JsonValue] = {
+    "subject": "agent:coder",
+    "role": "",
+    "action": "tool.call",
+    "resource": "file.delete",
+    "attributes": {"access_mode": "rw"},
+}
+REFUSED: dict[str, JsonValue] = {"asked": ASKED, "layer": "agent", "rule": "r", "code": "POLICY_DENIED"}
+
+
+def test_what_policy_refused_is_asked_again_and_so_is_what_it_allowed() -> None:
+    events = [event(1, EventKind.POLICY_REJECTED, REFUSED), event(2, EventKind.TOOL_CALL, {"asked": ASKED})]
+    assert [(one.seq, one.resource, one.granted) for one in questions(events)] == [
+        (1, "file.delete", False),
+        (2, "file.delete", False),
+    ]
+    denied = Answer("deny", "agent", "r")
+    assert [one.result for one in replay(events, {1: denied, 2: denied})] == ["equal", "different"]
+    assert [one.result for one in replay(events, {1: Answer("deny", "agent", "other")})] == [
+        "different",
+        "not_replayable",
+    ]
+
+
+def test_chains_and_guardrails_are_held_against_what_was_recorded() -> None:
+    chain: dict[str, JsonValue] = {
+        "layer": "chain",
+        "code": "LOOP_REFUSED",
+        "target": "a@node-1",
+        "executionChain": ["a@node-1"],
+        "maxDepth": 4,
+        "ttl": 5.0,
+    }
+    reply: dict[str, JsonValue] = {"class": "no_json", "reply": "none", "whole": True, "schema": {"type": "object"}}
+    events = [
+        event(1, EventKind.POLICY_REJECTED, chain),
+        event(2, EventKind.POLICY_REJECTED, {**chain, "executionChain": []}),
+        event(3, EventKind.GUARDRAIL_FAILED, reply),
+        event(4, EventKind.GUARDRAIL_FAILED, {**reply, "reply": "{}"}),
+        event(5, EventKind.GUARDRAIL_FAILED, {**reply, "whole": False}),
+    ]
+    assert [one.result for one in replay(events)] == ["equal", "different", "equal", "different", "not_replayable"]
+
+
+def test_a_failure_has_the_class_of_what_it_came_from() -> None:
+    failed: dict[str, JsonValue] = {"ok": False, "code": "TASK_FAILED", "end": "failed"}
+    events = [
+        event(1, EventKind.DISPATCH_RESULT, failed),
+        event(2, EventKind.DISPATCH_RESULT, {**failed, "code": "INTERNAL"}),
+        event(3, EventKind.DISPATCH_RESULT, {"ok": False, "code": "UNAVAILABLE"}),
+        event(4, EventKind.POLICY_REJECTED, REFUSED),
+        event(5, EventKind.DISPATCH_RESULT, {"ok": False, "code": "POLICY_DENIED"}),
+    ]
+    answers = {4: Answer("allow", "agent", "r")}
+    assert [one.result for one in replay(events, answers)] == [
+        "equal",
+        "different",
+        "not_replayable",
+        "different",
+        "different",
+    ]

@@ -1,4 +1,4 @@
-"""``sublet replay``: whether a session's recorded routes are decided the same way again."""
+"""``sublet replay``: whether what was decided in a session is decided the same way again."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sublet.protocol.text import clean_line
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
     from sublet.protocol.events import Event
+    from sublet.supervisor.replay import Answer, Question
 
 PAGE = 500
 MAX_EVENTS = 20_000
@@ -27,9 +28,10 @@ def replay(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="Its id; or last.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)] = False,
 ) -> None:
-    """Decide a session's recorded routes again, and compare.
+    """Decide again what was decided in a session, and compare.
 
-    Nothing is sent or changed. Decisions of policy, guardrail and agents are listed as not replayable.
+    Routes, policy as it is now, chains, and answers that did not satisfy their schema; of failures, their class. No
+    agent is asked and nothing is changed. What was cut or not recorded is listed as not replayable.
     """
     screen = Screen(as_json=as_json)
     different = False
@@ -47,9 +49,10 @@ def replay(
             cursor = page.cursor
             if len(events) > MAX_EVENTS:
                 raise SubletError(LocalCode.INVALID_ARGUMENT, f"the session has more than {MAX_EVENTS} events")
+        from sublet.supervisor.replay import questions
         from sublet.supervisor.replay import replay as replayed
 
-        steps = replayed(events)
+        steps = replayed(events, {one.seq: await _answer(control, one) for one in questions(events)})
         different = any(one.result == "different" for one in steps)
         if as_json:
             screen.emit({"session": session_id, "steps": [asdict(one) for one in steps]})
@@ -69,3 +72,24 @@ def replay(
     run(ctx, screen, body)
     if different:
         raise typer.Exit(Exit.ERROR)
+
+
+async def _answer(control: Control, question: Question) -> Answer:
+    """Ask policy, as it is now, what it was asked then."""
+    from sublet.daemon.api.policy_models import ExplainRequest
+    from sublet.supervisor.replay import Answer
+
+    found = await control.policy.explain(
+        ExplainRequest.model_validate(
+            {
+                "subject": question.subject,
+                "role": question.role,
+                "action": question.action,
+                "resource": question.resource,
+                "attributes": dict(question.attributes),
+                "at": question.at,
+                "granted": question.granted,
+            }
+        )
+    )
+    return Answer(found.decision, found.layer, found.rule, found.hidden)

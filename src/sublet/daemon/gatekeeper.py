@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -15,13 +16,15 @@ from sublet.policy.model import Action, Decision, Resource, Subject, Value
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 
 LOOK_SECONDS = 10.0
 """How long a question to the disk may take."""
 MAX_JOURNALLED_CHARS = 500
 MAX_AUDITED_VALUES = 32
+MAX_ASKED_CHARS = 4_096
+"""Of a question that an event keeps."""
 _MAX_SAFE_INTEGER = 2**53 - 1
 
 T = TypeVar("T")
@@ -56,12 +59,28 @@ class Gatekeeper:
         self._lend_roots = lend_roots
         self._audit = audit
 
-    async def ask(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
+    async def ask(
+        self,
+        caller: Subject,
+        action: Action,
+        name: str,
+        *,
+        keys: EventKeys | None = None,
+        **attributes: str | int | bool,
+    ) -> None:
         """Return if ``caller`` may do ``action`` to ``name``: ``ask_for``, where names are no secret."""
         unknown = SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
-        await self.ask_for(caller, action, Resource(name, attributes), unknown)
+        await self.ask_for(caller, action, Resource(name, attributes), unknown, keys=keys)
 
-    async def ask_for(self, caller: Subject, action: Action, resource: Resource, unknown: SubletError) -> None:
+    async def ask_for(
+        self,
+        caller: Subject,
+        action: Action,
+        resource: Resource,
+        unknown: SubletError,
+        *,
+        keys: EventKeys | None = None,
+    ) -> None:
         """Return if ``caller`` may do ``action`` to ``resource``.
 
         Args:
@@ -69,6 +88,7 @@ class Gatekeeper:
             action: what is asked for.
             resource: what it is done to.
             unknown: what is said of a name that does not exist, and where a rule hides what it denies.
+            keys: of the run for which it is asked, which the event of a refusal has then.
 
         Raises:
             SubletError: ``POLICY_DENIED``, or ``unknown``; ``UNAVAILABLE`` where the disk does not answer, or takes no
@@ -87,7 +107,10 @@ class Gatekeeper:
                 "layer": decision.layer,
                 "rule": decision.rule,
                 "reason": decision.reason,
+                "code": str(unknown.code if decision.hidden else LocalCode.POLICY_DENIED),
+                "asked": question_of(caller, action, resource),
             },
+            keys=keys,
         )
         if decision.hidden:
             raise unknown
@@ -152,6 +175,22 @@ class Gatekeeper:
 def who(caller: Subject) -> str:
     """Return ``caller`` for people."""
     return f"{caller.kind} {caller.name}".strip()
+
+
+def question_of(caller: Subject, action: Action, resource: Resource) -> dict[str, JsonValue] | None:
+    """Return what policy was asked, to be asked again by a replay; None where it is too much to keep, or was cut."""
+    attributes = resource.attributes
+    # What a caller may lend is looked up on the disk, and not the same later.
+    if len(attributes) > MAX_AUDITED_VALUES or action is Action.WORKSPACE_LEND:
+        return None
+    question: dict[str, JsonValue] = {
+        "subject": f"{caller.kind}:{caller.name}",
+        "role": caller.role,
+        "action": str(action),
+        "resource": resource.name,
+        "attributes": {name: list(value) if isinstance(value, tuple) else value for name, value in attributes.items()},
+    }
+    return question if len(json.dumps(question)) <= MAX_ASKED_CHARS else None
 
 
 def _entry(caller: Subject, action: Action, resource: Resource, decision: Decision) -> dict[str, JsonValue]:

@@ -15,7 +15,7 @@ from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.ids import new_lease_id
 from sublet.protocol.text import clean
 from sublet.supervisor.agent import AgentRunContext, UnifiedAgent, UnifiedAgentInput, UnifiedAgentOutput
@@ -32,8 +32,16 @@ log = structlog.get_logger(__name__)
 class Ask(Protocol):
     """Asks policy; the daemon's gatekeeper."""
 
-    async def __call__(self, caller: Subject, action: Action, name: str, **attributes: str | int | bool) -> None:
-        """Return if it may be done.
+    async def __call__(
+        self,
+        caller: Subject,
+        action: Action,
+        name: str,
+        *,
+        keys: EventKeys | None = None,
+        **attributes: str | int | bool,
+    ) -> None:
+        """Return if it may be done; ``keys`` are of the run for which it is asked.
 
         Raises:
             SubletError: ``POLICY_DENIED``.
@@ -119,7 +127,7 @@ class Dispatcher:
             await self._refused(agent_id, error, chain, ctx)
             raise
         attributes = {} if action is Action.AGENT_MESSAGE else {"declared": declared, "depth": chain.nesting_depth}
-        await self._ask(ctx.subject, action, agent_id, **attributes)
+        await self._ask(ctx.subject, action, agent_id, keys=ctx.keys(agent_id), **attributes)
         agent = await self._find(agent_id)
         if agent is None:
             raise SubletError(LocalCode.NOT_FOUND, f"there is no agent {agent_id} here", "See: sublet agents")
@@ -148,6 +156,8 @@ class Dispatcher:
             output = await self._leased(agent, request, inner)
         except SubletError as error:
             failed: dict[str, JsonValue] = {"ok": False, "code": str(error.code), "message": error.message}
+            if error.agent_end is not None:
+                failed["end"] = error.agent_end.reason
             await ctx.emit(EventKind.DISPATCH_RESULT, inner.keys(agent_id), failed)
             raise
         done: dict[str, JsonValue] = {
@@ -198,7 +208,11 @@ class Dispatcher:
                 "layer": "chain",
                 "rule": str(error.code),
                 "reason": error.message,
+                "code": str(error.code),
+                "target": address(agent_id, self._node_id),
                 "executionChain": list(chain.execution_chain),
+                "maxDepth": self._limits().max_depth,
+                "ttl": chain.ttl,
             },
         )
 

@@ -258,7 +258,7 @@ class SupervisorAgent:
                 return UnifiedAgentOutput(text=route.reason, decision="reject", agent_id=self.id)
 
     async def _to_module(self, route: Route, ctx: AgentRunContext) -> UnifiedAgentOutput:
-        await self._ask(ctx.subject, Action.MODULE_DISPATCH, route.target)
+        await self._ask(ctx.subject, Action.MODULE_DISPATCH, route.target, keys=ctx.keys())
         cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(), {"module": route.target})
         inner = replace(ctx, causation_id=cause)
         try:

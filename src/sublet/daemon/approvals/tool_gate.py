@@ -19,7 +19,7 @@ import structlog
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import Called, GrantStore
 from sublet.daemon.approvals.questions import Approval, Questions
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.gatekeeper import Gatekeeper, question_of
 from sublet.daemon.operations import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
@@ -27,7 +27,7 @@ from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
-from sublet.protocol.errors import SubletError
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, JobResource
@@ -150,7 +150,9 @@ class RunGate:
             )
         if decision.allowed:
             event = await self._parts.journal.append_event(
-                EventKind.TOOL_CALL, self._facts.delegation_id, self._data(call, wanted, canonical)
+                EventKind.TOOL_CALL,
+                self._facts.delegation_id,
+                {**self._data(call, wanted, canonical), "layer": decision.layer, "rule": decision.rule},
             )
             await self._begin(call, _Running(call, event.seq, asked[-1][1] if asked else None, None))
             return _verdict(decision)
@@ -265,6 +267,8 @@ class RunGate:
             "layer": decision.layer,
             "rule": decision.rule,
             "reason": decision.reason,
+            "code": str(LocalCode.POLICY_DENIED),
+            "asked": self._asked(wanted) if wanted is not None else None,
         }
         await self._parts.journal.append_event(EventKind.POLICY_REJECTED, self._facts.delegation_id, data)
         return _verdict(replace(decision, allowed=False))
@@ -293,6 +297,9 @@ class RunGate:
             keys = keys.model_copy(update={"causation_id": cause})
         return keys.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+    def _asked(self, wanted: Call) -> dict[str, JsonValue] | None:
+        return question_of(self._facts.subject, Action.TOOL_CALL, wanted.resource)
+
     def _data(self, call: ToolCall, wanted: Call, canonical: str) -> dict[str, JsonValue]:
         data: dict[str, JsonValue] = {
             **self._keys(),
@@ -301,6 +308,7 @@ class RunGate:
             "digest": wanted.digest,
             "accessMode": str(wanted.resource.attributes.get("access_mode", "")),
             "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
+            "asked": self._asked(wanted),
         }
         if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
             data["arguments"] = canonical

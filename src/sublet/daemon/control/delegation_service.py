@@ -149,12 +149,14 @@ class DelegationService(PartOfService):
 
     async def apply_delegation(self, delegation_id: str, request: ApplyRequest, caller: Subject) -> Applied:
         """``DaemonApi.apply_delegation``."""
-        attributes: dict[str, str | int | bool] = {
-            "to": "directory" if request.branch is None else "branch",
-            "partial": request.partial,
-            "allow_mass_deletion": request.allow_mass_deletion,
-        }
-        await self._parts.gate.ask(caller, Action.DELEGATION_APPLY, delegation_id, **attributes)
+        await self._parts.gate.ask(
+            caller,
+            Action.DELEGATION_APPLY,
+            delegation_id,
+            to="directory" if request.branch is None else "branch",
+            partial=request.partial,
+            allow_mass_deletion=request.allow_mass_deletion,
+        )
         await self._ask_to_write(caller, delegation_id)
         return await self._parts.results.apply(delegation_id, request, who(caller))
 

@@ -17,6 +17,7 @@ from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 
 MAX_EVENT_REPLY_CHARS: Final = 1_000
+MAX_EVENT_SCHEMA_CHARS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ async def guarded(
         if isinstance(result, Passed):
             return Guarded(result.value, reply, result.repairs, attempt)
         final = attempt == options.retries + 1
-        await emit(_event(result, reply, attempt, options.on_failure if final else "retry"))
+        data = _event(result, reply, attempt, options.on_failure if final else "retry")
+        await emit({**data, **_checked_by(schema, options)})
         if final:
             raise GuardrailFailed(result, reply, options.on_failure, attempt)
         text = retry_prompt(prompt, checked, result.issues, reply)
@@ -95,4 +97,13 @@ def _event(failed: Failed, reply: str, attempt: int, then: str) -> dict[str, Jso
             for issue in failed.issues
         ],
         "reply": clean(reply, MAX_EVENT_REPLY_CHARS),
+        # What was cut or cleaned is not what was checked, and a replay does not judge it.
+        "whole": clean(reply, MAX_EVENT_REPLY_CHARS) == reply,
     }
+
+
+def _checked_by(schema: Mapping[str, JsonValue], options: GuardOptions) -> dict[str, JsonValue]:
+    """Return what replies were held against, as far as an event keeps it."""
+    mask: JsonValue = list(options.mask.fields) if options.mask is not None else None
+    kept = len(json.dumps([schema, mask])) <= MAX_EVENT_SCHEMA_CHARS
+    return {"schema": dict(schema), "mask": mask} if kept else {}
