@@ -55,7 +55,10 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     add(one, module("web", protocol="http"))
     add(one, module("sock", protocol="websocket", direction="input"))
     add(one, module("broken", protocol="carrier-pigeon"))
-    (one.home / "config").chmod(0o700)
+    add(one, module("spoilt", protocol="websocket"))
+    (one.home / "state" / "gateways" / "spoilt.token").mkdir(parents=True)
+    for name in ("config", "state", "state/gateways"):
+        (one.home / name).chmod(0o700)
     try:
         yield one.up(agent=AGENT)
     finally:
@@ -70,6 +73,7 @@ def state(daemon: Daemon, name: str) -> str:
 def test_a_program_of_ours_brings_requests_and_delivers(daemon: Daemon) -> None:
     wait_for(lambda: state(daemon, "echo") == "connected", what="the program")
     assert daemon.json("gateway", "list")["problems"][0]["directory"].endswith("broken")
+    assert state(daemon, "spoilt") == "failed"
 
     def answered() -> Any:
         output = daemon.json("gateway", "send", "echo", '{"n": 1}')["output"]

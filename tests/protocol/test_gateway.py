@@ -47,6 +47,8 @@ def test_a_message_comes_back_as_it_went(message: GatewayRequest) -> None:
         b'{"type": "input", "requestId": "a", "message": ""}',
         b'{"type": "request", "requestId": "a", "deliveryMode": "later", "message": 1}',
         b'{"type": "event", "name": "n", "payload": 90071992547409931}',
+        b'{"type": "event", "name": "n", "payload": {"a": ["\\ud800"]}}',
+        b'{"type": "result", "requestId": "a", "success": true, "output": "\\udfff"}',
         b"[" * 5_000,
         b" " * (MAX_LINE_BYTES + 1),
     ],
@@ -61,6 +63,8 @@ def test_lines_are_whole_whatever_the_pieces() -> None:
     assert lines.receive(b'{"a"') == []
     assert lines.receive(b":1}\n\n  \n{}") == [b'{"a":1}']
     assert lines.receive(b"\n") == [b"{}"]
+    # Also byte by byte, in a time that grows with the length alone.
+    assert [line for byte in b"[" * (MAX_LINE_BYTES // 2) + b"\n" for line in lines.receive(bytes([byte]))] != []
     with pytest.raises(MalformedGatewayMessage):
         lines.receive(b"x" * (MAX_LINE_BYTES + 1))
 

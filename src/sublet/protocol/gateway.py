@@ -101,7 +101,9 @@ def decode_gateway(line: bytes) -> AnyGatewayMessage:
     if len(line) > MAX_LINE_BYTES:
         raise MalformedGatewayMessage(f"a message has at most {MAX_LINE_BYTES} bytes")
     try:
-        return _ADAPTER.validate_python(narrow(json.loads(line)))
+        value = narrow(json.loads(line))
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no character, and can't be passed on
+        return _ADAPTER.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "type"
@@ -114,7 +116,7 @@ class GatewayLines:
     """Bytes in, whole lines out."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the lines that are complete now, without their ends and without empty ones.
@@ -122,7 +124,13 @@ class GatewayLines:
         Raises:
             MalformedGatewayMessage: a line without an end that is too long.
         """
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        first, *others = data.split(b"\n")
+        # Added to in place: somebody may send it byte by byte.
+        self._rest += first
+        lines: list[bytes] = []
+        for other in others:
+            lines.append(bytes(self._rest))
+            self._rest = bytearray(other)
         if len(self._rest) > MAX_LINE_BYTES:
             raise MalformedGatewayMessage(f"a line has at most {MAX_LINE_BYTES} bytes")
         return [line for line in lines if line.strip()]

@@ -21,7 +21,7 @@ from sublet.protocol.gateway import (
     encode_gateway,
 )
 from sublet.supervisor.gateways.module_file import GatewayModule
-from sublet.supervisor.gateways.session import MAX_MALFORMED, GatewaySession
+from sublet.supervisor.gateways.session import LINES_PER_SECOND, MAX_LINES_AT_ONCE, MAX_MALFORMED, GatewaySession
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +35,8 @@ def module(**more: Any) -> GatewayModule:
 async def handle(_module: GatewayModule, given: GatewayInput) -> str:
     if given.message == "fail":
         raise SubletError(ErrorCode.DECLINED, "nobody does that")
+    if given.message == "break":
+        raise KeyError("a defect of ours")
     return f"done: {given.message}"
 
 
@@ -169,3 +171,31 @@ def test_modules_that_contradict_themselves_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="validation error"):
             module(**more)
+
+
+async def test_a_flood_waits_where_it_is(other: Other) -> None:
+    async with anyio.create_task_group() as group:
+        taken = 0
+
+        async def flood() -> None:
+            nonlocal taken
+            while True:
+                await other.session.paced()
+                taken += 1
+
+        began = anyio.current_time()
+        group.start_soon(flood)
+        while taken <= MAX_LINES_AT_ONCE:
+            await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+    # However long that took, it was no more than the rate.
+    assert taken <= MAX_LINES_AT_ONCE + 1 + (anyio.current_time() - began) * LINES_PER_SECOND
+
+
+async def test_an_input_that_breaks_ends_nothing_else(other: Other) -> None:
+    for number, text in enumerate(("break", "go on")):
+        other.say(GatewayInput(request_id=f"i{number}", message=text, blocking=True))
+        ack, result = await other.read(), await other.read()
+        assert isinstance(ack, GatewayAck)
+        assert isinstance(result, GatewayResult)
+        assert result.success is (text == "go on")

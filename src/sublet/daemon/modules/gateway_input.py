@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Final
 
 from sublet.daemon.api.supervisor_models import AskAnswer
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -14,6 +15,9 @@ from sublet.protocol.gateway import GatewayInput
 from sublet.protocol.ids import context_session_id
 from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.supervisor_agent import AGENT
+
+MAX_SESSIONS_OF_GATEWAY: Final = 200
+"""Those that are kept; the one that was used last is the last to go."""
 
 
 class GatewayInputs:
@@ -42,6 +46,7 @@ class GatewayInputs:
         asked = Asked(given.message, caller, owner, metadata=metadata)
         context = given.session or given.request_id
         session_id = context_session_id(owner, context)
+        await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_GATEWAY)
         updates = run_asked(self._parts, asked, session_id, {"gateway": module.id, "contextId": context})
         async with aclosing(updates) as pieces:
             async for piece in pieces:

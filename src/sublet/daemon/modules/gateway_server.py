@@ -121,6 +121,7 @@ class GatewayServer:
                 if size > 4 * MAX_LINE_BYTES:
                     return JSONResponse({"error": "too large"}, status_code=413)
                 for line in lines.receive(data):
+                    await session.paced()
                     session.receive(line)
                     taken += 1
             for line in lines.receive(b"\n"):
@@ -181,7 +182,9 @@ class GatewayServer:
                 group.start_soon(_ended, self._stopping, group)
                 try:
                     while True:
-                        session.receive((await websocket.receive_text()).encode())
+                        said = (await websocket.receive_text()).encode()
+                        await session.paced()
+                        session.receive(said)
                 except (WebSocketDisconnect, KeyError):
                     pass
                 except MalformedGatewayMessage as error:

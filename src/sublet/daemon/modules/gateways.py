@@ -117,7 +117,12 @@ class Gateways:
             if name not in self._known:
                 self._known[name] = _Gateway(module)
                 if module.enabled and module.load == "start":
-                    await self.start(name)
+                    try:
+                        await self.start(name)
+                    except SubletError as error:
+                        # One that can't be started is no reason to be without the others.
+                        log.error("a gateway can't be started", gateway=name, reason=str(error))
+                        self._known[name].state, self._known[name].detail = "failed", clean_line(error.message, 300)
         return changed
 
     def get(self, gateway_id: str) -> _Gateway:

@@ -45,6 +45,8 @@ from sublet.supervisor.sessions.model import MainSession
 from sublet.supervisor.supervisor_agent import AGENT, ANSWER, SupervisorAgent
 
 MAX_TITLE_CHARS = 80
+MAX_SESSIONS_OF_AGENT = 200
+"""Sessions that one agent has begun; the one that was used last is the last to go."""
 OWNER = "human"
 """Who a session of this machine's person belongs to."""
 
@@ -108,6 +110,8 @@ class SupervisorService:
         schema, guard = request.answer_schema, self._guard(request)
         if schema is not None:
             await asyncio.to_thread(_check_schema, schema)
+        if request.session_id is None:
+            await self._parts.sessions.make_room(owner, MAX_SESSIONS_OF_AGENT)
         asked = Asked(request.text, caller, owner, chain, metadata, schema, guard)
         async with aclosing(run_asked(self._parts, asked, request.session_id)) as updates:
             async for update in updates:

@@ -35,6 +35,10 @@ MAX_QUEUED: Final = 256
 MAX_MALFORMED: Final = 32
 """Lines that are no messages; a gateway that sends more is ended."""
 
+LINES_PER_SECOND: Final = 200.0
+MAX_LINES_AT_ONCE: Final = 400
+"""What a gateway may say before it is read more slowly, so that none keeps the daemon from all else."""
+
 log = structlog.get_logger(__name__)
 
 HandleInput = Callable[[GatewayModule, GatewayInput], Awaitable[str]]
@@ -70,6 +74,7 @@ class GatewaySession:
         self._waiting: dict[str, _Waiting] = {}
         self._inputs = 0
         self._malformed = 0
+        self._pace = _Pace()
         self._lost = ""
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_QUEUED)
 
@@ -120,6 +125,10 @@ class GatewaySession:
         except SubletError:
             log.warning("an event for a gateway was left out", gateway=self.module.id, name=name)
 
+    async def paced(self) -> None:
+        """Return when the next line may be taken: to be waited for before each, so that a flood waits where it is."""
+        await self._pace.wait()
+
     def receive(self, line: bytes) -> None:
         """Take a line that came.
 
@@ -169,9 +178,12 @@ class GatewaySession:
     async def _worked_on(self, message: GatewayInput) -> None:
         try:
             output = await self._handle(self.module, message)
-            result = GatewayResult(request_id=message.request_id, success=True, output=output)
+            result = GatewayResult(request_id=message.request_id, success=True, output=_sayable(output))
         except SubletError as error:
-            result = GatewayResult(request_id=message.request_id, success=False, error=str(error)[:10_000])
+            result = GatewayResult(request_id=message.request_id, success=False, error=clean(str(error), 5_000))
+        except Exception:
+            log.exception("an input of a gateway broke", gateway=self.module.id)
+            result = GatewayResult(request_id=message.request_id, success=False, error="an internal error occurred")
         finally:
             self._inputs -= 1
         if message.blocking and not self._lost:
@@ -226,3 +238,22 @@ class GatewaySession:
         return SubletError(
             LocalCode.UNAVAILABLE, f"gateway {self.module.id} can't be used: {why}", "See: sublet gateway list"
         )
+
+
+class _Pace:
+    """A rate that may be exceeded for a moment."""
+
+    def __init__(self) -> None:
+        self._left = float(MAX_LINES_AT_ONCE)
+        self._at = anyio.current_time()
+
+    async def wait(self) -> None:
+        now = anyio.current_time()
+        self._left = min(MAX_LINES_AT_ONCE, self._left + (now - self._at) * LINES_PER_SECOND) - 1
+        self._at = now
+        if self._left < 0:
+            await anyio.sleep(-self._left / LINES_PER_SECOND)
+
+
+def _sayable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

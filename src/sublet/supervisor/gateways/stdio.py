@@ -27,6 +27,8 @@ HEALTHY_SECONDS: Final = 60.0
 MAX_BACKOFF_SECONDS: Final = 60.0
 WRITE_SECONDS: Final = 10.0
 """How long a program may take to read what it is sent."""
+STDERR_SECONDS: Final = 0.1
+"""Between two looks at what a program says on its standard error."""
 _ALWAYS: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
 log = structlog.get_logger(__name__)
@@ -120,6 +122,7 @@ class StdioGateway:
         try:
             while data := await process.stdout.read(READ_BYTES):
                 for line in lines.receive(data):
+                    await session.paced()
                     session.receive(line)
         except MalformedGatewayMessage as error:
             return f"what it says is not the protocol: {error}"
@@ -138,4 +141,5 @@ class StdioGateway:
 
     async def _errors(self, process: GuardedProcess) -> None:
         while data := await process.stderr.read(READ_BYTES):
-            log.info("gateway", gateway=self._module.id, said=clean_line(data.decode("utf-8", "replace"), 500))
+            log.info("gateway", gateway=self._module.id, said=clean_line(data[:2_000].decode("utf-8", "replace"), 500))
+            await anyio.sleep(STDERR_SECONDS)
