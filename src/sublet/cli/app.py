@@ -31,6 +31,7 @@ from sublet.cli import (
     review_cmds,
     sessions_cmds,
     steer_cmds,
+    web_cmd,
 )
 from sublet.cli.connection import Session, session_of
 from sublet.cli.errors import MEANING, Exit
@@ -60,6 +61,7 @@ def _add(panel: str, *commands: Callable[..., None], epilog: str | None = None) 
 
 _add("Daemon", daemon_cmd.up, epilog=daemon_cmd.UP_EPILOG)
 _add("Daemon", daemon_cmd.down, daemon_cmd.status, lease_cmds.work, daemon_cmd.reload, daemon_cmd.doctor)
+_add("Daemon", web_cmd.web)
 _add("Peers", peers_cmd.pair)
 app.add_typer(peers_cmd.peers, rich_help_panel="Peers")
 app.add_typer(peers_cmd.token, rich_help_panel="Peers")

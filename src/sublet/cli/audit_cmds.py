@@ -77,6 +77,35 @@ def audit_log(
     run(ctx, screen, body)
 
 
+@audit.command(cls=Sectioned, name="denials")
+def audit_denials(
+    ctx: typer.Context,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="N", min=1, help="Before entry N.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what was denied or left to a person, the newest first, with the rule that decided."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        page = await control.policy.list_denials(before=before, limit=limit)
+        if as_json:
+            screen.emit(page.model_dump(mode="json"))
+            return
+        from sublet.cli.render_policy import denial_lines
+
+        for entry in page.entries:
+            screen.show(denial_lines(entry))
+        if not page.entries:
+            screen.note("Nothing was denied.")
+        elif page.cursor:
+            screen.note(f"Older ones: sublet audit denials --before {page.cursor}")
+
+    run(ctx, screen, body)
+
+
 @audit.command(cls=Sectioned, name="verify")
 def audit_verify(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     """Check that the log of decisions is whole.

@@ -70,6 +70,9 @@ def up(
     sftp: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where workspaces are served. [default: 127.0.0.1:8622]")
     ] = None,
+    web: Annotated[
+        str | None, typer.Option(metavar="PORT|off", help="Port of the web page, on 127.0.0.1. [default: 8640]")
+    ] = None,
     zenoh: Annotated[
         str | None, typer.Option(metavar="ENDPOINT", help="Message bus, kept for when messaging arrives.")
     ] = None,
@@ -93,6 +96,7 @@ def up(
         agent=None if agent is None else str(agent.absolute()),
         a2a=a2a,
         sftp=sftp,
+        web=web,
         zenoh=zenoh,
         public_url=public_url,
         unsandboxed=unsandboxed,
@@ -184,6 +188,7 @@ class UpOptions:
     agent: str | None
     a2a: str | None
     sftp: str | None
+    web: str | None
     zenoh: str | None
     public_url: str | None
     unsandboxed: bool
@@ -195,6 +200,7 @@ class UpOptions:
             "--agent": self.agent,
             "--a2a": self.a2a,
             "--sftp": self.sftp,
+            "--web": self.web,
             "--zenoh": self.zenoh,
             "--public-url": self.public_url,
             "--log-level": self.log_level,
@@ -229,6 +235,7 @@ def _foreground(screen: Screen, options: UpOptions, reporter: Reporter) -> None:
             agent_file=options.agent,
             a2a=options.a2a,
             sftp=options.sftp,
+            web=options.web,
             zenoh=options.zenoh,
             public_url=options.public_url,
             unsandboxed=options.unsandboxed,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -142,6 +143,12 @@ def _limits(limits: Mapping[str, JsonValue], prefix: str = "") -> list[str]:
             )
             lines.append(f"{prefix}{name}  {clean_line(str(told), 300)}")
     return lines
+
+
+def denial_lines(entry: Mapping[str, JsonValue]) -> RenderableType:
+    """Return a denial of the audit log, with its reason below it where it has one."""
+    reason = clean_line(str(entry.get("reason", "")), 300)
+    return Group(entry_line(entry), *([inset(Text(reason, style="dim"), 9)] if reason else []))
 
 
 def _who(rule: RuleView) -> str:

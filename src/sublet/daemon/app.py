@@ -30,6 +30,7 @@ from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control.supervisor_routes import SupervisorArea
+from sublet.daemon.control.web_routes import WebArea
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
@@ -42,11 +43,12 @@ from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, lo
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
-from sublet.daemon.ports import Face, FaceContext
+from sublet.daemon.ports import Face, FaceContext, WebContext
 from sublet.daemon.recovery import recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
+from sublet.daemon.web_access.service import WebService
 from sublet.protocol.errors import SubletError
 
 MAX_OPEN_FILES = 65_536
@@ -124,6 +126,7 @@ class _Daemon:
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),
                     ApprovalArea(parts.approvals),
+                    WebArea(WebService(parts.gate, parts.web_logins, self._web_page)),
                 ],
                 parts.callers.agent,
             )
@@ -160,7 +163,12 @@ class _Daemon:
     def _bound(self, parts: Parts) -> LastPorts:
         """Return the ports that are listened on; behind a public address the A2A port is the configured one."""
         a2a = None if self._config.public_url else urlsplit(self._faces[0].address).port
-        return LastPorts(a2a=a2a, sftp=parts.data_plane.address[1])
+        page = self._web_page()
+        return LastPorts(a2a=a2a, sftp=parts.data_plane.address[1], web=urlsplit(page).port if page else self._last.web)
+
+    def _web_page(self) -> str | None:
+        """Return where the web page is, or None where it is switched off."""
+        return self._faces[-1].address if self._config.web is not None else None
 
     def _own_address(self) -> OwnAddress:
         return OwnAddress(self._faces[0].address, self._tls.certificate_pem if self._tls else None)
@@ -226,6 +234,20 @@ class _Daemon:
             tls=(self._tls.certificate, self._tls.key) if self._tls else None,
             state_dir=Path(home.state_dir),
             runtime_dir=Path(home.runtime_dir),
+            web=self._web_context(parts),
+        )
+
+    def _web_context(self, parts: Parts) -> WebContext | None:
+        wanted = self._config.web
+        if wanted is None:
+            return None
+        return WebContext(
+            supervisor=parts.supervising.service,
+            policy=parts.policy_service,
+            approvals=parts.approvals,
+            logins=parts.web_logins,
+            port=wanted.free_port(self._last.web),
+            chosen=wanted.chosen,
         )
 
     async def _status(self, parts: Parts) -> StatusView:
@@ -239,6 +261,7 @@ class _Daemon:
             fingerprint=self._identity.fingerprint,
             a2a_url=self._own_address().a2a_url,
             sftp=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            web=self._web_page(),
             control_socket=home.control_socket,
             started_at=rfc3339(self._started),
             uptime_seconds=int(time.time() - self._started),

@@ -30,6 +30,10 @@ MAX_CONFIG_BYTES = 1 << 20
 DAY_SECONDS = 86_400
 DEFAULT_A2A = "127.0.0.1:8642"
 DEFAULT_SFTP = "127.0.0.1:8622"
+DEFAULT_WEB_PORT = 8640
+WEB_HOST = "127.0.0.1"
+WEB_OFF = "off"
+MIN_WEB_PORT = 1024
 DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
 
 log = structlog.get_logger(__name__)
@@ -71,6 +75,24 @@ class HooksConfig(BaseModel):
         default=[], description="Program and arguments; it gets the delegation as JSON on its standard input"
     )
     notify: bool = Field(default=False, description="Show a desktop notice through notify-send where it is there")
+
+
+class WebConfig(BaseModel):
+    """``web`` of ``config.json``: the local web page, which listens on 127.0.0.1 alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    enabled: bool = True
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        default=None, description="Where it listens; 0 is any free port, by default 8640 or, where that is taken, any"
+    )
+
+    @field_validator("port")
+    @classmethod
+    def _no_port_that_browsers_leave_out(cls, port: int | None) -> int | None:
+        if port is not None and 0 < port < MIN_WEB_PORT:
+            raise ValueError(f"it must be 0 or at least {MIN_WEB_PORT}")
+        return port
 
 
 class ClassifierConfig(BaseModel):
@@ -152,6 +174,7 @@ class ConfigFile(BaseModel):
     log_level: LogLevel | None = None
     retention: RetentionConfig = RetentionConfig()
     hooks: HooksConfig = HooksConfig()
+    web: WebConfig = WebConfig()
     supervisor: SupervisorConfig = SupervisorConfig()
 
 
@@ -209,6 +232,7 @@ class DaemonConfig:
         agent_file: path of ``agent.json``; every argument left out comes from the file or is a default.
         a2a: ``HOST:PORT``.
         sftp: ``HOST:PORT``.
+        web: port of the web page, or ``off``.
         zenoh: endpoint such as ``tcp/127.0.0.1:7447``.
         public_url: base URL at which peers reach the A2A port.
         unsandboxed: run agents without the sandbox.
@@ -225,6 +249,7 @@ class DaemonConfig:
         agent_file: str | None = None,
         a2a: str | None = None,
         sftp: str | None = None,
+        web: str | None = None,
         zenoh: str | None = None,
         public_url: str | None = None,
         unsandboxed: bool = False,
@@ -236,6 +261,7 @@ class DaemonConfig:
         file = read_config(config_dir / CONFIG_FILE)
         self.a2a = _listen("a2a", a2a or file.a2a, DEFAULT_A2A)
         self.sftp = _listen("sftp", sftp or file.sftp, DEFAULT_SFTP)
+        self.web = _web(web, file.web)
         self.zenoh = check_endpoint(zenoh or file.zenoh or DEFAULT_ZENOH)
         url = public_url or file.public_url
         self.public_url = check_url(url) if url else None
@@ -307,6 +333,17 @@ def _listen(name: str, wanted: str | None, default: str) -> Listen:
     except ValueError as error:
         raise _invalid(name, str(error)) from None
     return Listen(host, port, chosen=wanted is not None)
+
+
+def _web(wanted: str | None, file: WebConfig) -> Listen | None:
+    """Return where the web page listens; None where it is switched off."""
+    if wanted == WEB_OFF or (wanted is None and not file.enabled):
+        return None
+    try:
+        chosen = file if wanted is None else WebConfig(port=int(wanted) if wanted.isdecimal() else -1)
+    except ValueError:
+        raise _invalid("web", f"it is neither off, nor 0, nor a port from {MIN_WEB_PORT} to 65535") from None
+    return Listen(WEB_HOST, DEFAULT_WEB_PORT if chosen.port is None else chosen.port, chosen=chosen.port is not None)
 
 
 def _file(config_dir: Path, named: str | None, default: str) -> Path | None:

@@ -208,6 +208,8 @@ def _entry(caller: Subject, action: Action, resource: Resource, decision: Decisi
         "layer": decision.layer,
         "rule": decision.rule,
     }
+    if not decision.allowed:
+        found["reason"] = clean_line(decision.reason, MAX_JOURNALLED_CHARS)
     if caller.role:
         found["role"] = clean_line(caller.role, 100)
     if attributes:

@@ -46,6 +46,7 @@ from sublet.daemon.storage.pruning import Pruning
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.daemon.supervising.start import Around, Supervising
+from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.job_files import job_files
@@ -95,6 +96,7 @@ class Parts:
     grants: GrantStore
     approver: Approver
     approvals: ApprovalService
+    web_logins: WebLogins
     lend_roots: LendRoots
     offer: Offer
     sandbox: Sandbox
@@ -279,6 +281,7 @@ async def make_parts(
         grants=grants,
         approver=approver,
         approvals=ApprovalService(ApprovalParts(gate, approver, grants, questions, identity.node_id, gates.nests)),
+        web_logins=WebLogins(),
         lend_roots=lend_roots,
         offer=offer,
         hook=hook,

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from nacl.signing import SigningKey
 
+from sublet.daemon.api.approval_api import ApprovalApi
 from sublet.daemon.api.daemon_api import (
     DaemonApi,
     ExecutorApi,
@@ -19,6 +20,9 @@ from sublet.daemon.api.daemon_api import (
     PairRequest,
 )
 from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.api.policy_api import PolicyApi
+from sublet.daemon.api.supervisor_api import SupervisorApi
+from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
@@ -176,13 +180,28 @@ class TextLink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class WebContext:
+    """What the web page gets besides: further operations, who may log in, and the port to listen on, 0 for any.
+
+    ``chosen`` tells whether somebody asked for that port: a default that is taken gives way.
+    """
+
+    supervisor: SupervisorApi
+    policy: PolicyApi
+    approvals: ApprovalApi
+    logins: WebLoginCheck
+    port: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FaceContext:
     """What a face gets from the composition root.
 
     ``identify`` returns the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError``
     where nobody can tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its
     token's name. ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the
-    daemon (0700).
+    daemon (0700). ``web`` is None where the web page is switched off.
     """
 
     api: DaemonApi
@@ -205,6 +224,7 @@ class FaceContext:
     tls: tuple[Path, Path] | None
     state_dir: Path
     runtime_dir: Path
+    web: WebContext | None = None
 
 
 class Face(Protocol):

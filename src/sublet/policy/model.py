@@ -51,6 +51,7 @@ class Action(StrEnum):
     GRANT_READ = "grant.read"
     GRANT_ISSUE = "grant.issue"
     GRANT_REVOKE = "grant.revoke"
+    WEB_LOGIN = "web.login"
 
 
 @dataclass(frozen=True, slots=True)

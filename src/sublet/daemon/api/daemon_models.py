@@ -68,6 +68,7 @@ class StatusView(View):
     fingerprint: str
     a2a_url: str
     sftp: str
+    web: str | None = Field(default=None, description="The web page; None where it is switched off")
     control_socket: str
     started_at: str
     uptime_seconds: int

@@ -29,5 +29,11 @@ class PolicyApi(Protocol):
         Without a cursor, the newest.
         """
 
+    async def list_denials(self, caller: Subject, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        """Return what policy has denied or left to a person, the newest first.
+
+        ``before`` is the cursor of an earlier page; a cursor of 0 says that nothing older is left.
+        """
+
     async def verify_audit(self, caller: Subject) -> AuditVerdict:
         """Check the whole chain."""

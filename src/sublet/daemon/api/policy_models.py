@@ -78,7 +78,7 @@ class PolicyView(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """Entries of the audit log, the oldest first; ``cursor`` is where to go on."""
+    """Entries of the audit log; ``cursor`` is where to go on."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,14 @@ from sublet.protocol.canonical import JsonValue
 FLUSH_SECONDS: Final = 1.0
 CHECKPOINT_ENTRIES: Final = 500
 CHECKPOINT_SECONDS: Final = 300.0
+WRITE_SECONDS: Final = 1.0
+"""How long who looks for denials waits for entries that are not written yet."""
+MAX_DENIAL_SEGMENTS: Final = 2
+"""Files that one search for denials reads, about 60 ms each."""
 KEPT_IN_MEMORY: Final = 2_000
 """The newest entries, for those who follow the log."""
+
+_DENIED: Final = re.compile(rb'"decision":"(?:deny|needs_grant)"')
 
 log = structlog.get_logger(__name__)
 
@@ -106,6 +113,24 @@ class AuditLog:
         if recent and recent[0][0] == cursor + 1:
             return [entry for _, _, entry in recent[:limit]]
         return await asyncio.to_thread(_read, self._directory, cursor, limit)
+
+    async def denials(self, before: int | None, *, limit: int) -> tuple[list[dict[str, JsonValue]], int]:
+        """Return the newest entries before number ``before`` that tell of a denial, the newest first.
+
+        Args:
+            before: where an earlier call has stopped; None begins with the newest entry.
+            limit: how many.
+
+        Returns:
+            the entries, and where to go on; 0 where nothing older is left.
+        """
+        with anyio.move_on_after(WRITE_SECONDS):
+            # What was decided until now is found; it is on its way into the file.
+            newest = self._head.seq
+            while self._in_file < newest:
+                await self._news.wait()
+        upto = self._in_file + 1 if before is None else before
+        return await asyncio.to_thread(_denials, self._directory, upto, limit)
 
     async def tail(self, count: int) -> int:
         """Return the number after which ``count`` entries come."""
@@ -252,3 +277,24 @@ def _read(directory: Path, cursor: int, limit: int) -> list[dict[str, JsonValue]
                 if len(found) == limit:
                     return found
     return found
+
+
+def _denials(directory: Path, before: int, limit: int) -> tuple[list[dict[str, JsonValue]], int]:
+    found: list[dict[str, JsonValue]] = []
+    there = [(first, path) for first, path in segments(directory) if first < before]
+    for first, path in there[: -MAX_DENIAL_SEGMENTS - 1 : -1]:
+        kept: deque[dict[str, JsonValue]] = deque(maxlen=limit - len(found) + 1)
+        for line in lines(path):
+            if _DENIED.search(line) is None:
+                continue
+            entry = parse_entry(line)
+            seq = entry.get("seq")
+            if isinstance(seq, int) and seq >= before:
+                break
+            if entry.get("decision") in ("deny", "needs_grant"):
+                kept.append(entry)
+        found += reversed(kept)
+        if len(found) > limit:
+            return found[:limit], int(str(found[limit - 1]["seq"]))
+        before = first
+    return found, before if len(there) > MAX_DENIAL_SEGMENTS else 0

@@ -63,19 +63,19 @@ def error_body(error: SubletError) -> dict[str, JsonValue]:
     return {"error": error.as_json()}
 
 
-def guarded(endpoint: Endpoint) -> Endpoint:
-    """Return ``endpoint`` with every failure as the answer that tells of it."""
+def guarded(endpoint: Endpoint, check: Callable[[Request], None] = check_headers) -> Endpoint:
+    """Return ``endpoint`` with every failure as the answer that tells of it; ``check`` refuses by raising one."""
 
     async def guard(request: Request) -> Response:
         try:
-            check_headers(request)
+            check(request)
             return await endpoint(request)
         except SubletError as error:
             return failure(error, _STATUS.get(error.code, _DEFAULT_STATUS))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception:
-            log.exception("control API: internal error", path=request.url.path)
+            log.exception("an operation over HTTP failed", path=request.url.path)
             broken = SubletError(LocalCode.INTERNAL, "an internal error occurred", "See the daemon's log.")
             return failure(broken, 500)
 

@@ -29,6 +29,7 @@ from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
+from sublet.daemon.control.web_client import WebClient
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
@@ -229,6 +230,11 @@ class ControlClient:
     def gateways(self) -> GatewayClient:
         """The operations on gateways."""
         return GatewayClient(self)
+
+    @property
+    def web(self) -> WebClient:
+        """The operations around the web page."""
+        return WebClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

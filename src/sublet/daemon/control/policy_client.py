@@ -25,6 +25,11 @@ class PolicyClient:
         query = {"cursor": cursor, "limit": limit, "timeout": timeout}
         return await self._transport.fetch(AuditPage, "GET", "/v1/audit-log", query)
 
+    async def list_denials(self, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        """Return what was denied, the newest first."""
+        query = {"before": before, "limit": limit}
+        return await self._transport.fetch(AuditPage, "GET", "/v1/audit-log/denials", query)
+
     async def verify_audit(self) -> AuditVerdict:
         """Check the whole chain."""
         return await self._transport.fetch(AuditVerdict, "GET", "/v1/audit-log/verify")

@@ -24,6 +24,13 @@ class AuditEntries(Arguments):
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
 
 
+class Denials(Arguments):
+    """Which denials to return."""
+
+    before: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_AUDIT_PAGE)] = 100
+
+
 class PolicyArea:
     """Implements ``ControlArea``."""
 
@@ -36,6 +43,7 @@ class PolicyArea:
             ("GET", "/v1/policy", self._show),
             ("POST", "/v1/policy/explain", self._explain),
             ("GET", "/v1/audit-log", self._entries),
+            ("GET", "/v1/audit-log/denials", self._denials),
             ("GET", "/v1/audit-log/verify", self._verify),
         ]
 
@@ -52,6 +60,10 @@ class PolicyArea:
             who(request), cursor=query.cursor, limit=query.limit, timeout=query.timeout
         )
         return answer(page)
+
+    async def _denials(self, request: Request) -> Response:
+        query = read_query(request, Denials)
+        return answer(await self._api.list_denials(who(request), before=query.before, limit=query.limit))
 
     async def _verify(self, request: Request) -> Response:
         read_query(request, Nothing)

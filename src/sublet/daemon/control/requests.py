@@ -11,7 +11,7 @@ from sublet.daemon.api import models
 from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventFilter, EventKind
 from sublet.protocol.faults import fault_words
 
 MAX_BODY_BYTES = 2 << 20
@@ -49,6 +49,10 @@ class Events(models.Request):
     delegation_id: Annotated[str, Field(max_length=64)] | None = None
     session_id: Annotated[str, Field(max_length=64)] | None = None
     kind: EventKind | None = None
+
+    def only(self) -> EventFilter:
+        """Return it without the cursor."""
+        return EventFilter(delegation_id=self.delegation_id, session_id=self.session_id, kind=self.kind)
 
 
 class EventsPage(Events):
@@ -88,19 +92,17 @@ def check_headers(request: Request) -> None:
         raise SubletError(LocalCode.POLICY_DENIED, "the control socket answers the command line only", "Use `sublet`.")
 
 
-async def read_body(request: Request, model: type[ModelT]) -> ModelT:
+async def read_body(request: Request, model: type[ModelT], max_bytes: int = MAX_BODY_BYTES) -> ModelT:
     """Return the validated body; an empty one counts as an empty object.
 
     Raises:
-        SubletError: ``INVALID_ARGUMENT``, also for more than ``MAX_BODY_BYTES``.
+        SubletError: ``INVALID_ARGUMENT``, also for more than ``max_bytes``.
     """
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > MAX_BODY_BYTES:
-            raise SubletError(
-                LocalCode.INVALID_ARGUMENT, f"the body is larger than {MAX_BODY_BYTES} bytes", "Send less."
-            )
+        if len(raw) > max_bytes:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"the body is larger than {max_bytes} bytes", "Send less.")
     if raw and request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise SubletError(LocalCode.INVALID_ARGUMENT, "the body is not JSON", "Send application/json.")
     read_query(request, Nothing)

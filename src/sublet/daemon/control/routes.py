@@ -7,29 +7,22 @@ person herself, or an agent that runs here (``who``).
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Sequence
 
-import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api import daemon_models, models, peer_models
 from sublet.daemon.api.daemon_api import DaemonApi
-from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.api.review_models import ApplyRequest
 from sublet.daemon.control.answers import (
     ControlArea,
     Endpoint,
     answer,
     answers,
-    error_body,
     guarded,
     no_route,
     who,
@@ -47,12 +40,7 @@ from sublet.daemon.control.requests import (
     read_body,
     read_query,
 )
-from sublet.policy.model import Subject
-from sublet.protocol.errors import LocalCode, SubletError
-
-HEARTBEAT_SECONDS = 15.0
-
-T = TypeVar("T")
+from sublet.daemon.net.event_stream import EventStreams
 
 
 class ControlApi:
@@ -61,11 +49,11 @@ class ControlApi:
     def __init__(self, api: DaemonApi, areas: Sequence[ControlArea] = ()) -> None:
         self._api = api
         self._areas = areas
-        self._stopping = asyncio.Event()
+        self._streams = EventStreams(api)
 
     def stop(self) -> None:
         """End everything that waits; later requests that would wait are refused."""
-        self._stopping.set()
+        self._streams.stop()
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
@@ -125,7 +113,9 @@ class ControlApi:
     async def _wait_for_result(self, request: Request) -> Response:
         wait = read_query(request, Wait)
         one = request.path_params["id"]
-        return answer(await self._unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, who(request))))
+        return answer(
+            await self._streams.unless_stopping(lambda: self._api.wait_for_result(one, wait.timeout, who(request)))
+        )
 
     async def _get_audit_report(self, request: Request) -> Response:
         query = read_query(request, Patch)
@@ -177,68 +167,14 @@ class ControlApi:
 
     async def _events_since(self, request: Request) -> Response:
         query = read_query(request, EventsPage)
-        return answer(await self._unless_stopping(partial(self._page, query, who(request), query.timeout, query.limit)))
+        caller = who(request)
+        found = await self._streams.page(query.cursor, query.only(), caller, timeout=query.timeout, limit=query.limit)
+        return answer(found)
 
     async def _stream_events(self, request: Request) -> Response:
         query = read_query(request, Events)
         last = request.headers.get("last-event-id", "")
-        if last.isascii() and last.isdigit() and len(last) < 19:
-            query = query.model_copy(update={"cursor": int(last)})
-        # Asked once before the answer begins, so that a refusal is still an HTTP error.
-        caller = who(request)
-        first = await self._page(query, caller, 0, MAX_PAGE)
-        return StreamingResponse(
-            self._stream(query, caller, first), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
-
-    async def _stream(self, query: Events, caller: Subject, page: models.EventPage) -> AsyncIterator[str]:
-        """Yield events as server-sent events until the reader goes away or the daemon stops."""
-        while True:
-            for event in page.events:
-                # ASCII, since readers take U+2028 and its like for the end of a line.
-                yield f"id: {event.seq}\nevent: {event.kind}\ndata: {event.model_dump_json(ensure_ascii=True)}\n\n"
-            if not page.events:
-                yield ": alive\n\n"
-            query = query.model_copy(update={"cursor": page.cursor})
-            try:
-                page = await self._unless_stopping(partial(self._page, query, caller, HEARTBEAT_SECONDS, MAX_PAGE))
-            except SubletError as error:
-                yield f"event: error\ndata: {json.dumps(error_body(error))}\n\n"
-                return
-
-    async def _page(self, query: Events, caller: Subject, timeout: float, limit: int) -> models.EventPage:
-        return await self._api.events_since(
-            query.cursor,
-            caller,
-            delegation_id=query.delegation_id,
-            session_id=query.session_id,
-            kind=query.kind,
-            timeout=timeout,
-            limit=limit,
-        )
-
-    async def _unless_stopping(self, waiting: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``waiting()`` returns, or give up at once when the daemon stops."""
-        answers: list[T] = []
-        refusals: list[SubletError] = []
-
-        async def wait(scope: anyio.CancelScope) -> None:
-            try:
-                answers.append(await waiting())
-            except SubletError as error:
-                # Carried by hand, since a task group would wrap it.
-                refusals.append(error)
-            scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait, group.cancel_scope)
-            await self._stopping.wait()
-            group.cancel_scope.cancel()
-        if refusals:
-            raise refusals[0]
-        if not answers:
-            raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Start it again with `sublet up`.")
-        return answers[0]
+        return await self._streams.stream(query.cursor, query.only(), who(request), last_event_id=last)
 
     # Peers, tokens, roots
 

@@ -10,7 +10,6 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-import anyio
 import structlog
 
 from sublet.daemon.api.daemon_api import DaemonApi
@@ -107,19 +106,8 @@ class ControlServer:
             drain_seconds=STOP_SECONDS,
             date=False,
         )
-        server = QuietServer(config)
         try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(server.serve(sockets=[self._socket]))
-                try:
-                    await asyncio.shield(running)
-                except asyncio.CancelledError:
-                    self._control.stop()
-                    server.leave()
-                    # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
-                    with anyio.CancelScope(shield=True):
-                        await running
-                    raise
+            await QuietServer(config).serve_until_cancelled(self._socket, self._control.stop)
         finally:
             self._socket.close()
             remove(self._path)

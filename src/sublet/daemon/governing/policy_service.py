@@ -75,6 +75,12 @@ class PolicyService:
                 found += await self._audit_log.entries(seen, limit=limit - len(found), timeout=MAX_WAIT_SECONDS)
         return AuditPage(entries=found, cursor=cast("int", found[-1]["seq"]) if found else start)
 
+    async def list_denials(self, caller: Subject, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        """``PolicyApi.list_denials``."""
+        await self._gate.ask(caller, Action.AUDIT_READ, "*")
+        found, cursor = await self._audit_log.denials(before, limit=min(limit, MAX_AUDIT_PAGE))
+        return AuditPage(entries=found, cursor=cursor)
+
     async def verify_audit(self, caller: Subject) -> AuditVerdict:
         """``PolicyApi.verify_audit``."""
         await self._gate.ask(caller, Action.AUDIT_READ, "*")

@@ -6,7 +6,6 @@ events, and ``/v1/gateways/ID/ws`` carries both directions. The messages are tho
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import socket
 from collections.abc import AsyncIterator
@@ -79,18 +78,8 @@ class GatewayServer:
             date=False,
             message_bytes=MAX_LINE_BYTES,
         )
-        server = QuietServer(config)
         try:
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(server.serve(sockets=[listening]))
-                try:
-                    await asyncio.shield(running)
-                except asyncio.CancelledError:
-                    self._stopping.set()
-                    server.leave()
-                    with anyio.CancelScope(shield=True):
-                        await running
-                    raise
+            await QuietServer(config).serve_until_cancelled(listening, self._stopping.set)
         finally:
             listening.close()
             self._socket = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -74,6 +76,25 @@ class QuietServer(uvicorn.Server):
         """Begin to shut down."""
         self.should_exit = True
         self._leaving.set()
+
+    async def serve_until_cancelled(self, listening: socket.socket, stop: Callable[[], None]) -> None:
+        """Serve on ``listening``; when cancelled, call ``stop`` to end what waits, and let the rest finish.
+
+        Args:
+            listening: a socket that listens; the caller closes it.
+            stop: ends streams and long polls.
+        """
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(self.serve(sockets=[listening]))
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                stop()
+                self.leave()
+                # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
+                with anyio.CancelScope(shield=True):
+                    await running
+                raise
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

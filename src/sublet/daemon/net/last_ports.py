@@ -22,6 +22,7 @@ class LastPorts(BaseModel):
 
     a2a: int | None = None
     sftp: int | None = None
+    web: int | None = None
 
 
 def read_ports(path: Path) -> LastPorts:
@@ -30,7 +31,9 @@ def read_ports(path: Path) -> LastPorts:
         ports = LastPorts.model_validate_json(read_plain(path, MAX_FILE_BYTES))
     except (OSError, ValidationError):
         return LastPorts()
-    return ports if all(port is None or 0 < port < 65536 for port in (ports.a2a, ports.sftp)) else LastPorts()
+    return (
+        ports if all(port is None or 0 < port < 65536 for port in (ports.a2a, ports.sftp, ports.web)) else LastPorts()
+    )
 
 
 def write_ports(path: Path, ports: LastPorts) -> None:

@@ -1,0 +1,48 @@
+"""What the daemon and the web page exchange about logging in: links that are good once, and for a short time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sublet.daemon.api.models import Request
+from sublet.policy.model import Subject
+
+DEFAULT_LINK_SECONDS = 120
+MAX_LINK_SECONDS = 3600
+
+
+class CreateWebLogin(Request):
+    """How long the link is valid, in seconds."""
+
+    ttl_seconds: Annotated[int, Field(ge=1, le=MAX_LINK_SECONDS)] = DEFAULT_LINK_SECONDS
+
+
+class WebLogin(BaseModel):
+    """A login link. ``url`` holds its secret behind the #, which no browser sends to anybody; ``page`` is without."""
+
+    model_config = ConfigDict(frozen=True)
+
+    url: Annotated[str, Field(repr=False)]
+    page: str
+    expires_at: str
+
+
+class WebApi(Protocol):
+    """Operations around the web page. Each asks policy first. Failures are ``SubletError``."""
+
+    async def create_web_login(self, request: CreateWebLogin, caller: Subject) -> WebLogin:
+        """Make a login link."""
+
+
+class WebLoginCheck(Protocol):
+    """Checks login links, as the web page does for whoever knocks."""
+
+    def redeem(self, text: str) -> None:
+        """Use up the link whose secret ``text`` is.
+
+        Raises:
+            SubletError: ``TOKEN_INVALID``, in the same words for an unknown, used or expired one; ``UNAVAILABLE``
+                where too many unknown ones were tried.
+        """

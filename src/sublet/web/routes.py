@@ -1,0 +1,286 @@
+"""What the page asks the daemon, as HTTP and JSON below ``/api``: the operations of its owner, and logging in.
+
+Whoever gets past ``_logged_in`` had a link that a person has asked the control socket for, and is that person.
+Failures are ``{"error": …}``, as on the control socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.models import Request as Arguments
+from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE
+from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
+from sublet.daemon.control.requests import Events, ListDelegations, Nothing, Patch, read_body, read_query
+from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.ports import WebContext
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.web.assets import load_assets
+from sublet.web.sessions import NewSession, Session, Sessions
+
+MAX_BODY_BYTES = 16 << 10
+MAX_STREAMS = 24
+"""Pages that follow events at one time; a page that nobody looks at does not."""
+KEY_HEADER = "x-sublet-key"
+RECENT_EVENTS = 300
+"""How far back a page begins that has seen nothing yet."""
+
+
+class LogIn(Arguments):
+    """What stands in a login link."""
+
+    secret: Annotated[str, Field(min_length=1, max_length=200, repr=False)]
+
+
+class Listing(Arguments):
+    """How many to list, and whether only those that are still open or usable."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
+    open: bool = False
+
+
+class Denials(Arguments):
+    """Which denials."""
+
+    before: Annotated[int, Field(ge=1)] | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_AUDIT_PAGE)] = 50
+
+
+class RecentEvents(Arguments):
+    """Events before now: how many."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = RECENT_EVENTS
+
+
+class PageApi:
+    """Makes the application; ``stop`` ends its streams.
+
+    Args:
+        api: the daemon's operations.
+        web: further ones, and who may log in.
+        sessions: who has.
+    """
+
+    def __init__(self, api: DaemonApi, web: WebContext, sessions: Sessions) -> None:
+        self._api = api
+        self._supervisor = web.supervisor
+        self._policy = web.policy
+        self._approvals = web.approvals
+        self._logins = web.logins
+        self._sessions = sessions
+        self._streams = EventStreams(api)
+        self._streaming = 0
+        self._cookie = ""
+
+    def stop(self) -> None:
+        """End streams and waits."""
+        self._streams.stop()
+
+    def app(self, *, cookie: str) -> Starlette:
+        """Return the ASGI application, whose session cookie is named ``cookie``."""
+        self._cookie = cookie
+        table: list[tuple[str, str, Endpoint]] = [
+            ("GET", "/api/status", self._status),
+            ("GET", "/api/delegations", self._list_delegations),
+            ("GET", "/api/delegations/{id}", self._get_delegation),
+            ("GET", "/api/delegations/{id}/audit", self._get_audit),
+            ("GET", "/api/delegations/{id}/review", self._review),
+            ("POST", "/api/delegations/{id}/cancel", self._cancel),
+            ("GET", "/api/assignments", self._list_assignments),
+            ("GET", "/api/events", self._recent_events),
+            ("GET", "/api/events/stream", self._stream_events),
+            ("GET", "/api/approver", self._get_approver),
+            ("GET", "/api/approvals", self._list_approvals),
+            ("GET", "/api/approvals/{id}", self._get_approval),
+            ("POST", "/api/approvals/{id}/approve", self._approve),
+            ("POST", "/api/approvals/{id}/deny", self._deny),
+            ("GET", "/api/grants", self._list_grants),
+            ("POST", "/api/grants/{id}/revoke", self._revoke_grant),
+            ("GET", "/api/denials", self._list_denials),
+            ("GET", "/api/policy", self._show_policy),
+            ("GET", "/api/agents", self._list_agents),
+            ("GET", "/api/sessions", self._list_sessions),
+            ("POST", "/api/logout", self._log_out),
+        ]
+        routes = [
+            Route(path, guarded(self._logged_in(endpoint), _anything), methods=[method])
+            for method, path, endpoint in table
+        ]
+        routes.append(Route("/api/login", guarded(self._log_in, _anything), methods=["POST"]))
+        routes += [Route(path, asset.answer, methods=["GET"]) for path, asset in load_assets().items()]
+        return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+
+    def _logged_in(self, endpoint: Endpoint) -> Endpoint:
+        """Return ``endpoint`` for those alone who are logged in."""
+
+        async def ask(request: Request) -> Response:
+            cookie, key = request.cookies.get(self._cookie, ""), request.headers.get(KEY_HEADER, "")
+            session = self._sessions.find(cookie, key) if cookie and key else None
+            if session is None:
+                nobody = SubletError(LocalCode.TOKEN_INVALID, "nobody is logged in", "Run `sublet web` in a terminal.")
+                return failure(nobody, 401)
+            request.state.session = session
+            return await endpoint(request)
+
+        return ask
+
+    async def _log_in(self, request: Request) -> Response:
+        self._logins.redeem((await read_body(request, LogIn, MAX_BODY_BYTES)).secret)
+        made = self._sessions.begin()
+        return self._with_cookie(JSONResponse({"key": made.key, "seconds": made.seconds}), made)
+
+    def _with_cookie(self, response: Response, made: NewSession) -> Response:
+        response.set_cookie(self._cookie, made.cookie, max_age=made.seconds, httponly=True, samesite="strict", path="/")
+        return response
+
+    async def _log_out(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        self._sessions.end(_session_of(request))
+        response = JSONResponse({})
+        response.delete_cookie(self._cookie, path="/", httponly=True, samesite="strict")
+        return response
+
+    # Delegations
+
+    async def _status(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answer(await self._api.status(OWNER))
+
+    async def _list_delegations(self, request: Request) -> Response:
+        query = read_query(request, ListDelegations)
+        return answers(await self._api.list_delegations(OWNER, limit=query.limit, active=query.active))
+
+    async def _get_delegation(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answer(await self._api.get_status(request.path_params["id"], OWNER))
+
+    async def _get_audit(self, request: Request) -> Response:
+        query = read_query(request, Patch)
+        return answer(await self._api.get_audit_report(request.path_params["id"], OWNER, patch=query.patch))
+
+    async def _review(self, request: Request) -> Response:
+        query = read_query(request, Patch)
+        return answer(await self._api.review_delegation(request.path_params["id"], OWNER, patch=query.patch))
+
+    async def _cancel(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        return answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
+
+    async def _list_assignments(self, request: Request) -> Response:
+        query = read_query(request, ListDelegations)
+        return answers(await self._api.list_assignments(OWNER, limit=query.limit, active=query.active))
+
+    # Events
+
+    async def _recent_events(self, request: Request) -> Response:
+        query = read_query(request, RecentEvents)
+        only = Events().only()
+        # A cursor from the future counts as the newest event.
+        newest = (await self._streams.page(_FUTURE, only, OWNER, limit=1)).cursor
+        return answer(await self._streams.page(max(0, newest - query.limit), only, OWNER, limit=query.limit))
+
+    async def _stream_events(self, request: Request) -> Response:
+        query = read_query(request, Events)
+        if self._streaming >= MAX_STREAMS:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, f"{MAX_STREAMS} pages follow events already", "Close some of their tabs."
+            )
+        session = _session_of(request)
+        response = await self._streams.stream(
+            query.cursor, query.only(), OWNER, go_on=lambda: self._sessions.goes_on(session)
+        )
+        response.body_iterator = self._counted(response)
+        return response
+
+    async def _counted(self, response: StreamingResponse) -> AsyncIterator[str | bytes | memoryview]:
+        lines = response.body_iterator
+        self._streaming += 1
+        try:
+            async for line in lines:
+                yield line
+        finally:
+            self._streaming -= 1
+
+    # Approvals
+
+    async def _get_approver(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        found = await self._approvals.get_approver(OWNER)
+        # Not the sealed key: a page has no use for it, and whoever has it can try passphrases elsewhere.
+        return answer(found.model_copy(update={"sealed": None}))
+
+    async def _list_approvals(self, request: Request) -> Response:
+        query = read_query(request, Listing)
+        return answers(await self._approvals.list_approvals(OWNER, limit=query.limit, pending=query.open))
+
+    async def _get_approval(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answer(await self._approvals.get_approval(request.path_params["id"], OWNER))
+
+    async def _approve(self, request: Request) -> Response:
+        body = await read_body(request, PassphraseApproval, MAX_BODY_BYTES)
+        return answer(await self._approvals.approve_by_passphrase(request.path_params["id"], body, OWNER))
+
+    async def _deny(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        return answer(await self._approvals.deny_approval(request.path_params["id"], OWNER))
+
+    async def _list_grants(self, request: Request) -> Response:
+        query = read_query(request, Listing)
+        return answers(await self._approvals.list_grants(OWNER, limit=query.limit, usable=query.open))
+
+    async def _revoke_grant(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        return answer(await self._approvals.revoke_grant(request.path_params["id"], OWNER))
+
+    # Policy and agents
+
+    async def _list_denials(self, request: Request) -> Response:
+        query = read_query(request, Denials)
+        return answer(await self._policy.list_denials(OWNER, before=query.before, limit=query.limit))
+
+    async def _show_policy(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answer(await self._policy.show_policy(OWNER))
+
+    async def _list_agents(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return _named(await self._supervisor.list_agents(OWNER))
+
+    async def _list_sessions(self, request: Request) -> Response:
+        query = read_query(request, Listing)
+        found = await self._supervisor.list_sessions(OWNER, limit=query.limit)
+        return Response(f"[{','.join(_json(one) for one in found)}]", media_type="application/json")
+
+
+_FUTURE = 10**17
+
+
+def _json(view: BaseModel) -> str:
+    """Return a view under the specification's names."""
+    return view.model_dump_json(by_alias=True)
+
+
+def _named(view: BaseModel) -> Response:
+    return Response(_json(view), media_type="application/json")
+
+
+def _anything(_: Request) -> None:
+    """Refuse nothing more: ``OwnPageOnly`` has."""
+
+
+def _session_of(request: Request) -> Session:
+    found = request.state.session
+    assert isinstance(found, Session)
+    return found

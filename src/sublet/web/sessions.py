@@ -1,0 +1,111 @@
+"""Who is logged in to the web page. Each session has two secrets, and a request needs both.
+
+The cookie alone would not do: browsers send it to every port of 127.0.0.1, so also to a server of somebody else on this
+machine. The key is what the page keeps for its own origin, port included, and sends in a header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from sublet.disk.durable import write_whole
+
+MAX_SESSIONS = 16
+"""One more ends the oldest."""
+SESSION_SECONDS = 12 * 3600
+MAX_FILE_BYTES = 64 << 10
+_SECRET_BYTES = 32
+
+log = structlog.get_logger(__name__)
+
+
+class Session(BaseModel):
+    """One login, as it is remembered: hashes of its secrets, and when it ends."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cookie_hash: str
+    key_hash: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """The secrets of a login, which only its browser has."""
+
+    cookie: str
+    key: str
+    seconds: int
+
+
+_SESSIONS: TypeAdapter[list[Session]] = TypeAdapter(list[Session])
+
+
+class Sessions:
+    """All logins. They outlive a restart of the daemon, so that an open page goes on by itself.
+
+    Args:
+        path: where their hashes are kept.
+        clock: tells Unix seconds.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._sessions = _read(path)
+
+    def begin(self) -> NewSession:
+        """Return a new session."""
+        cookie, key = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
+        kept = [one for one in self._sessions if self._holds(one)][-(MAX_SESSIONS - 1) :]
+        made = Session(cookie_hash=_hashed(cookie), key_hash=_hashed(key), expires_at=self._clock() + SESSION_SECONDS)
+        self._keep([*kept, made])
+        return NewSession(cookie, key, SESSION_SECONDS)
+
+    def find(self, cookie: str, key: str) -> Session | None:
+        """Return the session that has both secrets, if it has not ended."""
+        cookie_hash, key_hash = _hashed(cookie), _hashed(key)
+        for one in self._sessions:
+            if hmac.compare_digest(one.cookie_hash, cookie_hash) and hmac.compare_digest(one.key_hash, key_hash):
+                return one if self._holds(one) else None
+        return None
+
+    def goes_on(self, session: Session) -> bool:
+        """Tell whether it has not ended."""
+        return session in self._sessions and self._holds(session)
+
+    def end(self, session: Session) -> None:
+        """Log out."""
+        self._keep([one for one in self._sessions if one != session])
+
+    def _holds(self, session: Session) -> bool:
+        # One from the future of a clock that was set back since is none.
+        return self._clock() < session.expires_at <= self._clock() + SESSION_SECONDS
+
+    def _keep(self, sessions: list[Session]) -> None:
+        self._sessions = sessions
+        try:
+            write_whole(self._path, _SESSIONS.dump_json(sessions))
+        except OSError as error:
+            log.warning("logins could not be remembered, and end with this process", reason=error.strerror)
+
+
+def _read(path: Path) -> list[Session]:
+    try:
+        with path.open("rb") as file:
+            return _SESSIONS.validate_json(file.read(MAX_FILE_BYTES))[-MAX_SESSIONS:]
+    except (OSError, ValidationError):
+        return []
+
+
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
