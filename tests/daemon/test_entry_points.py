@@ -22,11 +22,15 @@ import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi
+from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.daemon.control.answers import OWNER
 from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.operations import MARK, operations
-from sublet.daemon.ports import FaceContext
-from sublet.policy.model import Action, Subject
+from sublet.daemon.ports import FaceContext, WebContext
+from sublet.policy.defaults import CEILING, DEFAULT_RULES
+from sublet.policy.model import Action, Kind, Subject
+from sublet.web.routes import PageApi
 from support.decisions import KeptDecisions, gatekeeper
 
 SOURCE = Path(sublet.daemon.__file__).parents[1]
@@ -43,6 +47,8 @@ SERVED_BY_PEERS = {
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
 FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
+PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.control\.(answers|requests)$")
+"""How HTTP is read and answered, which the web page has in common with the control socket."""
 CLI_MAY_IMPORT = {
     "sublet.daemon.app": "starts the daemon in this process",
     "sublet.daemon.approvals.approver": "the words of an error",
@@ -113,10 +119,19 @@ def test_every_route_of_the_control_api_calls_operations_for_whoever_asks(area: 
     assert len(routes) == inspect.getsource(table).count('"/v1/'), "every row is read by this test"
     for path, endpoint in routes:
         text = _with_helpers(area, endpoint)
-        called = set(re.findall(r"self\._api\.(\w+)", text))
+        called = set(re.findall(r"self\._api\.(\w+)", text)) | _streamed(text)
         assert called, f"{path} does nothing by an operation"
         assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
         assert "who(request)" in text or "caller" in text, f"{path} does not tell who asks"
+
+
+def _streamed(text: str) -> set[str]:
+    """Return the operation behind streams of events, where they are used."""
+    return {"events_since"} if re.search(r"self\._streams\.(?:page|stream)\(", text) else set()
+
+
+def test_streams_of_events_are_an_operation() -> None:
+    assert set(re.findall(r"self\._api\.(\w+)", inspect.getsource(EventStreams))) == {"events_since"}
 
 
 def _with_helpers(area: type, name: str) -> str:
@@ -150,12 +165,13 @@ def imports(package: str) -> Iterator[tuple[str, str]]:
                 yield from ((path.name, alias.name) for alias in node.names if alias.name.startswith("sublet."))
 
 
-@pytest.mark.parametrize("face", ["mcp_server", "a2a_server"])
+@pytest.mark.parametrize("face", ["mcp_server", "a2a_server", "web"])
 def test_a_face_reaches_the_daemon_by_its_interfaces_only(face: str) -> None:
     for file, module in imports(face):
         layer = module.split(".")[1]
         if layer == "daemon":
-            assert FACE_MAY_IMPORT.match(module), f"{file} imports {module}, which acts without asking"
+            shared = face == "web" and PAGE_MAY_IMPORT.match(module)
+            assert FACE_MAY_IMPORT.match(module) or shared, f"{file} imports {module}, which acts without asking"
         assert layer not in ("workspace", "messaging", "federation"), f"{file} imports {module}"
         if layer == "supervisor":
             assert module.rpartition(".")[2] in ("agent_config", "model", "presets", "provider_config"), file
@@ -192,17 +208,43 @@ def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
     assert called <= OPERATIONS
 
 
+def acting(context: type) -> set[str]:
+    """Return the fields of a face's context by which it acts."""
+    hints = get_type_hints(context, include_extras=False)
+    return {name for name, hint in hints.items() if getattr(hint, "_is_protocol", False)}
+
+
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    acting = {
-        name: hint
-        for name, hint in get_type_hints(FaceContext, include_extras=False).items()
-        if getattr(hint, "_is_protocol", False)
-    }
-    assert set(acting) == {"api", "executor", "messages", "pairing", "nonces"}
+    assert acting(FaceContext) == {"api", "executor", "messages", "pairing", "nonces"}
+    assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
     assert set(public_methods(PairingApi)) == set(OPEN_TO_STRANGERS)
+
+
+def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
+    assert acting(WebContext) == {"supervisor", "policy", "approvals", "logins"}
+    assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
+    source = inspect.getsource(PageApi)
+    routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
+    assert len(routes) == inspect.getsource(PageApi.app).count('"/api/') - 1 > 15, "every row but the login is read"
+    for path, endpoint in routes:
+        text = _with_helpers(PageApi, endpoint)
+        called = set(re.findall(r"self\._(?:api|policy|approvals|supervisor)\.(\w+)", text))
+        called |= _streamed(text)
+        assert called or path == "/api/logout", f"{path} does nothing by an operation"
+        assert called <= OPERATIONS, f"{path} calls {called - OPERATIONS}"
+        assert "OWNER" in text or path == "/api/logout", f"{path} does not tell who asks"
+    assert "guarded(self._logged_in(endpoint)" in inspect.getsource(PageApi.app), (
+        "none of them but for who is logged in"
+    )
+
+
+@pytest.mark.parametrize("kind", ["mcp", "peer", "a2a", "agent"])
+def test_a_login_link_is_for_a_person_alone(kind: Kind) -> None:
+    assert Action.WEB_LOGIN not in CEILING[kind]
+    assert not any(kind in rule.kinds and Action.WEB_LOGIN in rule.actions for rule in DEFAULT_RULES)
 
 
 def test_the_routes_of_the_a2a_face_are_these() -> None:

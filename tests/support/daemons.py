@@ -75,7 +75,7 @@ class Daemon:
             file = self.home.with_name(f"{self.home.name}-agent.json")
             file.write_text(json.dumps(agent))
             options = (*options, "--agent", str(file))
-        self.info = self.json("up", "--detach", "--a2a", a2a, "--sftp", sftp, *options)
+        self.info = self.json("up", "--detach", "--a2a", a2a, "--sftp", sftp, "--web", "0", *options)
         return self
 
     def down(self) -> None:

@@ -145,6 +145,8 @@ class FakeDaemonApi:
         timeout: float = 0,
         limit: int = 100,
     ) -> EventPage:
+        cursor = min(cursor, len(self.events))  # one from the future counts as the newest
+
         def found() -> list[Event]:
             only = EventFilter(
                 delegation_id=delegation_id, session_id=session_id, kind=EventKind(kind) if kind else None

@@ -86,7 +86,10 @@ def audit_denials(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what was denied or left to a person, the newest first, with the rule that decided."""
+    """Show what was denied, and by which rule.
+
+    The newest first; with what was left to a person.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

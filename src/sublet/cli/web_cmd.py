@@ -30,7 +30,10 @@ def web(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print a link that logs a browser in to the local web page: once, within two minutes."""
+    """Print a link that logs a browser in to the web page.
+
+    The link is good once, within two minutes. The page is on this machine alone.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

@@ -202,7 +202,7 @@ class Listen:
             if error.errno == errno.EADDRINUSE and not self.chosen:
                 if last is not None and self._taken(last) is None:
                     return last
-                log.warning("the default port is taken, so any free one is used; peers must learn it", port=self.port)
+                log.warning("the default port is taken, so any free one is used", port=self.port)
                 return 0
             raise SubletError(
                 LocalCode.UNAVAILABLE,

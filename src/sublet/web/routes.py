@@ -6,14 +6,14 @@ Failures are ``{"error": …}``, as on the control socket.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api.approval_models import PassphraseApproval
@@ -28,6 +28,8 @@ from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
 from sublet.web.sessions import NewSession, Session, Sessions
+
+Part: TypeAlias = str | bytes | memoryview
 
 MAX_BODY_BYTES = 16 << 10
 MAX_STREAMS = 24
@@ -119,7 +121,9 @@ class PageApi:
         ]
         routes.append(Route("/api/login", guarded(self._log_in, _anything), methods=["POST"]))
         routes += [Route(path, asset.answer, methods=["GET"]) for path, asset in load_assets().items()]
-        return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+        app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+        app.router.redirect_slashes = False  # what is not here is not here
+        return app
 
     def _logged_in(self, endpoint: Endpoint) -> Endpoint:
         """Return ``endpoint`` for those alone who are logged in."""
@@ -200,11 +204,10 @@ class PageApi:
         response = await self._streams.stream(
             query.cursor, query.only(), OWNER, go_on=lambda: self._sessions.goes_on(session)
         )
-        response.body_iterator = self._counted(response)
+        response.body_iterator = self._counted(response.body_iterator)
         return response
 
-    async def _counted(self, response: StreamingResponse) -> AsyncIterator[str | bytes | memoryview]:
-        lines = response.body_iterator
+    async def _counted(self, lines: AsyncIterable[Part]) -> AsyncIterator[Part]:
         self._streaming += 1
         try:
             async for line in lines:

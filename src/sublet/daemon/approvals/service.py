@@ -39,6 +39,9 @@ from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.statement_signing import sign_statement
 from sublet.protocol.statements import Statement, invalid
 
+MAX_UNSEALING = 4
+"""Passphrases that are checked or wait to be at one time."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalParts:
@@ -60,6 +63,7 @@ class ApprovalService:
     def __init__(self, parts: ApprovalParts) -> None:
         self._parts = parts
         self._unsealing = asyncio.Lock()
+        self._passphrases = 0
 
     async def get_approver(self, caller: Subject) -> ApproverView:
         """``ApprovalApi.get_approver``."""
@@ -150,15 +154,23 @@ class ApprovalService:
         """``ApprovalApi.approve_by_passphrase``.
 
         Raises:
-            SubletError: as ``approve``; ``PASSPHRASE_WRONG``.
+            SubletError: as ``approve``; ``PASSPHRASE_WRONG``; ``UNAVAILABLE`` where ``MAX_UNSEALING`` wait already.
         """
         await self._parts.gate.ask(caller, Action.APPROVAL_DECIDE, approval_id)
         approval = await self._open(approval_id)
         public_key = self._parts.approver.require()
         sealed = self._parts.approver.pinned.sealed or ""
-        # One at a time, as each takes 256 MiB; nobody guesses faster through us than without us.
-        async with self._unsealing:
-            key = await in_background(unseal, sealed, request.passphrase, public_key)
+        if self._passphrases >= MAX_UNSEALING:
+            raise SubletError(
+                LocalCode.UNAVAILABLE, f"{MAX_UNSEALING} passphrases are being checked", "Try again in a moment."
+            )
+        self._passphrases += 1
+        try:
+            # One at a time, as each takes 256 MiB; nobody guesses faster through us than without us.
+            async with self._unsealing:
+                key = await in_background(unseal, sealed, request.passphrase, public_key)
+        finally:
+            self._passphrases -= 1
         signed = sign_statement(approve_statement(self._parts.daemon, self._view(approval), request.terms), key)
         self._parts.approver.verify(signed)
         return await self._approved(approval, request.terms, f"{who(caller)} by passphrase")
