@@ -61,3 +61,11 @@ def test_a_kind_chooses(control: FakeControl, capsys: pytest.CaptureFixture[str]
 def test_an_unknown_kind_is_refused(control: FakeControl, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["events", "--kind", "tool\x1bcall"], session=control.session()) == 2
     assert "no kind of event" in capsys.readouterr().err
+
+
+def test_what_comes_is_followed_until_the_daemon_goes(control: FakeControl, capsys: pytest.CaptureFixture[str]) -> None:
+    control.coming = [*control.events, control.events[1].model_copy(update={"seq": 12})]
+    assert run(["events", "--follow", "--json", "--kind", "tool_call"], session=control.session()) != 0
+    *told, ended = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["seq"] for one in told] == [9, 12]
+    assert ended["error"]["code"] == "DAEMON_UNAVAILABLE"

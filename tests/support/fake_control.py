@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -146,6 +146,7 @@ class FakeControl(ControlClient):
     listed: list[DelegationView] = field(default_factory=list)
     work: list[AssignmentView] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    coming: list[Event] = field(default_factory=list)
     peers: list[PeerView] = field(default_factory=list)
     audit: AuditReport = field(default_factory=AuditReport)
     review: Review = field(default_factory=lambda: reviewed())
@@ -223,6 +224,20 @@ class FakeControl(ControlClient):
         only = EventFilter(session_id=session_id, kind=EventKind(kind) if kind else None)
         page = [event for event in self.events if event.seq > cursor and only.fits(event)][:limit]
         return EventPage(events=page, cursor=page[-1].seq if page else cursor)
+
+    async def stream_events(
+        self,
+        cursor: int,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: str | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        only = EventFilter(session_id=session_id, kind=EventKind(kind) if kind else None)
+        for event in self.coming:
+            if event.seq > cursor and only.fits(event):
+                yield event
+        raise SubletError(LocalCode.DAEMON_UNAVAILABLE, "the connection to the daemon broke")
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
         return self.audit if patch else self.audit.model_copy(update={"patch": None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,8 @@ from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
+    from sublet.protocol.events import Event
 
-FOLLOW_SECONDS = 20.0
 PAGE = 500
 KINDS = ", ".join(EventKind)
 
@@ -67,22 +68,29 @@ def events(
             )
         session_id = None if session is None else await resolve_session(control, session)
         delegation_id = None if delegation is None else await resolve(control, delegation)
-        cursor, wait = since, 0.0
+
+        def show(event: Event) -> None:
+            if as_json:
+                screen.emit(event.model_dump(mode="json"))
+                return
+            from sublet.cli.render_events import event_line
+
+            screen.show(event_line(event))
+
+        cursor = since
         while True:
             page = await control.events_since(
-                cursor, delegation_id=delegation_id, session_id=session_id, kind=kind, timeout=wait, limit=PAGE
+                cursor, delegation_id=delegation_id, session_id=session_id, kind=kind, limit=PAGE
             )
             cursor = page.cursor
             for event in page.events:
-                if as_json:
-                    screen.emit(event.model_dump(mode="json"))
-                else:
-                    from sublet.cli.render_events import event_line
-
-                    screen.show(event_line(event))
+                show(event)
             if not page.events:
-                if not follow:
-                    return
-                wait = FOLLOW_SECONDS
+                break
+        if follow:
+            news = control.stream_events(cursor, delegation_id=delegation_id, session_id=session_id, kind=kind)
+            async with aclosing(news) as coming:
+                async for event in coming:
+                    show(event)
 
     run(ctx, screen, body)

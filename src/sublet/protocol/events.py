@@ -82,13 +82,14 @@ class Event(BaseModel):
 
 
 class EventFilter(BaseModel):
-    """Which events are wanted: those that fit all that is given."""
+    """Which events are wanted: those that fit all that is given; without ``sessions`` none that is a session's."""
 
     model_config = ConfigDict(frozen=True)
 
     delegation_id: str | None = None
     session_id: str | None = None
     kind: EventKind | None = None
+    sessions: bool = True
 
     def fits(self, event: Event) -> bool:
         """Tell whether ``event`` is wanted."""
@@ -96,4 +97,5 @@ class EventFilter(BaseModel):
             self.delegation_id in (None, event.delegation_id)
             and self.session_id in (None, event.keys.finger_session_id)
             and self.kind in (None, event.kind)
+            and (self.sessions or event.keys.finger_session_id is None)
         )

@@ -26,6 +26,7 @@ from sublet.policy.lending import Protected
 from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.events import EventFilter
 from support.decisions import KeptDecisions
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +51,8 @@ FOR_MCP = {
     "directory",
 }
 
+NARROWED = {"events_since": 1}
+"""Questions of which a no only narrows what is shown: events of sessions."""
 
 LOOKED_UP = ("results.workspaces", "peers.unknown", "peers.get")
 """What is known without asking anybody, or looked up between two questions."""
@@ -193,7 +196,8 @@ async def test_policy_is_asked_before_anything_is_done(name: str, tmp_path: Path
             assert len([entry for entry in log if entry.startswith("ask ")]) == grants + 1
             continue
         assert grants > 0, f"{name} asks nobody"
-        assert len([entry for entry in log[: effects(log)[0]] if entry.startswith("ask ")]) == grants
+        asked = len([entry for entry in log[: effects(log)[0]] if entry.startswith("ask ")])
+        assert asked == grants + NARROWED.get(name, 0)
         return
     pytest.fail(f"{name} never stops asking")
 
@@ -423,3 +427,21 @@ async def test_a_repository_does_not_go_by_git(tmp_path: Path, git: str) -> None
     with pytest.raises(SubletError, match="a repository of its own") as no:
         await lending(Recorder(), tmp_path).create_delegation(CreateDelegation.model_validate(body), Subject("human"))
     assert no.value.code is LocalCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(("kind", "sees"), [("human", True), ("mcp", False)])
+async def test_events_of_sessions_are_for_whoever_may_read_sessions(kind: Kind, sees: bool) -> None:
+    asked: list[EventFilter] = []
+
+    class Journal(Effect):
+        async def wait_for_events(self, *_: object, only: EventFilter, **__: object) -> None:
+            asked.append(only)
+
+    made = parts([], Policy(Protected(Path("/home/nobody"))))
+    fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
+    service = DaemonService(ServiceParts(**{**fields, "journal": Journal([], "journal")}))
+    await service.events_since(0, Subject(kind, "x"))
+    assert [one.sessions for one in asked] == [sees]
+    if not sees:
+        with pytest.raises(SubletError, match=r"session\.read"):
+            await service.events_since(0, Subject(kind, "x"), session_id="ses_1")

@@ -234,3 +234,11 @@ async def test_the_key_fields_may_stand_in_the_data(journal: Journal) -> None:
     event = await journal.append_event(EventKind.TOOL_RESULT, "dlg_1", data)
     assert event.keys == EventKeys(agent_id="coder", request_id="dlg_1", causation_id=4)
     assert (await journal.events_after(0)).events == [event]
+
+
+async def test_events_of_sessions_can_be_left_out(journal: Journal) -> None:
+    await journal.append_event(EventKind.ROUTE_DECIDED, None, {}, keys=EventKeys(finger_session_id="ses_1"))
+    other = await journal.append_event(EventKind.PEER_PAIRED, None, {})
+    only = EventFilter(sessions=False)
+    page = await journal.wait_for_events(0, timeout=0, only=only)
+    assert [event.seq for event in page.events] == [other.seq]

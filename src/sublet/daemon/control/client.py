@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import TypeVar
@@ -93,13 +93,22 @@ class ControlClient:
         }
         return await self.fetch(EventPage, "GET", "/v1/events/page", query)
 
-    async def stream_events(self, cursor: int, *, delegation_id: str | None = None) -> AsyncIterator[Event]:
-        """Yield events after ``cursor`` as they happen, without end; ``seq`` is where to go on after a break.
+    async def stream_events(
+        self,
+        cursor: int,
+        *,
+        delegation_id: str | None = None,
+        session_id: str | None = None,
+        kind: str | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """Yield events after ``cursor`` that fit what is given, as they happen, without end.
+
+        ``seq`` is where to go on after a break.
 
         Raises:
             SubletError: ``DAEMON_UNAVAILABLE`` when the connection breaks, or what the daemon says.
         """
-        query: Query = {"cursor": cursor, "delegation_id": delegation_id}
+        query: Query = {"cursor": cursor, "delegation_id": delegation_id, "session_id": session_id, "kind": kind}
         async with aclosing(self.stream("GET", "/v1/events", query)) as events:
             async for _, data in events:
                 yield Event.model_validate_json(data)

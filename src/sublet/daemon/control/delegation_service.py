@@ -99,12 +99,20 @@ class DelegationService(PartOfService):
         limit: int = 100,
     ) -> EventPage:
         """``DaemonApi.events_since``."""
-        await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        if session_id is not None:
+            await self._parts.gate.ask(caller, Action.SESSION_READ, session_id)
+        if session_id is None or delegation_id is not None:
+            await self._parts.gate.ask(caller, Action.DELEGATION_READ, delegation_id or "*")
+        sessions = True
+        if session_id is None and delegation_id is None:
+            # Of all that happens, whoever may not read sessions gets the rest.
+            seen = await self._parts.gate.decide(caller, Action.SESSION_READ, Resource("*"))
+            sessions = seen.allowed
         return await self._parts.journal.wait_for_events(
             cursor,
             timeout=min(timeout, MAX_WAIT_SECONDS),
             limit=limit,
-            only=EventFilter(delegation_id=delegation_id, session_id=session_id, kind=kind),
+            only=EventFilter(delegation_id=delegation_id, session_id=session_id, kind=kind, sessions=sessions),
         )
 
     async def get_audit_report(self, delegation_id: str, caller: Subject, *, patch: bool = False) -> AuditReport:

@@ -153,7 +153,8 @@ class EventLog:
         wanted = only or EventFilter(delegation_id=delegation_id)
         columns = {"delegation_id": wanted.delegation_id, "session_id": wanted.session_id, "kind": wanted.kind}
         given = {name: str(value) for name, value in columns.items() if value is not None}
-        conditions = " AND ".join([f"{name} = ?" for name in given] + ["seq > ?"])
+        fixed = ["seq > ?"] if wanted.sessions else ["session_id IS NULL", "seq > ?"]
+        conditions = " AND ".join([f"{name} = ?" for name in given] + fixed)
 
         def work(connection: sqlite3.Connection) -> EventPage:
             start = min(max(cursor, 0), _newest(connection))
