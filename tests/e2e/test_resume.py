@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from sublet.protocol.events import EventKind
 from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
-from support.leases import ask, assignment, begin, events, finish, wait_state
+from support.leases import ask, assignment, begin, events, finish, marker, processes_with, view, wait_state
 from support.leftovers import held
 
 HELD = """
@@ -96,13 +99,40 @@ def test_a_lease_is_extended_and_followed_up(daemons: Pair, tmp_path: Path) -> N
         "follow-up 2: done",
     ]
     told = [one.data for one in events(lender, delegation) if one.kind is EventKind.DELEGATION_FOLLOW_UP]
-    assert [one["state"] for one in told if one["id"] == "then"] == ["pending", "delivered", "running", "done"]
+    # That it runs is told for as long as it does, which may be too short to be seen.
+    seen = [one["state"] for one in told if one["id"] == "then"]
+    assert [state for state in seen if state != "running"] == ["pending", "delivered", "done"]
     assert "follow-up 1: failed with exit code 3" in lender.run("output", delegation).stdout
     assert (tmp_path / "two.txt").read_text() == "one\n"
     assert int((tmp_path / "left").read_text()) > 500
     assert "Follow-up 1 begins: cat one.txt" in lender.run("output", delegation).stdout
     late = lender.run("say", delegation, "more", check=(1,))
     assert "is over" in late.stderr
+    settle(daemons)
+
+
+def test_what_became_of_prompts_meanwhile_is_told_as_soon_as_the_lender_is_back(daemons: Pair, tmp_path: Path) -> None:
+    lender, worker = daemons
+    mark = marker()
+    # The work goes on in a copy, whether or not the lender is there.
+    delegation = begin(lender, tmp_path, "until [ -e go ]; do sleep 0.1; done", "--transport", "archive")
+    wait_state(lender, delegation, "running")
+    for name, prompt in {"good": "true", "bad": "exit 3", "last": f"sleep {mark}"}.items():
+        lender.json("say", delegation, prompt, "--id", name)
+    lender.kill()
+    (worker.home / "state" / "work" / delegation / "workspace" / "go").touch()
+    wait_for(lambda: processes_with(mark), 30, "the last prompt")
+    lender.up()
+
+    def told() -> dict[str, str]:
+        return {one.id: str(one.state) for one in view(lender, delegation).follow_ups}
+
+    wait_for(lambda: told() == {"good": "done", "bad": "failed", "last": "running"}, 30, "what became of the prompts")
+    for pid in processes_with(mark):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert str(finish(lender, delegation).state) == "error"
+    assert told() == {"good": "done", "bad": "failed", "last": "failed"}
     settle(daemons)
 
 

@@ -20,7 +20,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.work import AwcpWork, RenewRequested
 from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, Start
+from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Progress, PromptState, Start
 
 log = structlog.get_logger(__name__)
 
@@ -112,17 +112,17 @@ class DelegatedWork:
 
     async def _relay(self, start: Start, work: AwcpWork, updater: TaskUpdater) -> Done | SubletError:
         outbox: Outbox[Progress] = Outbox(key=lambda item: (item.phase, item.stream), merge=_joined)
-        link = _LatestLink()
+        latest = _Latest()
         async with asyncio.TaskGroup() as group:
-            group.create_task(_publish(outbox, link, updater))
+            group.create_task(_publish(outbox, latest, updater))
             try:
-                return await self._collect(start, work, outbox, link)
+                return await self._collect(start, work, outbox, latest)
             except Exception as error:
                 return _as_failure(error, "START", start.delegation_id)
             finally:
                 outbox.close()
 
-    async def _collect(self, start: Start, work: AwcpWork, outbox: Outbox[Progress], link: _LatestLink) -> Done:
+    async def _collect(self, start: Start, work: AwcpWork, outbox: Outbox[Progress], latest: _Latest) -> Done:
         updates = self._executor.run(start, work.peer, source_host=work.source_host)
         done: Done | None = None
         async with aclosing(updates) as stream:
@@ -130,18 +130,18 @@ class DelegatedWork:
                 if isinstance(update, Done):
                     done = update
                     break
-                outbox.put(_bounded(link.note(update)))
+                outbox.put(_bounded(latest.note(update)))
         if done is None:
             raise SubletError(ErrorCode.TASK_FAILED, "the task ended without a result")
         return done
 
 
-async def _publish(outbox: Outbox[Progress], link: _LatestLink, updater: TaskUpdater) -> None:
+async def _publish(outbox: Outbox[Progress], latest: _Latest, updater: TaskUpdater) -> None:
     # In metadata, not in a status message: every status message becomes task history, rewritten on each save.
     async for progress in outbox.items():
         await updater.update_status(
             TaskState.TASK_STATE_WORKING,
-            metadata={AWCP_URI: link.told(progress).model_dump(mode="json", exclude_none=True)},
+            metadata={AWCP_URI: latest.told(progress).model_dump(mode="json", exclude_none=True)},
         )
 
 
@@ -151,18 +151,22 @@ def _joined(earlier: Progress, later: Progress) -> Progress:
     return _bounded(later.model_copy(update={"text": text, "dropped_chars": dropped}))
 
 
-class _LatestLink:
-    """Lets every update say how the link is when it is published, since updates of several streams overtake another."""
+class _Latest:
+    """Lets every update say how the link and the prompts are when it is published: updates of several streams overtake
+    another, and who comes back to the task reads only the last of them.
+    """
 
     def __init__(self) -> None:
-        self._state: Literal["up", "down"] | None = None
+        self._link: Literal["up", "down"] | None = None
+        self._prompts: list[PromptState] = []
 
     def note(self, progress: Progress) -> Progress:
-        self._state = progress.link or self._state
+        self._link = progress.link or self._link
+        self._prompts = progress.prompts
         return progress
 
     def told(self, progress: Progress) -> Progress:
-        return progress.model_copy(update={"link": self._state})
+        return progress.model_copy(update={"link": self._link, "prompts": self._prompts})
 
 
 def _bounded(progress: Progress) -> Progress:

@@ -383,8 +383,10 @@ class Progress(Wire):
     link: Literal["up", "down"] | None = Field(
         default=None, description="Told when the mount loses its link and when it has it back; text says why"
     )
-    prompt: PromptState | None = Field(
-        default=None, description="Told when the agent begins or ends a prompt, where there is more than one"
+    prompts: Prompts = Field(
+        default_factory=list,
+        description="How far the agent is with each prompt, where there is more than one; with every update, since any "
+        "other may have been missed",
     )
     waiting: Annotated[str, StringConstraints(max_length=MAX_WAITING_CHARS)] | None = Field(
         default=None, description="While the agent waits for a person over there to approve a call: for what"

@@ -21,6 +21,10 @@ class Carried(Protocol):
     lost: asyncio.Event
 
     @property
+    def is_copy(self) -> bool:
+        """Whether the work goes on in it without a connection."""
+
+    @property
     def why_cut(self) -> str:
         """Why there was no connection the last time that there was none."""
 

@@ -231,10 +231,10 @@ async def test_each_prompt_is_followed_to_its_end(side: Lender) -> None:
         await side.delegator.say(found, FollowUp(id="one", prompt="another"))
     failed = {"follow_up_id": "one", "state": "failed", "reason": "failed", "exit_code": 3}
     for state in ({"follow_up_id": "one", "state": "running"}, failed, {"follow_up_id": "two", "state": "running"}):
-        side.link.progress(found, prompt=state)
+        side.link.progress(found, prompts=[state])
     # Neither what is behind, nor what was never said, changes anything.
-    side.link.progress(found, prompt={"follow_up_id": "one", "state": "running"})
-    side.link.progress(found, prompt={"follow_up_id": "forged", "state": "done"}, text="end of news")
+    side.link.progress(found, prompts=[{"follow_up_id": "one", "state": "running"}])
+    side.link.progress(found, prompts=[{"follow_up_id": "forged", "state": "done"}], text="end of news")
     await printed(side, found, "end of news")
     view = await side.delegator.view(found)
     assert [(one.id, one.state, one.why) for one in view.follow_ups] == [
@@ -265,7 +265,7 @@ async def test_each_prompt_is_followed_to_its_end(side: Lender) -> None:
 async def test_a_follow_up_that_was_cut_off_is_no_success(side: Lender) -> None:
     found = await side.running()
     await side.delegator.say(found, FollowUp(id="one", prompt="more"))
-    side.link.progress(found, prompt={"follow_up_id": "one", "state": "running"}, text="begun")
+    side.link.progress(found, prompts=[{"follow_up_id": "one", "state": "running"}], text="begun")
     await printed(side, found, "begun")
     await side.delegator.cancel(found, "enough")
     (one,) = (await side.settled(found)).follow_ups

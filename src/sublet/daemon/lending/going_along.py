@@ -90,8 +90,7 @@ class GoingAlong:
                             await self._keeper.note(condition=self._condition.view)
                         if isinstance(update, Silence):
                             continue
-                        if update.prompt is not None:
-                            await self._steering.heard([update.prompt])
+                        await self._steering.heard(update.prompts)
                         if update.phase == "need_reverse" and reverse is not None and not self._dialling:
                             self._dialling = True
                             group.start_soon(self._dial, reverse.port)

@@ -302,16 +302,18 @@ class AssignmentRun:
             while True:
                 outcome = await self._launch(prompt, mount, scratch, session)
                 session = outcome.provider_session_id or session
-                ended = self.follow_ups.ended(told, outcome)
+                self.follow_ups.ended(told, outcome)
                 if self.follow_ups.any:
-                    self._news.note("", ended)
+                    self._news.prompts = self.follow_ups.prompts
+                    self._news.note("")
                 if outcome.reason in ("timeout", "cancelled") or (follow_up := self.follow_ups.next()) is None:
                     return outcome
                 prompt, told = follow_up.prompt, follow_up.id
                 after = "" if outcome.reason == "done" else f" after {outcome.why()}"
                 shown = clean_line(prompt.strip().partition("\n")[0], MAX_SHOWN_PROMPT_CHARS)
                 text = f"Follow-up {self.follow_ups.worked_on} begins{after}: {shown}\n"
-                self._news.note(text, PromptState(follow_up_id=told, state="running"))
+                self._news.prompts = (*self.follow_ups.prompts, PromptState(follow_up_id=told, state="running"))
+                self._news.note(text)
         except SubletError as error:
             return error
         finally:
@@ -322,11 +324,12 @@ class AssignmentRun:
         """Run the agent once its files are there; where it could not begin since the link broke, then once more."""
         launches = 0
         while True:
-            await self._link.restored(mount)
+            if not mount.is_copy:
+                await self._link.restored(mount)
             launches, interrupted = launches + 1, mount.interrupted
             job = self._job(prompt, mount.path, scratch, session)
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
-            broke = mount.cut.is_set() or mount.interrupted > interrupted
+            broke = not mount.is_copy and (mount.cut.is_set() or mount.interrupted > interrupted)
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
                 return outcome
             log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)

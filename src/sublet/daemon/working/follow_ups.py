@@ -45,8 +45,8 @@ class FollowUps:
         """How each prompt ended, in order; empty where there was only the first."""
         return tuple(self._ended) if self.any else ()
 
-    def ended(self, follow_up_id: str | None, outcome: Outcome) -> PromptState:
-        """Keep how a prompt ended, and return it; the first prompt has no id."""
+    def ended(self, follow_up_id: str | None, outcome: Outcome) -> None:
+        """Keep how a prompt ended; the first prompt has no id."""
         done = outcome.reason == "done"
         ended = PromptState(
             follow_up_id=follow_up_id,
@@ -55,7 +55,6 @@ class FollowUps:
             exit_code=outcome.exit_code,
         )
         self._ended.append(ended)
-        return ended
 
     def check(self, follow_up: FollowUp) -> None:
         """Refuse what can't be taken now.

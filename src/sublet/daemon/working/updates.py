@@ -22,6 +22,8 @@ class Updates:
     def __init__(self, delegation_id: str) -> None:
         self.link: LinkState | None = None
         """Whether the link to the files is up; None as long as it was never lost."""
+        self.prompts: tuple[PromptState, ...] = ()
+        """How far each prompt is, where there is more than one."""
         self._id = delegation_id
         self._waiting: list[str] = []
         self._dropped = 0
@@ -31,9 +33,9 @@ class Updates:
         """Tell what is being done."""
         self._tell(phase, "note", "", 0)
 
-    def note(self, text: str, prompt: PromptState | None = None) -> None:
-        """Tell something of our own while the agent works, and how a prompt began or ended."""
-        self._tell("running", "note", text, 0, prompt)
+    def note(self, text: str) -> None:
+        """Tell something of our own while the agent works."""
+        self._tell("running", "note", text, 0)
 
     def waiting(self, what: str | None) -> None:
         """Tell that a person is waited for, and for what; None once one question fewer is open."""
@@ -51,9 +53,7 @@ class Updates:
         """Let the reader see the end."""
         self._send.close()
 
-    def _tell(
-        self, phase: Phase, stream: Stream, text: str, dropped_chars: int, prompt: PromptState | None = None
-    ) -> None:
+    def _tell(self, phase: Phase, stream: Stream, text: str, dropped_chars: int) -> None:
         self._dropped += dropped_chars
         update = Progress(
             delegation_id=self._id,
@@ -61,7 +61,7 @@ class Updates:
             stream=stream,
             # With everything, since whoever reads this may have missed any other update.
             link=self.link,
-            prompt=prompt,
+            prompts=list(self.prompts),
             waiting=self._waiting[0] if self._waiting else None,
             text=text,
             dropped_chars=self._dropped,

@@ -67,6 +67,11 @@ class UnpackedView:
         self._flushed: bool | None = None
 
     @property
+    def is_copy(self) -> bool:
+        """``Carried.is_copy``."""
+        return True
+
+    @property
     def why_cut(self) -> str:
         """``Carried.why_cut``."""
         return "the connection was lost"

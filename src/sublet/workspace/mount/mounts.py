@@ -187,6 +187,11 @@ class Mount:
         self._flushed: bool | None = None
 
     @property
+    def is_copy(self) -> bool:
+        """``Carried.is_copy``: every call goes to the lender."""
+        return False
+
+    @property
     def why_cut(self) -> str:
         """``Carried.why_cut``."""
         return self._channel.why_cut if self._channel is not None else ""
