@@ -33,6 +33,29 @@ for line in sys.stdin:
     elif message["type"] == "result":
         seen.append(message["output"])
 """
+OUTPUT = """
+import json, sys
+events, sick = [], False
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["type"] == "ping" and not sick:
+        print(json.dumps({"type": "pong", "requestId": message["requestId"]}), flush=True)
+    elif message["type"] == "request":
+        said = message["message"]
+        if isinstance(said, dict) and "event" in said:
+            events.append(said["event"])
+        sick = said == "be sick"
+        answer = {"type": "result", "requestId": message["requestId"], "success": True, "output": events}
+        print(json.dumps(answer), flush=True)
+"""
+NOT_TOLD = {
+    "id": "not-told",
+    "effect": "deny",
+    "action": "module.dispatch",
+    "resource": "sock-out",
+    "when": {"event": "policy_rejected"},
+}
+NOT_RUN = {"id": "not-run", "effect": "deny", "action": "capability.run", "resource": "nothing"}
 AGENT = {"id": "echo", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-c", "echo got; cat"]}}
 
 
@@ -52,6 +75,16 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     python = shutil.which("python3", path="/usr/bin:/bin") or "python3"
     process = {"command": python, "args": ["-c", ECHO], "environment": ["GW_SECRET"]}
     add(one, module("echo", protocol="stdio", process=process, restart={"maxAttempts": 3, "backoffMs": 20}))
+    output = {"command": python, "args": ["-c", OUTPUT]}
+    health = {"intervalMs": 50, "timeoutMs": 2_000, "failures": 1}
+    replies = [{"replies": True, "agent": "ec*"}]
+    again = {"maxAttempts": 5, "backoffMs": 20}
+    add(one, module("out", protocol="stdio", direction="output", process=output, feed=replies, restart=again))
+    add(one, module("checked", protocol="stdio", direction="output", process=output, health=health, restart=again))
+    add(one, module("web-out", protocol="http", direction="output", feed=[{"kinds": ["route_decided"]}]))
+    sessions = [{"kinds": ["session_created", "policy_rejected"]}]
+    add(one, module("sock-out", protocol="websocket", direction="output", feed=sessions, health={"intervalMs": 20}))
+    (one.home / "config" / "policy.json").write_text(json.dumps({"version": 1, "global": [NOT_TOLD, NOT_RUN]}))
     add(one, module("web", protocol="http"))
     add(one, module("sock", protocol="websocket", direction="input"))
     add(one, module("broken", protocol="carrier-pigeon"))
@@ -145,3 +178,80 @@ def test_nobody_connects_without_the_token_or_from_a_page_or_by_another_name(dae
     for headers in ({}, {**good, "Origin": "http://evil.example"}):
         with pytest.raises(InvalidStatus), connect(other["url"], additional_headers=headers):
             pass
+
+
+def test_answers_are_fed_to_a_program_by_rule_and_each_once_over_a_restart_of_it(daemon: Daemon) -> None:
+    wait_for(lambda: state(daemon, "out") == "connected", what="the program")
+    asked = daemon.json("ask", "tell everybody")
+
+    def told() -> list[dict[str, Any]]:
+        found = daemon.json("gateway", "send", "out", '"what have you seen?"')["output"]
+        return [one for one in found if one["keys"]["requestId"] == asked["requestId"]]
+
+    [event] = wait_for(told, what="the answer")
+    assert event["kind"] == "dispatch_result"
+    assert "tell everybody" in event["data"]["summary"]
+    daemon.json("gateway", "stop", "out")
+    asked = daemon.json("ask", "tell it later")
+    daemon.json("gateway", "start", "out")
+    wait_for(lambda: state(daemon, "out") == "connected", what="the program again")
+    [event] = wait_for(told, what="the answer that was given meanwhile")
+    assert "tell it later" in event["data"]["summary"]
+
+
+def test_a_program_that_fails_its_health_check_is_started_again(daemon: Daemon) -> None:
+    def health() -> Any:
+        return next(one for one in daemon.json("gateway", "list")["gateways"] if one["id"] == "checked")
+
+    wait_for(lambda: health()["health"] == "ok", what="a health check")
+    daemon.json("gateway", "send", "checked", "be sick")
+    wait_for(lambda: "health checks" in daemon.log(), what="the end of the sick one")
+    wait_for(lambda: health()["health"] == "ok", what="a health check of the next one")
+    assert daemon.json("gateway", "send", "checked", "and you?")["output"] == []
+
+
+def test_events_are_fed_over_http_and_what_was_missed_is_told_later(daemon: Daemon) -> None:
+    shown = daemon.json("gateway", "show", "web-out")
+    headers = {"Authorization": f"Bearer {shown['token']}"}
+    for text in ("while it is away", "and again"):
+        asked = daemon.json("ask", text)["requestId"]
+        with (
+            httpx.Client(base_url=shown["url"], timeout=30) as client,
+            client.stream("GET", f"{shown['url']}/stream", headers=headers) as stream,
+        ):
+            found = ""
+            for line in stream.iter_lines():
+                if not line.startswith("data: "):
+                    continue
+                request = json.loads(line.removeprefix("data: "))
+                result = {"type": "result", "requestId": request["requestId"], "success": True}
+                client.post(f"{shown['url']}/messages", headers=headers, content=json.dumps(result))
+                event = request["message"]["event"]
+                assert event["kind"] == "route_decided"
+                found = event["keys"]["requestId"]
+                if found == asked:
+                    break
+            assert found == asked
+
+
+def test_events_are_fed_over_a_websocket_as_far_as_policy_lets_them(daemon: Daemon) -> None:
+    shown = daemon.json("gateway", "show", "sock-out")
+    with connect(shown["url"], additional_headers={"Authorization": f"Bearer {shown['token']}"}) as socket:
+        # Refused, and so an event that a rule names and policy keeps from it.
+        refused = daemon.json("capability", "run", "nothing", check=None)
+        assert refused["error"]["code"] == "POLICY_DENIED"
+        asked, kinds, pings = daemon.json("ask", "a new session")["fingerSessionId"], [], 0
+        while True:
+            message = json.loads(socket.recv(timeout=30))
+            if message["type"] == "ping":
+                pings += 1
+                socket.send(json.dumps({"type": "pong", "requestId": message["requestId"]}))
+                continue
+            event = message["message"]["event"]
+            kinds.append(event["kind"])
+            socket.send(json.dumps({"type": "result", "requestId": message["requestId"], "success": True}))
+            if event["keys"]["fingerSessionId"] == asked:
+                break
+        assert set(kinds) == {"session_created"}
+        assert pings
+    wait_for(lambda: state(daemon, "sock-out") == "starting", what="the end of the connection")

@@ -130,4 +130,5 @@ def _told(screen: Screen, view: GatewayView) -> None:
 
 def _line(view: GatewayView) -> str:
     detail = f": {clean(view.detail)}" if view.detail else ""
-    return f"{view.id}  {view.direction}  {view.protocol}  {'/'.join(view.modes)}  {view.state}{detail}"
+    health = f"  health: {clean(view.health)}" if view.health else ""
+    return f"{view.id}  {view.direction}  {view.protocol}  {'/'.join(view.modes)}  {view.state}{detail}{health}"

@@ -35,7 +35,7 @@ from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.lock import InstanceLock
-from sublet.daemon.modules.gateways import GatewayService
+from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.parts import Parts, make_parts, open_audit_log

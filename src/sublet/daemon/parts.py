@@ -27,6 +27,7 @@ from sublet.daemon.lending.end_hook import EndHook
 from sublet.daemon.lending.lend_roots import LendRoots
 from sublet.daemon.lending.lent_access import DelegatorTools
 from sublet.daemon.lending.staged_tree import Trees
+from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_input import GatewayInputs
 from sublet.daemon.modules.gateways import GATEWAYS, Gateways
 from sublet.daemon.modules.start import Modules
@@ -168,6 +169,7 @@ async def make_parts(
         scratch_root,
         sandbox,
         lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
+        GatewayFeed(journal, gate, state_dir / GATEWAYS),
     )
     supervising = Supervising(
         Around(

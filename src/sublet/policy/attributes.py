@@ -62,7 +62,7 @@ ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
     Action.AGENT_MESSAGE: {"room": _NAME, "size_bytes": _COUNT},
     Action.AGENT_ASK: {"agent": _NAME, "size_bytes": _COUNT, **_CALL},
     Action.AGENT_DISPATCH: {"declared": _FLAG, "depth": _COUNT, **_CALL},
-    Action.MODULE_DISPATCH: {"depth": _COUNT, **_CALL},
+    Action.MODULE_DISPATCH: {"depth": _COUNT, "event": _NAME, **_CALL},
     Action.CAPABILITY_RUN: {"size_bytes": _COUNT},
     Action.GRANT_ISSUE: {"agent": _NAME, "tool": _NAME, "ttl_seconds": _COUNT, "max_uses": _COUNT},
 }

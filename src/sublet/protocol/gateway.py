@@ -76,7 +76,25 @@ class GatewayEvent(_Message):
     payload: JsonValue = None
 
 
-AnyGatewayMessage: TypeAlias = GatewayRequest | GatewayAck | GatewayResult | GatewayInput | GatewayEvent
+class GatewayPing(_Message):
+    """The daemon asks whether a gateway is well."""
+
+    type: Literal["ping"] = "ping"
+    request_id: MessageId
+
+
+class GatewayPong(_Message):
+    """It is; or it is not, as ``detail`` says."""
+
+    type: Literal["pong"] = "pong"
+    request_id: MessageId
+    ok: bool = True
+    detail: Annotated[str, StringConstraints(max_length=1_000)] = ""
+
+
+AnyGatewayMessage: TypeAlias = (
+    GatewayRequest | GatewayAck | GatewayResult | GatewayInput | GatewayEvent | GatewayPing | GatewayPong
+)
 _ADAPTER: TypeAdapter[AnyGatewayMessage] = TypeAdapter(Annotated[AnyGatewayMessage, Field(discriminator="type")])
 
 

@@ -155,7 +155,12 @@ class Dispatcher:
         try:
             output = await self._leased(agent, request, inner)
         except SubletError as error:
-            failed: dict[str, JsonValue] = {"ok": False, "code": str(error.code), "message": error.message}
+            failed: dict[str, JsonValue] = {
+                "ok": False,
+                "code": str(error.code),
+                "message": error.message,
+                "nestingDepth": chain.nesting_depth,
+            }
             if error.agent_end is not None:
                 failed["end"] = error.agent_end.reason
             await ctx.emit(EventKind.DISPATCH_RESULT, inner.keys(agent_id), failed)
@@ -163,6 +168,7 @@ class Dispatcher:
         done: dict[str, JsonValue] = {
             "ok": True,
             "summary": clean(output.text, MAX_SUMMARY_CHARS),
+            "nestingDepth": chain.nesting_depth,
             "warnings": list(output.warnings),
         }
         keys = inner.keys(agent_id).model_copy(update={"provider_session_id": output.provider_session_id})

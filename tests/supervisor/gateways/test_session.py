@@ -7,19 +7,24 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import ValidationError
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.events import Event, EventKeys, EventKind
 from sublet.protocol.gateway import (
     AnyGatewayMessage,
     GatewayAck,
     GatewayEvent,
     GatewayInput,
+    GatewayPing,
+    GatewayPong,
     GatewayRequest,
     GatewayResult,
     MalformedGatewayMessage,
     decode_gateway,
     encode_gateway,
 )
+from sublet.supervisor.gateways.feed_rules import wanted
 from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.gateways.session import LINES_PER_SECOND, MAX_LINES_AT_ONCE, MAX_MALFORMED, GatewaySession
 
@@ -199,3 +204,53 @@ async def test_an_input_that_breaks_ends_nothing_else(other: Other) -> None:
         assert isinstance(ack, GatewayAck)
         assert isinstance(result, GatewayResult)
         assert result.success is (text == "go on")
+
+
+async def test_a_ping_is_answered_in_time_or_the_reason_is_told(other: Other) -> None:
+    found: list[str] = []
+
+    async def check(milliseconds: int) -> None:
+        found.append(await other.session.check(milliseconds))
+
+    for answer in ({}, {"ok": False, "detail": "no disk"}):
+        async with anyio.create_task_group() as group:
+            group.start_soon(check, 30_000)
+            ping = await other.read()
+            assert isinstance(ping, GatewayPing)
+            other.say(GatewayPong.model_validate({"requestId": ping.request_id, **answer}))
+    await check(10)
+    other.session.lose("it is gone")
+    await check(30_000)
+    assert found[:2] == ["", "no disk"]
+    assert "within 10 ms" in found[2]
+    assert "it is gone" in found[3]
+
+
+@pytest.mark.parametrize(
+    ("feed", "direction"),
+    [
+        ([{"kinds": ["route_decided"]}], "input"),
+        ([{}], "output"),
+        ([{"kinds": ["no_such_kind"]}], "output"),
+        ([{"replies": True, "agent": ""}], "output"),
+        ([{"replies": True, "peer": "x"}], "output"),
+    ],
+)
+def test_rules_of_a_feed_that_could_feed_nothing_are_refused(feed: Any, direction: str) -> None:
+    with pytest.raises(ValidationError):
+        module(feed=feed, direction=direction)
+
+
+def test_a_feed_is_what_any_of_its_rules_names() -> None:
+    rules = module(feed=[{"replies": True, "agent": "co*"}, {"kinds": ["approval_required"], "session": "s1"}]).feed
+
+    def event(kind: EventKind, depth: int = 0, agent: str = "coder", session: str = "s1") -> Event:
+        keys = EventKeys(agent_id=agent, finger_session_id=session)
+        return Event(seq=1, at="2026-01-01T00:00:00Z", kind=kind, keys=keys, data={"nestingDepth": depth})
+
+    assert wanted(rules, event(EventKind.DISPATCH_RESULT))
+    assert not wanted(rules, event(EventKind.DISPATCH_RESULT, depth=1))
+    assert not wanted(rules, event(EventKind.DISPATCH_RESULT, agent="reviewer"))
+    assert wanted(rules, event(EventKind.APPROVAL_REQUIRED, agent="reviewer"))
+    assert not wanted(rules, event(EventKind.APPROVAL_REQUIRED, session="s2"))
+    assert not wanted(rules, event(EventKind.TOOL_CALL))

@@ -31,6 +31,7 @@ class GatewayView(BaseModel):
     load: str
     state: State
     detail: str = ""
+    health: str = ""
 
 
 class GatewayDetail(GatewayView):

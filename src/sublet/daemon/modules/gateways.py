@@ -13,26 +13,16 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from sublet.daemon.api.gateway_models import (
-    GatewayDetail,
-    GatewayList,
-    GatewayProblem,
-    GatewaySent,
-    GatewayView,
-    SendToGateway,
-    State,
-)
-from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.api.gateway_models import State
+from sublet.daemon.modules.gateway_feed import GatewayFeed
 from sublet.daemon.modules.gateway_server import HOST, GatewayServer
-from sublet.daemon.operations import operations
 from sublet.daemon.storage.files import make_private, read_private
-from sublet.policy.model import Action, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.gateway import DeliveryMode, GatewayEvent, GatewayInput
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.agent import AgentRunContext
-from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, read_gateways
+from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, Health, read_gateways
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.gateways.stdio import StdioGateway
 from sublet.supervisor.model import Sandbox
@@ -47,18 +37,20 @@ log = structlog.get_logger(__name__)
 Handle = Callable[[GatewayModule, GatewayInput], Awaitable[str]]
 
 
-class _Gateway:
+class Gateway:
     """One gateway as it is now."""
 
     def __init__(self, module: GatewayModule) -> None:
         self.module = module
         self.state: State = "stopped"
         self.detail = ""
+        self.health = ""
         self.token = ""
         self.session: GatewaySession | None = None
         self.scope: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         self.connected = anyio.Event()
+        self.feeding: anyio.CancelScope | None = None
 
 
 class Gateways:
@@ -70,15 +62,25 @@ class Gateways:
         scratch_root: below which their programs have their directories.
         sandbox: confines them.
         handle: has the supervisor see to an input.
+        feed: feeds those that have rules for it.
     """
 
-    def __init__(self, root: Path, state_dir: Path, scratch_root: Path, sandbox: Sandbox, handle: Handle) -> None:
+    def __init__(
+        self,
+        root: Path,
+        state_dir: Path,
+        scratch_root: Path,
+        sandbox: Sandbox,
+        handle: Handle,
+        feed: GatewayFeed,
+    ) -> None:
         self.root = root
         self._tokens = state_dir / GATEWAYS
         self._scratch_root = scratch_root
         self._sandbox = sandbox
         self._handle = handle
-        self._known: dict[str, _Gateway] = {}
+        self._feed = feed
+        self._known: dict[str, Gateway] = {}
         self._problems: dict[str, str] = {}
         self._group: TaskGroup | None = None
         self._server = GatewayServer(self)
@@ -112,20 +114,25 @@ class Gateways:
         for name, one in list(self._known.items()):
             if found.found.get(name) != one.module:
                 await self.stop(name)
+                if one.feeding is not None:
+                    one.feeding.cancel()
                 del self._known[name]
         for name, module in found.found.items():
             if name not in self._known:
-                self._known[name] = _Gateway(module)
+                one = self._known[name] = Gateway(module)
                 if module.enabled and module.load == "start":
                     try:
                         await self.start(name)
                     except SubletError as error:
                         # One that can't be started is no reason to be without the others.
                         log.error("a gateway can't be started", gateway=name, reason=str(error))
-                        self._known[name].state, self._known[name].detail = "failed", clean_line(error.message, 300)
+                        one.state, one.detail = "failed", clean_line(error.message, 300)
+                if module.enabled and module.feed and self._group is not None:
+                    one.feeding = anyio.CancelScope()
+                    self._group.start_soon(self._fed, one, one.feeding)
         return changed
 
-    def get(self, gateway_id: str) -> _Gateway:
+    def get(self, gateway_id: str) -> Gateway:
         """Return a gateway.
 
         Raises:
@@ -164,7 +171,7 @@ class Gateways:
     async def stop(self, gateway_id: str) -> None:
         """End its program or its connection; what waits for it is rejected."""
         one = self.get(gateway_id)
-        one.state, one.detail, one.token = "stopped", "", ""
+        one.state, one.detail, one.token, one.health = "stopped", "", "", ""
         if one.session is not None:
             one.session.lose("it was stopped")
             one.session = None
@@ -195,7 +202,7 @@ class Gateways:
             )
         return await one.session.send(message, mode)
 
-    def views(self) -> tuple[list[_Gateway], dict[str, str]]:
+    def views(self) -> tuple[list[Gateway], dict[str, str]]:
         """Return all, and what is wrong with others."""
         return [one for _, one in sorted(self._known.items())], self._problems
 
@@ -241,16 +248,46 @@ class Gateways:
             one.session = None
             one.state, one.detail, one.connected = "starting", f"{why}; waits for its connection", anyio.Event()
 
-    def _session(self, one: _Gateway) -> GatewaySession:
+    def _session(self, one: Gateway) -> GatewaySession:
         assert self._group is not None
         if one.session is not None:
             one.session.lose("it has connected anew")
         one.session = GatewaySession(one.module, self._group, self._handle, _told)
+        one.health = ""
+        if one.module.health is not None:
+            self._group.start_soon(self._watched, one, one.session, one.module.health)
         one.state, one.detail = "connected", ""
         one.connected.set()
         return one.session
 
-    async def _run(self, one: _Gateway, scope: anyio.CancelScope, ended: anyio.Event) -> None:
+    async def _watched(self, one: Gateway, session: GatewaySession, health: Health) -> None:
+        """Ask again and again how a gateway is, and end its connection where it is not well any more."""
+        failures = 0
+        while not session.lost:
+            await anyio.sleep(health.interval_ms / 1000)
+            why = await session.check(health.timeout_ms)
+            failures = failures + 1 if why else 0
+            if one.session is session:
+                one.health = f"failed {failures} times: {why}" if why else "ok"
+            if failures >= health.failures and not session.lost:
+                log.warning("a gateway is not well and is ended", gateway=one.module.id, reason=why)
+                session.lose(f"it failed {failures} health checks: {why}")
+
+    async def _fed(self, one: Gateway, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await self._feed.run(one.module, self.send_message, self._await_connection)
+            except Exception:
+                log.exception("a gateway is not fed any more", gateway=one.module.id)
+                one.detail = "it is not fed any more, by an internal error; see the daemon's log"
+
+    async def _await_connection(self, gateway_id: str) -> None:
+        one = self._known.get(gateway_id)
+        with anyio.move_on_after(CONNECT_SECONDS):
+            if one is not None:
+                await one.connected.wait()
+
+    async def _run(self, one: Gateway, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         def over(why: str) -> None:
             if one.scope is scope:
                 one.session = None
@@ -281,60 +318,3 @@ class Gateways:
 
 async def _told(module: GatewayModule, event: GatewayEvent) -> None:
     log.info("a gateway tells", gateway=module.id, name=event.name, payload=clean(str(event.payload), 500))
-
-
-@operations
-class GatewayService:
-    """Implements ``GatewayApi``."""
-
-    def __init__(self, gate: Gatekeeper, gateways: Gateways) -> None:
-        self._gate = gate
-        self._gateways = gateways
-
-    async def list_gateways(self, caller: Subject) -> GatewayList:
-        """``GatewayApi.list_gateways``."""
-        await self._gate.ask(caller, Action.GATEWAY_READ, "*")
-        found, problems = self._gateways.views()
-        return GatewayList(
-            gateways=[_view(one) for one in found if not self._gate.hides(caller, Action.GATEWAY_READ, one.module.id)],
-            problems=[GatewayProblem(directory=where, problem=what) for where, what in sorted(problems.items())],
-        )
-
-    async def get_gateway(self, gateway_id: str, caller: Subject) -> GatewayDetail:
-        """``GatewayApi.get_gateway``."""
-        # With its token whoever sees it can pose as the gateway.
-        await self._gate.ask(caller, Action.GATEWAY_MANAGE, gateway_id)
-        one = self._gateways.get(gateway_id)
-        return GatewayDetail(**_view(one).model_dump(), url=self._gateways.url(one.module), token=one.token or None)
-
-    async def start_gateway(self, gateway_id: str, caller: Subject) -> GatewayView:
-        """``GatewayApi.start_gateway``."""
-        await self._gate.ask(caller, Action.GATEWAY_MANAGE, gateway_id)
-        await self._gateways.start(gateway_id)
-        return _view(self._gateways.get(gateway_id))
-
-    async def stop_gateway(self, gateway_id: str, caller: Subject) -> GatewayView:
-        """``GatewayApi.stop_gateway``."""
-        await self._gate.ask(caller, Action.GATEWAY_MANAGE, gateway_id)
-        await self._gateways.stop(gateway_id)
-        return _view(self._gateways.get(gateway_id))
-
-    async def send_to_gateway(self, gateway_id: str, request: SendToGateway, caller: Subject) -> GatewaySent:
-        """``GatewayApi.send_to_gateway``."""
-        await self._gate.ask(caller, Action.MODULE_DISPATCH, gateway_id)
-        output = await self._gateways.send_message(gateway_id, request.message, request.mode)
-        return GatewaySent(id=gateway_id, output=output)
-
-
-def _view(one: _Gateway) -> GatewayView:
-    module = one.module
-    return GatewayView(
-        id=module.id,
-        name=module.name,
-        direction=module.direction,
-        protocol=module.protocol,
-        modes=[*module.mode.supported],
-        load=module.load,
-        state=one.state,
-        detail=one.detail,
-    )

@@ -26,6 +26,7 @@ from sublet.policy.capabilities.module_file import (
 from sublet.protocol.errors import SubletError
 from sublet.protocol.gateway import DeliveryMode
 from sublet.supervisor.capabilities.registry import MODULE_FILE, open_module, read_file
+from sublet.supervisor.gateways.feed_rules import MAX_RULES, FeedRule
 
 MAX_GATEWAYS: Final = 64
 Milliseconds = Annotated[int, Field(ge=10, le=3_600_000)]
@@ -78,11 +79,23 @@ class Restart(Part):
     backoff_ms: Milliseconds = 500
 
 
+class Health(Part):
+    """How often a gateway is asked whether it is well, how long it may take, and after how many failures it is ended.
+
+    It answers each ``ping`` with a ``pong``.
+    """
+
+    interval_ms: Milliseconds = 30_000
+    timeout_ms: Milliseconds = 3_000
+    failures: Annotated[int, Field(ge=1, le=100)] = 3
+
+
 class GatewayModule(NamedModule):
     """A gateway.
 
     ``load``: ``start`` with the daemon, ``on_demand`` when something is to be sent, or ``manual``. The time limits
-    are for the ack and, of a ``sync`` request, for the result after it.
+    are for the ack and, of a ``sync`` request, for the result after it. ``feed`` names what it is told of all that
+    happens; without ``health`` nobody asks how it is.
     """
 
     description: Line
@@ -94,11 +107,20 @@ class GatewayModule(NamedModule):
     ack_timeout_ms: Milliseconds = 3_000
     result_timeout_ms: Milliseconds = 60_000
     restart: Restart = Restart()
+    health: Health | None = None
+    feed: Annotated[tuple[FeedRule, ...], Field(max_length=MAX_RULES)] = ()
     default_target: ModuleId | None = None
     enabled: bool = True
 
+    @field_validator("feed", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
     @model_validator(mode="after")
     def _consistent(self) -> GatewayModule:
+        if self.feed and self.direction == "input":
+            raise ValueError("a gateway whose direction is input takes nothing, so nothing can be fed to it")
         if (self.protocol == "stdio") != (self.process is not None):
             raise ValueError("a gateway has a process where its protocol is stdio, and nowhere else")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from sublet.protocol.gateway import (
     GatewayAck,
     GatewayEvent,
     GatewayInput,
+    GatewayPing,
+    GatewayPong,
     GatewayRequest,
     GatewayResult,
     MalformedGatewayMessage,
@@ -55,6 +58,12 @@ class _Waiting:
     lost: str = ""
 
 
+@dataclass(slots=True)
+class _Pong:
+    came: anyio.Event = field(default_factory=anyio.Event)
+    answer: GatewayPong | None = None
+
+
 class GatewaySession:
     """One connection. Made when a gateway is there; ``lose`` ends everything that waits for it.
 
@@ -72,6 +81,7 @@ class GatewaySession:
         self._tell = tell
         self._ids = itertools.count(1)
         self._waiting: dict[str, _Waiting] = {}
+        self._pings: dict[str, _Pong] = {}
         self._inputs = 0
         self._malformed = 0
         self._pace = _Pace()
@@ -118,6 +128,27 @@ class GatewaySession:
         finally:
             del self._waiting[request_id]
 
+    @property
+    def lost(self) -> str:
+        """Why it is gone; empty while it is there."""
+        return self._lost
+
+    async def check(self, milliseconds: int) -> str:
+        """Ask whether the gateway is well, and return why it is not; empty where it is."""
+        request_id, pong = f"ping{next(self._ids)}", _Pong()
+        self._pings[request_id] = pong
+        try:
+            self._put(GatewayPing(request_id=request_id))
+            with anyio.move_on_after(milliseconds / 1000):
+                await pong.came.wait()
+            if pong.answer is None:
+                return f"it did not answer within {milliseconds} ms"
+            return "" if pong.answer.ok else clean_line(pong.answer.detail, 300) or "it says that it is not well"
+        except SubletError as error:
+            return error.message
+        finally:
+            del self._pings[request_id]
+
     def tell(self, name: str, payload: JsonValue) -> None:
         """Send an event that nobody waits for; dropped where the gateway does not keep up."""
         try:
@@ -162,6 +193,13 @@ class GatewaySession:
                 self._input(message)
             case GatewayEvent():
                 self._group.start_soon(self._tell, self.module, message)
+            case GatewayPong():
+                if pong := self._pings.get(message.request_id):
+                    pong.answer = pong.answer or message
+                    pong.came.set()
+            case GatewayPing():
+                with contextlib.suppress(SubletError):
+                    self._put(GatewayPong(request_id=message.request_id))
             case GatewayRequest():
                 self._answer(message.request_id, accepted=False, reason="the daemon takes inputs, no requests")
 

@@ -110,6 +110,7 @@ class StdioGateway:
                 group.start_soon(self._write, process, session)
                 group.start_soon(self._errors, process)
                 why = await self._read(process, session)
+                why = session.lost or why
                 group.cancel_scope.cancel()
         finally:
             session.lose(why)
@@ -136,8 +137,9 @@ class StdioGateway:
                     process.stdin.write(line)
                     await process.stdin.drain()
             except (OSError, TimeoutError):
-                process.stop()  # the reader finds the end
-                return
+                break
+        # Its session is over, or it does not read: it is ended, and the reader finds that.
+        process.stop()
 
     async def _errors(self, process: GuardedProcess) -> None:
         while data := await process.stderr.read(READ_BYTES):
