@@ -55,7 +55,7 @@ NOT_TOLD = {
     "resource": "sock-out",
     "when": {"event": "policy_rejected"},
 }
-NOT_RUN = {"id": "not-run", "effect": "deny", "action": "capability.run", "resource": "nothing"}
+NOT_RUN = {"id": "not-run", "effect": "deny", "action": "capability.run", "resource": "capability.nothing"}
 AGENT = {"id": "echo", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-c", "echo got; cat"]}}
 
 
