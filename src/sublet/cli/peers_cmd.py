@@ -48,7 +48,15 @@ def pair(
         from sublet.cli.render import local_time
 
         screen.note(f"Works once, until {local_time(link.expires_at)}.")
-        screen.note("On the other machine:  sublet peers add LINK --name NAME")
+        from urllib.parse import urlsplit
+
+        from sublet.daemon.net.network import is_loopback
+
+        if is_loopback(urlsplit(link.a2a_url).hostname or ""):
+            screen.note("For a daemon on this machine:  sublet peers add LINK --name NAME")
+            screen.note("Other machines don't reach this one: it listens to its own alone, without --a2a 0.0.0.0:8642")
+        else:
+            screen.note("On the other machine:  sublet peers add LINK --name NAME")
         screen.note(f"This daemon's key:  {link.fingerprint}")
 
     run(ctx, screen, body)

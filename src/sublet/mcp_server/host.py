@@ -47,6 +47,7 @@ class McpFace:
         self._listener: socket.socket | None = None
         self._server: SubletServer | None = None
         self._open = 0
+        self._connected: anyio.Event | None = None
 
     @property
     def address(self) -> str:
@@ -92,6 +93,8 @@ class McpFace:
 
         assert self._server is not None
         self._open += 1
+        if self._connected is not None:
+            self._connected.set()
         try:
             if stream.peer_uid != os.getuid():
                 log.warning("an MCP connection of another user was refused", uid=stream.peer_uid)
@@ -123,6 +126,10 @@ class McpFace:
                 if cursor is None:
                     # Nobody is subscribed yet, so what came before is no news.
                     cursor = max((view.cursor for view in await api.list_delegations(caller)), default=0)
+                if not self._open:
+                    # Without hosts nobody is told, so nothing is read, and the audit log has no entries of it.
+                    self._connected = anyio.Event()
+                    await self._connected.wait()
                 page = await api.events_since(cursor, caller, timeout=PUMP_WAIT_SECONDS, limit=PUMP_PAGE)
             except Exception:  # notifications are a courtesy; without them the tools still work
                 log.exception("no update notifications for now")

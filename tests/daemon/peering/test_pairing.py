@@ -98,6 +98,18 @@ async def test_a_lost_answer_leaves_the_token_used_and_a_new_link_mends_it(ann: 
     assert len(bob.peers.list()) == 1
 
 
+async def test_a_link_to_this_machine_that_leads_nowhere_tells_what_it_takes_from_another_one(
+    ann: Side, bob: Side
+) -> None:
+    def lose(reply: PairReply) -> PairReply:
+        raise SubletError(LocalCode.PEER_UNREACHABLE, "nobody answers", "Is it running?")
+
+    ann.link.change_reply = lose
+    with pytest.raises(SubletError, match="nobody answers") as error:
+        await ann.pairing.add((await bob.pairing.create_link()).link, "bob")
+    assert error.value.hint.startswith("Is it running? http://127.0.0.1:8001/ is this machine. To pair with another")
+
+
 async def test_an_expired_link_is_refused_by_both_sides(ann: Side, bob: Side) -> None:
     made = await bob.pairing.create_link(60)
     bob.clock += 60

@@ -146,7 +146,20 @@ class PairingService:
         token, channel = mac_key(parsed.secret), parsed.tls_fingerprint or ""
         bare = self._request(parsed)
         request = prove_request(bare, self._identity.key, token, recipient=parsed.fingerprint, channel=channel)
-        reply = await self._peer_link.pair(parsed.a2a_url, request, tls_fingerprint=parsed.tls_fingerprint)
+        link_url = parsed.a2a_url
+        try:
+            reply = await self._peer_link.pair(parsed.a2a_url, request, tls_fingerprint=parsed.tls_fingerprint)
+        except SubletError as error:
+            # What a newcomer meets first: the link of a daemon that listens to its own machine alone, used on another.
+            if error.code not in (LocalCode.PEER_UNREACHABLE, LocalCode.TOKEN_INVALID) or not _on_loopback(link_url):
+                raise
+            raise SubletError(
+                error.code,
+                error.message,
+                f"{error.hint} {link_url} is this machine. To pair with another one, start the daemon there by "
+                "`sublet up --a2a 0.0.0.0:8642` and make a new link.",
+                from_peer=error.from_peer,
+            ) from None
         public = unb64(reply.public_key, 32)
         if public is None or ids.fingerprint(public) != parsed.fingerprint:
             shown = ids.fingerprint(public) if public is not None else "no key at all"
