@@ -324,3 +324,11 @@ async def test_a_command_that_meets_a_limit_ends_the_task(tmp_path: Path) -> Non
         assert outcome.reason == "limit"
         assert "printed more than" in outcome.detail
         assert world.gate.told[0][1] is not None
+
+
+async def test_a_packed_answer_is_not_unfolded(tmp_path: Path) -> None:
+    with model_world(tmp_path, [{"status": 200, "headers": {"Content-Encoding": "gzip"}}]) as world:
+        outcome = await world.run()
+        assert outcome.reason == "failed"
+        assert "packed" in outcome.detail
+        assert len(world.stub.requests()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import httpx
@@ -72,6 +73,9 @@ async def test_it_is_told_only_of_those_who_may_be_chosen() -> None:
         chat(json.dumps({**GOOD, "target": "busy"})),
         chat(json.dumps({**GOOD, "decision": "dispatch_module"})),
         httpx.Response(200, content=b"x" * (MAX_ANSWER_BYTES + 1)),
+        httpx.Response(
+            200, content=gzip.compress(chat(json.dumps(GOOD)).content), headers={"Content-Encoding": "gzip"}
+        ),
         httpx.ConnectError("down"),
         httpx.ReadTimeout("late"),
     ],

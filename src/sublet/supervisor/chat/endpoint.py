@@ -150,7 +150,12 @@ class Endpoint:
         import httpx
 
         assert self._client is not None
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            # A packed answer could unfold to any size, so none is asked for and none is taken.
+            "Accept-Encoding": "identity",
+        }
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         url = f"{self._config.base_url.rstrip('/')}/chat/completions"
@@ -159,6 +164,8 @@ class Endpoint:
                 asyncio.timeout(MAX_REPLY_SECONDS),
                 self._client.stream("POST", url, content=body, headers=headers) as response,
             ):
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise EndpointFailed("the model's endpoint sends packed answers, which were not asked for")
                 if response.status_code != httpx.codes.OK:
                     raise self._refused(response.status_code, response.headers, await _error_text(response))
                 kind = response.headers.get("content-type", "")

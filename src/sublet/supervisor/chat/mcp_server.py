@@ -132,16 +132,15 @@ class McpServer:
         return await opened.enter_async_context(Client(transport, mode="auto", cache=None))
 
     def _remote(self, opened: AsyncExitStack) -> Any:
-        import httpx2
         from mcp.client.streamable_http import streamable_http_client
+
+        from sublet.supervisor.chat.mcp_http import bounded_client  # loaded by whoever uses one
 
         config = self._config
         headers = {}
         if config.token_env is not None:
             headers["Authorization"] = f"Bearer {self._environ.get(config.token_env, '')}"
-        client = httpx2.AsyncClient(
-            headers=headers, follow_redirects=False, trust_env=False, timeout=httpx2.Timeout(30, read=CALL_SECONDS)
-        )
+        client = bounded_client(headers, CALL_SECONDS)
         opened.push_async_callback(client.aclose)
         return streamable_http_client(config.url or "", http_client=client, max_sse_event_size=MAX_LINE_BYTES)
 

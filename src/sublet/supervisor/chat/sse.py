@@ -16,9 +16,10 @@ class EventDecoder:
     """Cuts a stream of bytes into events. Comments, names and ids are left out; lines end with CR, LF or both."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
+        self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
         """Return the data of every event that ``chunk`` completes.
@@ -26,11 +27,19 @@ class EventDecoder:
         Raises:
             MalformedReply: an event is larger than ``MAX_EVENT_BYTES``, or not UTF-8.
         """
-        buffer = self._rest + chunk
-        ends = buffer.endswith(b"\r")  # its LF may still come, and would else be an empty line, the end of an event
-        lines = (buffer[:-1] if ends else buffer).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._rest = lines.pop() + (b"\r" if ends else b"")
-        events = [event for line in lines if (event := self._line(line)) is not None]
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")  # the second half of an end of line, and no empty line
+            self._after_cr = False
+        self._after_cr = self._after_cr or chunk.endswith(b"\r")
+        first, *others = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        # Added to in place: somebody may send it byte by byte.
+        self._rest += first
+        events = []
+        for other in others:
+            event = self._line(bytes(self._rest))
+            self._rest = bytearray(other)
+            if event is not None:
+                events.append(event)
         if self._size + len(self._rest) > MAX_EVENT_BYTES:
             raise MalformedReply("an event of its stream is too large")
         return events
@@ -41,8 +50,8 @@ class EventDecoder:
         Raises:
             MalformedReply: as ``feed``.
         """
-        found = [self._line(self._rest.rstrip(b"\r")), self._line(b"")]
-        self._rest = b""
+        found = [self._line(bytes(self._rest)), self._line(b"")]
+        self._rest = bytearray()
         return [event for event in found if event is not None]
 
     def _line(self, line: bytes) -> str | None:

@@ -94,9 +94,14 @@ class ChatClassifier:
                 {"role": "user", "content": request.text[:MAX_TEXT_SENT]},
             ],
         }
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        # A packed answer could unfold to any size, so none is asked for and none is taken.
+        headers = {"Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
         async with self._client.stream("POST", self._url, json=body, headers=headers) as response:
             response.raise_for_status()
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise ValueError("the answer is packed")
             raw = bytearray()
             async for chunk in response.aiter_bytes():
                 raw += chunk
