@@ -99,4 +99,6 @@ def _sum(report: PruneReport) -> str:
         parts.append(count(report.events, "event"))
     more = sum(report.counts.values()) - MAX_ITEMS_SHOWN
     text = f"{'Would remove' if report.dry_run else 'Removed'} {', '.join(parts)}: {size(report.bytes)}."
+    if report.store_bytes_before > report.store_bytes_after:
+        text += f" The database takes {size(report.store_bytes_after)} now, and took {size(report.store_bytes_before)}."
     return f"{text} The list shows the first {MAX_ITEMS_SHOWN}." if report.dry_run and more > 0 else text

@@ -58,6 +58,7 @@ async def test_what_is_over_goes_with_its_events_and_snapshots(side: Lender, pru
     assert shadows(side) == 1
     report = await pruning.run(ALL)
     assert report.counts == {"delegations": 2, "shadows": 1}
+    assert report.store_bytes_before > report.store_bytes_after > 0
     assert report.events >= 12
     assert await kept(side) == []
     assert (await side.journal.events_after(0)).events == []

@@ -203,3 +203,36 @@ async def test_a_damaged_database_is_refused_and_kept(tmp_path: Path, damage: st
         await Store.open(path)
     assert "recover" in refused.value.hint
     assert path.read_bytes() == content
+
+
+async def test_the_room_of_what_was_removed_is_given_back_in_steps(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "SHRINK_PAGES", 64)
+    steps = 0
+    give_back = store_module._give_back
+
+    def counted(connection: sqlite3.Connection) -> bool:
+        nonlocal steps
+        steps += 1
+        return give_back(connection)
+
+    monkeypatch.setattr(store_module, "_give_back", counted)
+    for start in range(0, 400, 100):
+        async with asyncio.TaskGroup() as group:
+            for number in range(start, start + 100):
+                group.create_task(store.write(add(f"{number}/" + "x" * 3000)))
+    kept = store.path.stat().st_size
+    await store.write(lambda connection: connection.execute("DELETE FROM lend_roots").rowcount)
+    assert store.path.stat().st_size >= kept, "removing alone gives nothing back"
+    async with asyncio.TaskGroup() as group:
+        shrinking = group.create_task(store.shrink())
+        meanwhile = [group.create_task(store.write(add(f"meanwhile {number}"))) for number in range(20)]
+    before, after = shrinking.result()
+    assert [write.result() for write in meanwhile] == [1] * 20
+    assert after < 1 << 19 < before
+    assert after == store.path.stat().st_size
+    assert steps > 3
+    assert await store.read(lambda c: c.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
+    assert len(await store.read(roots)) == 20
+    assert await store.shrink() == (store._bytes(), store._bytes())

@@ -38,6 +38,10 @@ class PruneReport(View):
     bytes: int = 0
     items: list[PruneItem] = Field(default=[])
     truncated: bool = Field(default=False, description="Whether there is more than items lists")
+    store_bytes_before: int = Field(
+        default=0, description="Of the database on the disk; none where nothing was removed"
+    )
+    store_bytes_after: int = Field(default=0, description="The same once the room of what went was given back")
 
 
 class ReloadReport(View):

@@ -220,6 +220,10 @@ class Journal(EventLog):
 
         return await self.transact(work)
 
+    async def shrink(self) -> tuple[int, int]:
+        """Give the room of what was forgotten back to the file system: ``Store.shrink``."""
+        return await self._store.shrink()
+
     # Resources
 
     async def acquire(self, owner: str, kind: str, detail: Mapping[str, JsonValue]) -> int:

@@ -97,7 +97,11 @@ class Pruning:
                     continue
                 for batch in _batches(wanted):
                     gone += [(store.name, candidate) for candidate in await store.remove(batch)]
-        return _report(request, gone, choice.reasons)
+            report = _report(request, gone, choice.reasons)
+            if request.dry_run or not gone:
+                return report
+            before, after = await self._journal.shrink()
+            return report.model_copy(update={"store_bytes_before": before, "store_bytes_after": after})
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.

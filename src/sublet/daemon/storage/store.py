@@ -33,6 +33,11 @@ MAX_POSTED = 4096
 MAX_GROUP = 256
 """Writes in one commit."""
 BUSY_MILLISECONDS = 5000
+SHRINK_PAGES = 256
+"""Free pages, of 4 KiB, that are given back in one step; other writes get their turn between two."""
+MAX_SHRINK_STEPS = 16_384
+FOLD_MILLISECONDS = 200
+"""How long a reader is waited for until the log is folded into the database; the next prune folds it otherwise."""
 CACHE_KIB = 4096
 
 log = structlog.get_logger(__name__)
@@ -41,11 +46,12 @@ log = structlog.get_logger(__name__)
 class _Job:
     """One piece of work and where its outcome goes; ``done`` runs on the event loop, whether anybody waits or not."""
 
-    __slots__ = ("done", "error", "result", "work")
+    __slots__ = ("alone", "done", "error", "result", "work")
 
-    def __init__(self, work: Work[Any], done: Callable[[Any, Exception | None], None]) -> None:
+    def __init__(self, work: Work[Any], done: Callable[[Any, Exception | None], None], *, alone: bool = False) -> None:
         self.work = work
         self.done = done
+        self.alone = alone
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -120,6 +126,25 @@ class Store:
 
         self._writes.put(_Job(work, done))
 
+    async def shrink(self) -> tuple[int, int]:
+        """Give the room of what was removed back to the file system, in small steps beside everything else.
+
+        Returns:
+            The bytes of the database and its log, before and after.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk fails, or the store is closed; what was given back stays so.
+        """
+        before = await asyncio.to_thread(self._bytes)
+        for _ in range(MAX_SHRINK_STEPS):
+            if not await self._ask(self._writes, self._places, _give_back, None, alone=True):
+                break
+        await self._ask(self._writes, self._places, _fold, None, alone=True)
+        return before, await asyncio.to_thread(self._bytes)
+
+    def _bytes(self) -> int:
+        return _size(self.path) + _size(self.path.with_name(self.path.name + "-wal"))
+
     async def close(self) -> None:
         """Finish what was asked for, fold the log into the database and close it; twice is no error."""
         if self._closed:
@@ -138,6 +163,8 @@ class Store:
         places: asyncio.Semaphore,
         work: Work[T],
         after: Callable[[T], None] | None,
+        *,
+        alone: bool = False,
     ) -> T:
         await places.acquire()
         future: asyncio.Future[T] = self._loop.create_future()
@@ -158,7 +185,7 @@ class Store:
         except SubletError:
             places.release()
             raise
-        jobs.put(_Job(work, done))
+        jobs.put(_Job(work, done, alone=alone))
         return await future
 
     def _check_open(self) -> None:
@@ -172,7 +199,11 @@ class Store:
         while going:
             job = self._writes.get()
             group: list[_Job] = []
+            alone: _Job | None = None
             while job is not None:
+                if job.alone:
+                    alone = job
+                    break
                 group.append(job)
                 if len(group) == MAX_GROUP:
                     break
@@ -185,17 +216,42 @@ class Store:
             if group:
                 _commit(connection, group)
                 self._loop.call_soon_threadsafe(_finish, group)
+            if alone is not None:
+                _do(connection, alone)
+                self._loop.call_soon_threadsafe(_finish, [alone])
         connection.execute("PRAGMA optimize")
         connection.close()
 
     def _read_loop(self, connection: sqlite3.Connection) -> None:
         while (job := self._reads.get()) is not None:
-            try:
-                job.result = job.work(connection)
-            except Exception as error:
-                job.error = _translated(error)
+            _do(connection, job)
             self._loop.call_soon_threadsafe(_finish, [job])
         connection.close()
+
+
+def _do(connection: sqlite3.Connection, job: _Job) -> None:
+    try:
+        job.result = job.work(connection)
+    except Exception as error:
+        job.error = _translated(error)
+
+
+def _give_back(connection: sqlite3.Connection) -> bool:
+    """Give some free pages back, and tell whether there are more that can be."""
+    before = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    # As a script, since the connection takes but one step, and so one page, of a statement without rows.
+    connection.executescript(f"PRAGMA incremental_vacuum({SHRINK_PAGES})")
+    left = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    return bool(0 < left < before)
+
+
+def _fold(connection: sqlite3.Connection) -> None:
+    """Fold the log into the database and cut both, unless somebody reads for too long."""
+    connection.execute(f"PRAGMA busy_timeout={FOLD_MILLISECONDS}")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_MILLISECONDS}")
 
 
 def _commit(connection: sqlite3.Connection, group: list[_Job]) -> None:
@@ -288,12 +344,15 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    fresh = version == 0 and application == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    if fresh:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # can't be chosen later
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if version == 0 and application == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+    if fresh:
         connection.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA:
             connection.execute(statement)
