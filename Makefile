@@ -21,6 +21,7 @@ fuzz: setup ## feed every decoder with anything; ARGS="--seconds 600 TARGET" for
 	@PYTHONPATH=tests $(PY) -m fuzz.run $(ARGS)
 
 hosts:
+	@scripts/setup-browser
 	@scripts/setup-hosts
 	@scripts/setup-clients
 

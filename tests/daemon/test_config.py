@@ -26,6 +26,7 @@ def test_defaults_stay_on_this_machine(home: Home) -> None:
     config = DaemonConfig(home=home)
     assert config.a2a == Listen("127.0.0.1", 8642, chosen=False)
     assert config.sftp == Listen("127.0.0.1", 8622, chosen=False)
+    assert config.web == Listen("127.0.0.1", 8640, chosen=False)
     assert config.zenoh == "tcp/127.0.0.1:7447"
     assert (config.public_url, config.agent_file, config.policy_file) == (None, None, None)
     assert config.mount_root == Path(home.state_dir) / "mounts"
@@ -61,7 +62,18 @@ def test_options_come_before_the_file(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"port": 1}', '{"a2a": 1}', '{"unsandboxed": "yes"}', '{"log_level": "loud"}', "[" * 100_000]
+    "text",
+    [
+        "[]",
+        "{",
+        '{"port": 1}',
+        '{"a2a": 1}',
+        '{"unsandboxed": "yes"}',
+        '{"log_level": "loud"}',
+        '{"web": {"port": 80}}',
+        '{"web": {"host": "0.0.0.0"}}',
+        "[" * 100_000,
+    ],
 )
 def test_a_malformed_file_is_refused(home: Home, text: str) -> None:
     write(home, text)
@@ -84,12 +96,33 @@ def test_a_malformed_file_is_refused(home: Home, text: str) -> None:
         {"zenoh": "tcp/127.0.0.1:7447?x=1"},
         {"public_url": "http://box.example/"},
         {"log_level": "loud"},
+        *(
+            {"web": text}
+            for text in ("", "on", "80", "65536", "-1", "0.0.0.0:8640", "8640 ", "\u0663\u0663\u0663\u0663\u0663\u0663")
+        ),
     ],
 )
 def test_malformed_options_are_refused(home: Home, options: dict[str, str]) -> None:
     with pytest.raises(SubletError) as refused:
         DaemonConfig(home=home, **options)  # type: ignore[arg-type]
     assert refused.value.code is LocalCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "found"),
+    [
+        ({"port": 9000}, None, Listen("127.0.0.1", 9000, chosen=True)),
+        ({"port": 9000}, "0", Listen("127.0.0.1", 0, chosen=True)),
+        ({"enabled": False}, None, None),
+        ({"enabled": False}, "9001", Listen("127.0.0.1", 9001, chosen=True)),
+        ({}, "off", None),
+    ],
+)
+def test_the_web_page_is_on_loopback_or_off(
+    home: Home, file: dict[str, object], option: str | None, found: Listen | None
+) -> None:
+    write(home, {"web": file})
+    assert DaemonConfig(home=home, web=option).web == found
 
 
 def test_an_encrypted_bus_may_leave_the_machine(home: Home) -> None:

@@ -6,7 +6,6 @@ import base64
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -16,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 PROGRAMS = ("chromium", "chromedriver")
 START_SECONDS = 60.0
 CALL_SECONDS = 60.0
+END_SECONDS = 10.0
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _LISTENING = re.compile(r"started successfully on port ([0-9]+)")
 
@@ -126,7 +127,7 @@ def chromium() -> Iterator[Browser]:
     """Run a browser while the block runs; where there is none, the test is skipped, but never in CI."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        why = f"{' and '.join(missing)} missing: scripts/setup-system installs them"
+        why = f"{' and '.join(missing)} missing: scripts/setup-browser installs them"
         if os.environ.get("SUBLET_TEST_BROWSER") == "required":
             pytest.fail(why)
         pytest.skip(why)
@@ -146,21 +147,24 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def _driver(profile: str) -> Iterator[str]:
-    """Run the driver and yield its address."""
-    # In a group of its own: with the driver its browser and that one's many helpers are ended.
+    """Run the driver and yield its address; at the end nothing of it or its browser is left."""
     with subprocess.Popen(
         ["chromedriver", "--port=0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        start_new_session=True,
         env={**os.environ, "HOME": profile, "XDG_CONFIG_HOME": profile, "XDG_CACHE_HOME": profile},
     ) as driver:
         try:
             yield _address(driver)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
+            driver.kill()
+            # A browser that was not closed in order runs on; all its processes name its profile.
+            left = [one for one in psutil.process_iter(["cmdline"]) if profile in " ".join(one.info["cmdline"] or [])]
+            for one in left:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            psutil.wait_procs(left, timeout=END_SECONDS)
 
 
 def _address(driver: subprocess.Popen[str]) -> str:

@@ -41,6 +41,7 @@ from support.fake_approvals import FakeApprovals
 from support.fake_capabilities import FakeCapabilities
 from support.fake_policy import FakePolicy
 from support.fake_supervisor import FakeSupervisor
+from support.fake_web import FakeWeb
 
 ID = "dlg_" + "0123456789abcdef" * 2
 OTHER_ID = "dlg_" + "fedcba9876543210" * 2
@@ -175,6 +176,11 @@ class FakeControl(ControlClient):
     def approvals(self) -> FakeApprovals:
         """What waits for a person; nothing."""
         return FakeApprovals()
+
+    @property
+    def web(self) -> FakeWeb:
+        """The web page of this daemon."""
+        return FakeWeb()
 
     @property
     def supervisor(self) -> FakeSupervisor:

@@ -61,5 +61,9 @@ class FakePolicy(PolicyClient):
         found = [entry for entry in self.entries if cursor is None or int(str(entry["seq"])) > cursor][:limit]
         return AuditPage(entries=found, cursor=int(str(found[-1]["seq"])) if found else cursor or 0)
 
+    async def list_denials(self, *, before: int | None = None, limit: int = 100) -> AuditPage:
+        denied = [one for one in self.entries if one.get("decision") in ("deny", "needs_grant")]
+        return AuditPage(entries=denied[::-1][:limit], cursor=0 if len(denied) <= limit else 7)
+
     async def verify_audit(self) -> AuditVerdict:
         return self.verdict

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,11 +75,6 @@ def _open(opener: str, url: str) -> None:
     file = Path(resolve_home().state_dir) / OPEN_FILE
     page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={html.escape(url)}">'
     write_whole(file, page.encode())
-    subprocess.Popen(
-        [opener, str(file)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=os.sep,
-    )
+    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+    # Not waited for: some of these programs go on as long as the browser.
+    os.posix_spawn(opener, [opener, str(file)], os.environ, file_actions=nothing, setsid=True)

@@ -359,3 +359,53 @@ async def test_readers_wait_for_news_and_page_from_the_files(tmp_path: Path, sto
             log.add("decision", {})
         assert found == [before + 1]
         assert await log.entries(log.head.seq, limit=5) == []
+
+
+def deny(log: AuditLog, *numbers: int) -> None:
+    for number in numbers:
+        log.add("decision", {"decision": "deny", "n": number})
+
+
+async def test_denials_come_newest_first_and_page_by_page(tmp_path: Path, store: Store) -> None:
+    async with running(tmp_path / "log", store) as log:
+        assert await log.denials(None, limit=5) == ([], 0)
+        deny(log, 0, 1)
+        log.add("decision", {"decision": "allow", "resource": '"decision":"deny"'})
+        log.add("decision", {"decision": "needs_grant", "n": 2})
+        deny(log, 3)
+        found, cursor = await log.denials(None, limit=3)
+        assert [entry["n"] for entry in found] == [3, 2, 1]
+        older, end = await log.denials(cursor, limit=3)
+        assert ([entry["n"] for entry in older], end) == ([0], 0)
+        # Exactly as many as are wanted: nothing older is left.
+        assert (await log.denials(None, limit=4))[1] == 0
+
+
+async def test_denials_are_looked_for_in_so_many_files_at_a_time(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "MAX_SEGMENT_BYTES", 500)
+    async with running(tmp_path / "log", store) as log:
+        deny(log, 0)
+        for number in range(12):
+            await log.add_durably("decision", {"decision": "allow", "n": number})
+        deny(log, 1)
+        assert len(segments(tmp_path / "log")) > log_module.MAX_DENIAL_SEGMENTS + 1
+        numbers: list[object] = []
+        cursor: int | None = None
+        while cursor != 0:
+            found, following = await log.denials(cursor, limit=10)
+            numbers += [entry["n"] for entry in found]
+            assert cursor is None or following < cursor
+            cursor = following
+        assert numbers == [1, 0]
+
+
+async def test_a_line_that_somebody_spoilt_hides_no_other_denial(tmp_path: Path, store: Store) -> None:
+    async with running(tmp_path / "log", store) as log:
+        deny(log, 0, 1)
+        await log.add_durably("decision", {"decision": "deny", "n": 2})
+        [(_, path)] = segments(tmp_path / "log")
+        path.write_bytes(path.read_bytes().replace(b'"n":1', b'"n":}'))
+        found, _ = await log.denials(None, limit=5)
+        assert [entry["n"] for entry in found] == [2, 0]

@@ -287,7 +287,10 @@ def _denials(directory: Path, before: int, limit: int) -> tuple[list[dict[str, J
         for line in lines(path):
             if _DENIED.search(line) is None:
                 continue
-            entry = parse_entry(line)
+            try:
+                entry = parse_entry(line)
+            except BrokenChain:  # verify() will tell
+                continue
             seq = entry.get("seq")
             if isinstance(seq, int) and seq >= before:
                 break

@@ -5,7 +5,7 @@ import { Failure, get, open } from "./api.js";
 const KEPT = 2000;
 const SILENT_MS = 40_000; // the daemon says that it is alive every 15 s
 const HIDDEN_MS = 20_000;
-const PAUSES_MS = [300, 700, 1500, 3000, 5000];
+const PAUSES_MS = [300, 700, 1500, 2500];
 
 export const live = { events: [], cursor: 0, state: "connecting", failure: null };
 const readers = new Set();
