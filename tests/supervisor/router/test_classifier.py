@@ -79,7 +79,7 @@ async def test_it_is_told_only_of_those_who_may_be_chosen() -> None:
         httpx.ConnectError("down"),
         httpx.ReadTimeout("late"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 async def test_what_is_no_answer_is_none(answer: httpx.Response | Exception) -> None:
     asked, _ = classifier(answer)
