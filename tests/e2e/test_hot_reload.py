@@ -157,13 +157,20 @@ def test_a_removed_agent_file_offers_nobody_until_one_is_there_again(daemon: Dae
     file = config(daemon) / "agent.json"
     file.unlink()
     comes(daemon, [])
-    assert any("no agent is offered" in remark for remark in daemon.json("status")["remarks"])
+    assert any(f"{file} is gone" in remark for remark in daemon.json("status")["remarks"])
     target = tmp_path / "elsewhere.json"
     target.write_text(agent("linked"))
     file.symlink_to(target)
     comes(daemon, ["linked"])
     replaced(target, agent("behind-the-link"))
     comes(daemon, ["behind-the-link"])
+
+
+def test_a_file_may_offer_nobody(daemon: Daemon) -> None:
+    file = config(daemon) / "agent.json"
+    replaced(file, '{"agents": []}')
+    comes(daemon, [])
+    assert any(f"no agent is offered: {file} has none" in remark for remark in daemon.json("status")["remarks"])
 
 
 def test_the_whole_directory_removed_and_made_again(daemon: Daemon) -> None:

@@ -237,9 +237,9 @@ class AgentConfig(Part):
 
 
 class AgentList(Part):
-    """Several agents; the first is the one that is asked where none is named."""
+    """Several agents, of which the first is the one that is asked where none is named; or none at all."""
 
-    agents: Annotated[tuple[AgentConfig, ...], Field(min_length=1, max_length=MAX_AGENTS)]
+    agents: Annotated[tuple[AgentConfig, ...], Field(max_length=MAX_AGENTS)]
 
     @field_validator("agents")
     @classmethod

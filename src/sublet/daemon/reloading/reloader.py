@@ -45,6 +45,8 @@ class AgentSource:
     def __init__(self, chosen: Path | None, usual: Path) -> None:
         self.file = chosen or usual
         self._seen = chosen is not None
+        self.gone = False
+        """Whether a file that was there once was not when it was read last."""
 
     def load(self) -> list[AgentConfig]:
         """Return the agents that are offered now; none where the file is gone. Blocks.
@@ -52,13 +54,15 @@ class AgentSource:
         Raises:
             SubletError: ``INVALID_ARGUMENT`` naming what is wrong in the file.
         """
+        self.gone = False
         try:
             found = load_agents(self.file)
         except SubletError as error:
             if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 self._seen = True
                 raise
-            return [] if self._seen else load_agents(DEFAULT_AGENT_FILE)
+            self.gone = self._seen
+            return [] if self.gone else load_agents(DEFAULT_AGENT_FILE)
         self._seen = True
         return found
 
@@ -125,7 +129,7 @@ class Reloader:
         if self._policy_gone:
             found.append(f"the default rules hold: {self.policy_file} is gone")
         if not self._offer.agents:
-            found.append(f"no agent is offered: {self.source.file} is gone")
+            found.append(f"no agent is offered: {self.source.file} {'is gone' if self.source.gone else 'has none'}")
         problems = self.capabilities.now.problems
         return [*found, *(f"capability {Path(where).name}: {what}" for where, what in sorted(problems.items())[:5])]
 
