@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
+from sublet.policy.grants import Moment
 from sublet.policy.lending import Protected
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -47,13 +49,18 @@ class Clock:
     """Unix seconds that a test moves."""
 
     def __init__(self) -> None:
-        import time
-
         self.ahead = 0.0
+        self.boot = "first"
+        self.slept = 0.0
         self._time = time.time
+        self._up = time.monotonic
 
     def __call__(self) -> float:
         return self._time() + self.ahead
+
+    def moment(self) -> Moment:
+        """Return now by this clock, and by one that a test moves apart from it."""
+        return Moment(self(), self.boot, self._up() + self.slept)
 
 
 class Desk:
@@ -154,7 +161,7 @@ async def desk(
     try:
         journal = Journal(store)
         policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": [dict(rule) for rule in rules]}))
-        grants = GrantStore(journal, clock)
+        grants = GrantStore(journal, clock.moment)
         nonces = await NonceMemory.load(store, clock)
         approver = await Approver.load(journal, grants, DAEMON, nonces, clock)
         yield Desk(store, journal, policy, approver, grants, clock)

@@ -58,6 +58,7 @@ _BY_CODE: Mapping[str, Exit] = {
     LocalCode.KEY_CHANGED: Exit.DECLINED,
     LocalCode.TOKEN_INVALID: Exit.DECLINED,
     LocalCode.APPROVAL_INVALID: Exit.DECLINED,
+    LocalCode.APPROVAL_REQUIRED: Exit.DECLINED,
     LocalCode.APPROVER_MISSING: Exit.DECLINED,
     LocalCode.PASSPHRASE_WRONG: Exit.DECLINED,
     ErrorCode.DECLINED: Exit.DECLINED,

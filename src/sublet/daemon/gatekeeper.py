@@ -80,6 +80,8 @@ class Gatekeeper:
         unknown: SubletError,
         *,
         keys: EventKeys | None = None,
+        granted: bool = False,
+        note: Mapping[str, JsonValue] | None = None,
     ) -> None:
         """Return if ``caller`` may do ``action`` to ``resource``.
 
@@ -89,12 +91,14 @@ class Gatekeeper:
             resource: what it is done to.
             unknown: what is said of a name that does not exist, and where a rule hides what it denies.
             keys: of the run for which it is asked, which the event of a refusal has then.
+            granted: as of ``decide``.
+            note: as of ``decide``.
 
         Raises:
             SubletError: ``POLICY_DENIED``, or ``unknown``; ``UNAVAILABLE`` where the disk does not answer, or takes no
                 audit entry.
         """
-        decision = await self.decide(caller, action, resource)
+        decision = await self.decide(caller, action, resource, granted=granted, note=note)
         if decision.allowed:
             return
         await self._journal.append_event(
@@ -156,6 +160,10 @@ class Gatekeeper:
     def hides(self, caller: Subject, action: Action, name: str) -> bool:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
         return self._policy.decide(caller, action, Resource(name)).hidden
+
+    def foresee(self, caller: Subject, action: Action, resource: Resource) -> Decision:
+        """Return what ``decide`` would say. Nothing is written down: whoever then acts asks ``decide``."""
+        return self._policy.decide(caller, action, resource)
 
     def grant_helps(self, caller: Subject, action: Action, resource: Resource) -> bool:
         """Tell whether a grant for exactly this would be enough: no deny and no limit stands against it.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.daemon.approvals.approver import Approver
+from sublet.daemon.approvals.call_gate import CallGate
 from sublet.daemon.approvals.gates import Gates
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.approvals.questions import Questions
@@ -162,7 +163,9 @@ async def make_parts(
     grants = GrantStore(journal)
     questions = Questions(journal, grants)
     approver = await Approver.load(journal, grants, identity.node_id, nonces)
-    gates = Gates(GateParts(gate, journal, grants, questions, approver), lambda: offer.agents)
+    gate_parts = GateParts(gate, journal, grants, questions, approver)
+    gates = Gates(gate_parts, lambda: offer.agents)
+    calls = CallGate(gate_parts)
     gateways = Gateways(
         Path(config.home.config_dir) / GATEWAYS,
         state_dir,
@@ -197,6 +200,7 @@ async def make_parts(
         sandbox,
         cages,
         gate,
+        calls,
         journal,
         lambda agent_id: offer.capabilities_of(agent_id),
     )

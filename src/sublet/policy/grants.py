@@ -37,6 +37,21 @@ Refused = Literal[
 _BY_AGENT: Final = "agent "
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something is looked at, by two clocks: one that people set, and one that nobody sets.
+
+    Args:
+        at: Unix seconds.
+        boot: names the run of the machine since it was started; empty where it is not known.
+        up: seconds since then, those asleep included.
+    """
+
+    at: float
+    boot: str = ""
+    up: float = 0.0
+
+
 def canonical_arguments(arguments: Mapping[str, JsonValue]) -> str:
     """Return arguments as the one text per value that is shown, kept and hashed: sorted keys, ASCII, no spaces.
 
@@ -78,8 +93,8 @@ class Grant:
         when: globs that attributes (``args.NAME``, ``path``) must be like, all of them; with no digest, none is any.
         scope: the delegation or session in which alone it is used; empty for any.
         issued_by: who has issued it.
-        issued_at: Unix seconds.
-        expires_at: Unix seconds; it is over from then on.
+        issued: when, by both clocks.
+        expires_at: Unix seconds; it is over from then on, and once it has lasted that long by the other clock.
         max_uses: how often it can be used in all.
         remaining: how often it still can.
         revoked_at: Unix seconds, where somebody took it back.
@@ -91,7 +106,7 @@ class Grant:
     tool: str
     digest: str | None
     issued_by: str
-    issued_at: float
+    issued: Moment
     expires_at: float
     max_uses: int
     remaining: int
@@ -105,11 +120,21 @@ class Grant:
         """Whether it is for more than one exact call."""
         return self.digest is None
 
-    def state(self, now: float) -> Literal["usable", "used up", "expired", "revoked"]:
+    def left(self, now: Moment) -> float:
+        """Return for how many seconds it lasts: the less of what both clocks say, so that setting one adds nothing.
+
+        After a restart of the machine one clock is left; a time before the issue says that it was set back: it is over.
+        """
+        by_date = self.expires_at - now.at
+        if self.issued.boot and now.boot == self.issued.boot:
+            return min(by_date, self.issued.up + self.expires_at - self.issued.at - now.up)
+        return by_date if now.at >= self.issued.at else 0.0
+
+    def state(self, now: Moment) -> Literal["usable", "used up", "expired", "revoked"]:
         """Return what it is worth at ``now``."""
         if self.revoked_at is not None:
             return "revoked"
-        if now >= self.expires_at:
+        if self.left(now) <= 0:
             return "expired"
         return "usable" if self.remaining > 0 else "used up"
 
@@ -126,8 +151,8 @@ class Call:
     callers: Sequence[str] = ()
 
 
-def refusal(grant: Grant, call: Call, now: float) -> Refused | None:
-    """Return why ``grant`` does not allow ``call`` at ``now`` (Unix seconds), or None where it does."""
+def refusal(grant: Grant, call: Call, now: Moment) -> Refused | None:
+    """Return why ``grant`` does not allow ``call`` at ``now``, or None where it does."""
     if plain(grant.agent) != plain(call.agent):
         return "other agent"
     if tool_plain(grant.tool) != tool_plain(call.tool):
@@ -137,7 +162,7 @@ def refusal(grant: Grant, call: Call, now: float) -> Refused | None:
     if grant.digest is not None:
         if grant.digest != call.digest:
             return "other arguments"
-    elif not conditions_hold(grant.when, call.resource, now):
+    elif not conditions_hold(grant.when, call.resource, now.at):
         return "other arguments"
     if grant.issued_by.startswith(_BY_AGENT):
         # Also one that was issued before the errand began, when nobody could know of the errand.

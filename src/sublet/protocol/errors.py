@@ -43,6 +43,7 @@ class LocalCode(StrEnum):
     KEY_CHANGED = "KEY_CHANGED"
     TOKEN_INVALID = "TOKEN_INVALID"  # noqa: S105 - the name of a code, not a secret
     APPROVAL_INVALID = "APPROVAL_INVALID"
+    APPROVAL_REQUIRED = "APPROVAL_REQUIRED"
     APPROVER_MISSING = "APPROVER_MISSING"
     PASSPHRASE_WRONG = "PASSPHRASE_WRONG"  # noqa: S105 - the name of a code, not a secret
     ALREADY_RUNNING = "ALREADY_RUNNING"

@@ -264,6 +264,36 @@ async def test_a_grant_is_over_on_time_whoever_looks(tmp_path: Path) -> None:
         assert not (await side.gate(seconds=0.02).ask(call())).allowed
 
 
+@pytest.mark.parametrize(
+    ("ahead", "slept", "boot", "state"),
+    [
+        (0, 0, "first", "usable"),
+        (61, 0, "first", "expired"),  # set forward: it is shorter
+        (-3600, 0, "first", "usable"),  # set back before its time is over
+        (-3600, 61, "first", "expired"),  # set back: it is no longer for that
+        (0, 61, "first", "expired"),  # the date stood still, such as on a machine that was suspended
+        (0, 61, "second", "usable"),  # restarted: only the date is left
+        (61, 0, "second", "expired"),
+        (-3600, 0, "second", "expired"),  # before it was issued, which can't be
+    ],
+)
+async def test_no_clock_that_is_set_lengthens_a_grant(
+    tmp_path: Path, ahead: float, slept: float, boot: str, state: str
+) -> None:
+    clock = Clock()
+    key = SigningKey.generate()
+    async with desk(tmp_path, [APPROVAL], clock) as side:
+        await side.make_approver(key)
+        await given_grant(side, key, terms=Terms(ttl_seconds=60))
+    async with desk(tmp_path, [APPROVAL], clock) as side:
+        clock.ahead, clock.slept, clock.boot = ahead, slept, boot
+        [view] = await side.service.list_grants(HUMAN)
+        assert view.state == state
+        assert view.remaining_seconds <= 60
+        assert len(await side.service.list_grants(HUMAN, usable=True)) == (state == "usable")
+        assert (await side.gate(seconds=0.02).ask(call())).allowed == (state == "usable")
+
+
 async def test_a_revoked_grant_is_worth_nothing(tmp_path: Path) -> None:
     async with desk(tmp_path, [APPROVAL]) as side:
         grant = await given_grant(side, await side.make_approver())

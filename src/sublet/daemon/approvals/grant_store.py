@@ -6,7 +6,6 @@ import builtins
 import json
 import secrets
 import sqlite3
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -15,7 +14,8 @@ import structlog
 
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
-from sublet.policy.grants import Call, Grant, check_terms, consumed, refusal
+from sublet.daemon.times import moment
+from sublet.policy.grants import Call, Grant, Moment, check_terms, consumed, refusal
 from sublet.policy.names import plain
 from sublet.policy.tool_names import tool_plain
 from sublet.protocol.canonical import JsonValue
@@ -28,6 +28,10 @@ MAX_GRANTS: Final = 2_000
 KEEP_SECONDS: Final = 30 * 24 * 3600.0
 """How long a grant that is over is shown."""
 UNKNOWN_OUTCOME: Final = "unknown: the daemon ended between the call and its end"
+
+_USABLE: Final = """revoked_at IS NULL AND remaining > 0 AND expires_at > :at
+    AND CASE WHEN boot != '' AND boot = :boot THEN issued_up + expires_at - issued_at > :up ELSE issued_at <= :at END"""
+"""As ``Grant.state`` says it."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,9 +57,13 @@ class Called:
 class GrantStore:
     """All grants of this daemon. Whether one is over is computed whenever it is looked at."""
 
-    def __init__(self, journal: Journal, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, journal: Journal, clock: Callable[[], Moment] = moment) -> None:
         self._journal = journal
         self._clock = clock
+
+    def now(self) -> Moment:
+        """Return the time by which grants are looked at."""
+        return self._clock()
 
     def make(
         self,
@@ -90,14 +98,14 @@ class GrantStore:
         """
         check_terms(ttl_seconds, max_uses, when or {})
         now = self._clock()
-        until = now + ttl_seconds
+        until = now.at + ttl_seconds
         return Grant(
             id=f"grt_{secrets.token_hex(12)}",
             agent=plain(agent),
             tool=tool_plain(tool),
             digest=digest,
             issued_by=issued_by,
-            issued_at=now,
+            issued=now,
             expires_at=until if ends_at is None else min(until, ends_at),
             max_uses=max_uses,
             remaining=max_uses,
@@ -118,16 +126,18 @@ class GrantStore:
     def insert(self, connection: sqlite3.Connection, events: Recorder, grant: Grant) -> None:
         """Put ``grant`` in force as part of a transaction; as ``issue``."""
         now = self._clock()
-        connection.execute("DELETE FROM grants WHERE expires_at < ?", (now - KEEP_SECONDS,))
-        usable = "SELECT count(*) FROM grants WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?"
-        if connection.execute(usable, (now,)).fetchone()[0] >= MAX_GRANTS:
+        connection.execute("DELETE FROM grants WHERE expires_at < ?", (now.at - KEEP_SECONDS,))
+        usable = f"SELECT count(*) FROM grants WHERE {_USABLE}"  # noqa: S608 - constants
+        if connection.execute(usable, _named(now)).fetchone()[0] >= MAX_GRANTS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_GRANTS} grants are in force", "Revoke some of them.")
         connection.execute(
-            """INSERT INTO grants (id, agent, tool, digest, conditions, scope, issued_by, issued_at, expires_at,
-                max_uses, remaining, approval_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            """INSERT INTO grants (id, agent, tool, digest, conditions, scope, issued_by, issued_at, boot,
+                issued_up, expires_at, max_uses, remaining, approval_id)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 grant.id, grant.agent, grant.tool, grant.digest, json.dumps(dict(grant.when)), grant.scope,
-                grant.issued_by, grant.issued_at, grant.expires_at, grant.max_uses, grant.remaining, grant.approval_id,
+                grant.issued_by, grant.issued.at, grant.issued.boot, grant.issued.up, grant.expires_at, grant.max_uses,
+                grant.remaining, grant.approval_id,
             ),
         )  # fmt: skip
         events.add(
@@ -167,7 +177,7 @@ class GrantStore:
             event = events.add(EventKind.TOOL_CALL, called.delegation_id, data)
             use = connection.execute(
                 "INSERT INTO grant_uses (grant_id, call_id, event, delegation_id, used_at) VALUES (?, ?, ?, ?, ?)",
-                (grant.id, called.call_id, event.seq, called.delegation_id, now),
+                (grant.id, called.call_id, event.seq, called.delegation_id, now.at),
             ).lastrowid
             assert use is not None
             return Use(use, grant, event)
@@ -213,9 +223,9 @@ class GrantStore:
         now = self._clock()
 
         def work(connection: sqlite3.Connection) -> list[Grant]:
-            only = "WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?" if usable else "WHERE ? IS NOT NULL"
-            query = f"SELECT * FROM grants {only} ORDER BY issued_at DESC, id LIMIT ?"  # noqa: S608 - constants
-            return [_grant(row) for row in connection.execute(query, (now, limit))]
+            only = f"WHERE {_USABLE}" if usable else ""
+            query = f"SELECT * FROM grants {only} ORDER BY issued_at DESC, id LIMIT :most"  # noqa: S608 - constants
+            return [_grant(row) for row in connection.execute(query, {**_named(now), "most": limit})]
 
         return await self._journal.read(work)
 
@@ -244,7 +254,7 @@ class GrantStore:
             grant = _grant(row)
             if grant.revoked_at is not None:
                 return grant
-            now = self._clock()
+            now = self._clock().at
             connection.execute("UPDATE grants SET revoked_at = ? WHERE id = ?", (now, grant_id))
             events.add(EventKind.GRANT_REVOKED, None, {"grantId": grant_id, "agentId": grant.agent, "by": by})
             return replace(grant, revoked_at=now)
@@ -253,20 +263,24 @@ class GrantStore:
 
     def void_all(self, connection: sqlite3.Connection, events: Recorder, by: str) -> int:
         """Take every grant back as part of a transaction, and return how many could still have been used."""
-        now = self._clock()
         count = connection.execute(
-            "UPDATE grants SET revoked_at = ? WHERE revoked_at IS NULL AND remaining > 0 AND expires_at > ?", (now, now)
+            f"UPDATE grants SET revoked_at = :at WHERE {_USABLE}",  # noqa: S608 - constants
+            _named(self._clock()),
         ).rowcount
         if count:
             events.add(EventKind.GRANT_REVOKED, None, {"grants": count, "by": by})
         return count
 
 
-def _usable(connection: sqlite3.Connection, call: Call, now: float) -> Grant | None:
+def _named(now: Moment) -> dict[str, str | float]:
+    return {"at": now.at, "boot": now.boot, "up": now.up}
+
+
+def _usable(connection: sqlite3.Connection, call: Call, now: Moment) -> Grant | None:
     rows = connection.execute(
-        """SELECT * FROM grants WHERE agent = ? AND tool = ? AND revoked_at IS NULL AND remaining > 0
-            AND expires_at > ? ORDER BY digest IS NULL, expires_at, id""",
-        (plain(call.agent), tool_plain(call.tool), now),
+        f"""SELECT * FROM grants WHERE agent = :agent AND tool = :tool AND {_USABLE}
+            ORDER BY digest IS NULL, expires_at, id""",  # noqa: S608 - constants
+        {**_named(now), "agent": plain(call.agent), "tool": tool_plain(call.tool)},
     )
     return next((grant for row in rows if refusal(grant := _grant(row), call, now) is None), None)
 
@@ -278,7 +292,7 @@ def _grant(row: sqlite3.Row) -> Grant:
         tool=row["tool"],
         digest=row["digest"],
         issued_by=row["issued_by"],
-        issued_at=row["issued_at"],
+        issued=Moment(row["issued_at"], row["boot"], row["issued_up"]),
         expires_at=row["expires_at"],
         max_uses=row["max_uses"],
         remaining=row["remaining"],

@@ -9,6 +9,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -89,10 +90,11 @@ class Questions:
         self._grants = grants
         self._clock = clock
         self._waiting: dict[str, _Waiting] = {}
+        self._kept: dict[str, None] = {}
 
     def waits(self, approval_id: str) -> bool:
-        """Tell whether the agent still waits for it in this process."""
-        return approval_id in self._waiting
+        """Tell whether somebody still waits for it in this process, or will call again."""
+        return approval_id in self._waiting or approval_id in self._kept
 
     async def ask(
         self,
@@ -102,6 +104,7 @@ class Questions:
         event: tuple[str | None, Mapping[str, JsonValue]],
         *,
         until: float,
+        kept: bool = False,
     ) -> Approval:
         """Return the open question about exactly this call, asked now if nobody has; journals ``approval_required``.
 
@@ -111,6 +114,7 @@ class Questions:
             context: what else a person is shown.
             event: whose delegation's the event is, and its key fields.
             until: Unix seconds at which the lease ends.
+            kept: whether it stays open while nobody waits, since who asks will call again, or ``withdraw``.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where the agent has ``MAX_PENDING_PER_AGENT`` open questions.
@@ -168,10 +172,18 @@ class Questions:
             events.add(EventKind.APPROVAL_REQUIRED, delegation_id, data)
             return asked
 
-        return await self._journal.transact(work)
+        asked = await self._journal.transact(work)
+        if kept:
+            self._kept[asked.id] = None
+            while len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return asked
 
     async def wait(self, approval: Approval) -> Approval:
-        """Return the approval once it is decided or its time is over; who stops waiting takes the question back."""
+        """Return the approval once it is decided or its time is over.
+
+        Who stops waiting takes the question back, unless it was asked as ``kept``.
+        """
         waiting = self._waiting.setdefault(approval.id, _Waiting())
         waiting.count += 1
         try:
@@ -185,8 +197,9 @@ class Questions:
             waiting.count -= 1
             if waiting.count == 0:
                 self._waiting.pop(approval.id, None)
-                with anyio.CancelScope(shield=True):
-                    await self._close(approval.id)
+                if approval.id not in self._kept:
+                    with anyio.CancelScope(shield=True):
+                        await self._close(approval.id)
         return await self.find(approval.id)
 
     async def list(self, *, limit: int = 100, pending: bool = True) -> builtins.list[Approval]:
@@ -224,6 +237,15 @@ class Questions:
         """
         return await self._decide(approval_id, "denied", by, None)
 
+    async def withdraw(self, approval_id: str, denied_by: str | None = None) -> None:
+        """Close a question that was kept, as denied where ``denied_by`` names who said no; what is over stays so."""
+        self._kept.pop(approval_id, None)
+        if denied_by is None:
+            await self._close(approval_id)
+            return
+        with suppress(SubletError):  # it was decided meanwhile
+            await self.deny(approval_id, denied_by)
+
     async def _decide(self, approval_id: str, state: State, by: str, grant: Grant | None) -> Approval:
         def work(connection: sqlite3.Connection, events: Recorder) -> Approval:
             now = self._clock()
@@ -247,6 +269,7 @@ class Questions:
             decided = await self._journal.transact(work)
             if (waiting := self._waiting.get(approval_id)) is not None:
                 waiting.decided.set()
+            self._kept.pop(approval_id, None)
         return decided
 
     async def _close(self, approval_id: str) -> None:

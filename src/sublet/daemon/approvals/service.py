@@ -277,4 +277,4 @@ class ApprovalService:
         return approval_view(approval, self._parts.clock(), waits=waits, complete=complete)
 
     async def _grant_view(self, grant: Grant) -> GrantView:
-        return grant_view(grant, self._parts.clock(), await self._parts.grants.outcomes(grant.id))
+        return grant_view(grant, self._parts.grants.now(), await self._parts.grants.outcomes(grant.id))

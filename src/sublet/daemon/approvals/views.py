@@ -6,7 +6,7 @@ from sublet.daemon.api.approval_models import MAX_SHOWN_CHARS, ApprovalView, App
 from sublet.daemon.approvals.approver import Pinned
 from sublet.daemon.approvals.questions import Approval
 from sublet.daemon.times import rfc3339
-from sublet.policy.grants import Grant
+from sublet.policy.grants import Grant, Moment
 from sublet.protocol.encoding import b64
 
 
@@ -34,7 +34,7 @@ def approval_view(approval: Approval, now: float, *, waits: bool, complete: bool
     )
 
 
-def grant_view(grant: Grant, now: float, outcomes: list[str]) -> GrantView:
+def grant_view(grant: Grant, now: Moment, outcomes: list[str]) -> GrantView:
     """Return the view of a grant as it is at ``now``."""
     return GrantView(
         id=grant.id,
@@ -46,9 +46,9 @@ def grant_view(grant: Grant, now: float, outcomes: list[str]) -> GrantView:
         when=dict(grant.when),
         scope=grant.scope,
         issued_by=grant.issued_by,
-        issued_at=rfc3339(grant.issued_at),
+        issued_at=rfc3339(grant.issued.at),
         expires_at=rfc3339(grant.expires_at),
-        remaining_seconds=max(0, int(grant.expires_at - now)),
+        remaining_seconds=max(0, int(grant.left(now))),
         max_uses=grant.max_uses,
         remaining_uses=grant.remaining,
         approval_id=grant.approval_id,

@@ -33,6 +33,7 @@ _STATUS: dict[ErrorCode | LocalCode, int] = {
     LocalCode.POLICY_DENIED: 403,
     LocalCode.TOKEN_INVALID: 403,
     LocalCode.APPROVAL_INVALID: 403,
+    LocalCode.APPROVAL_REQUIRED: 403,
     LocalCode.APPROVER_MISSING: 403,
     LocalCode.PASSPHRASE_WRONG: 403,
     LocalCode.PEER_UNREACHABLE: 502,

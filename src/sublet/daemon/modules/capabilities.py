@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
+from sublet.daemon.api.call_api import AskedCall, Begun, CallApi
 from sublet.daemon.api.capability_models import (
     CapabilityCheck,
     CapabilityChecks,
@@ -26,7 +27,7 @@ from sublet.policy.capabilities.module_file import TOOL_PREFIX, Level
 from sublet.policy.model import Action, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.capabilities.registry import Capability, CapabilitySet, read_capabilities
@@ -60,8 +61,11 @@ class CapabilityRegistry:
 class CapabilityService:
     """Implements ``CapabilityApi``."""
 
-    def __init__(self, gate: Gatekeeper, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Tell) -> None:
+    def __init__(
+        self, gate: Gatekeeper, calls: CallApi, registry: CapabilityRegistry, runs: CapabilityRuns, tell: Tell
+    ) -> None:
         self._gate = gate
+        self._calls = calls
         self._registry = registry
         self._runs = runs
         self._tell = tell
@@ -119,10 +123,37 @@ class CapabilityService:
         """``CapabilityApi.run_capability``."""
         tool = TOOL_PREFIX + capability_id
         arguments: dict[str, JsonValue] = {"args": list(request.args)}
-        unknown = SubletError(LocalCode.NOT_FOUND, f"there is no capability {clean_line(capability_id, 80)!r}")
-        await self._gate.ask_for(caller, Action.CAPABILITY_RUN, tool_resource(tool, arguments), unknown)
-        one = self._registry.now.get(capability_id)
-        await asyncio.to_thread(check_arguments, one.module, request.args)
+        resource = tool_resource(tool, arguments)
+        if request.stdin:  # a person approves all that it is given
+            arguments["stdin"] = request.stdin
+        call = AskedCall(caller, Action.CAPABILITY_RUN, resource, tool, arguments)
+        one = self._registry.now.found.get(capability_id)
+        if one is not None and not self._gate.hides(caller, Action.CAPABILITY_RUN, tool):
+            # Nobody is asked to approve, and no grant is spent on, what can't be run.
+            await asyncio.to_thread(check_arguments, one.module, request.args)
+        begun = await self._calls.begin(call, f"there is no capability {clean_line(capability_id, 80)!r}")
+        error: str | None = "it was cut off"
+        try:
+            ended = await self._run(self._registry.now.get(capability_id), request, begun)
+            error = None if ended.ok else _why(ended)
+        except SubletError as failure:
+            error = failure.message
+            raise
+        finally:
+            await self._calls.ended(begun, error)
+        return CapabilityRun(
+            id=capability_id,
+            exit_code=ended.exit_code,
+            reason=ended.reason,
+            stdout=ended.stdout,
+            stderr=ended.stderr,
+        )
+
+    async def _run(self, one: Capability, request: RunCapability, begun: Begun) -> RunEnd:
+        """Run it, and journal that it is called and how it ended where no use of a grant does."""
+        if begun.use is not None:
+            return await self._runs.run(one, request.args, stdin=request.stdin)
+        tool = TOOL_PREFIX + one.module.id
         told: dict[str, JsonValue] = {"tool": tool, "arguments": {"args": [clean_line(a, 200) for a in request.args]}}
         cause = await self._tell(EventKind.TOOL_CALL, told)
         after: dict[str, JsonValue] = {"tool": tool, "causationId": cause}
@@ -135,13 +166,7 @@ class CapabilityService:
             await self._tell(EventKind.TOOL_RESULT, {**after, "exitCode": 0})
         else:
             await self._tell(EventKind.TOOL_ERROR, {**after, "error": _why(ended), "exitCode": ended.exit_code})
-        return CapabilityRun(
-            id=capability_id,
-            exit_code=ended.exit_code,
-            reason=ended.reason,
-            stdout=ended.stdout,
-            stderr=ended.stderr,
-        )
+        return ended
 
     async def _check(self, one: Capability, name: str) -> CapabilityCheck:
         arguments = {

@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.modules.capabilities import CapabilityRegistry, CapabilityService
 from sublet.daemon.storage.journal import Journal
@@ -35,6 +36,7 @@ class Modules:
         sandbox: confines them.
         limiter: holds them to their limits.
         gate: asks policy.
+        calls: stands before what a person may have to approve.
         journal: is told what runs.
         chosen: returns the ids of those that an agent is told of; None for all.
     """
@@ -47,13 +49,14 @@ class Modules:
         sandbox: Sandbox,
         limiter: Limiter,
         gate: Gatekeeper,
+        calls: CallApi,
         journal: Journal,
         chosen: Callable[[str], tuple[str, ...] | None],
     ) -> None:
         self._journal = journal
         self.registry = CapabilityRegistry([*more, config_dir / CAPABILITIES])
         self.runs = CapabilityRuns(sandbox, scratch_root, limiter)
-        self.service = CapabilityService(gate, self.registry, self.runs, self._tell)
+        self.service = CapabilityService(gate, calls, self.registry, self.runs, self._tell)
         self.tools = CapabilityTools(lambda: self.registry.now, self.runs, chosen)
 
     async def load(self) -> None:

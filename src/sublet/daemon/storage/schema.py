@@ -66,9 +66,9 @@ SCHEMA = (
     # ``conditions`` is JSON of globs by attribute; without a digest, they are what a call must satisfy.
     """CREATE TABLE grants (
         id TEXT PRIMARY KEY, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT, conditions TEXT NOT NULL,
-        scope TEXT NOT NULL, issued_by TEXT NOT NULL, issued_at REAL NOT NULL, expires_at REAL NOT NULL,
-        max_uses INTEGER NOT NULL, remaining INTEGER NOT NULL CHECK (remaining BETWEEN 0 AND max_uses),
-        revoked_at REAL, approval_id TEXT
+        scope TEXT NOT NULL, issued_by TEXT NOT NULL, issued_at REAL NOT NULL, boot TEXT NOT NULL,
+        issued_up REAL NOT NULL, expires_at REAL NOT NULL, max_uses INTEGER NOT NULL,
+        remaining INTEGER NOT NULL CHECK (remaining BETWEEN 0 AND max_uses), revoked_at REAL, approval_id TEXT
     ) STRICT, WITHOUT ROWID""",
     "CREATE INDEX grant_call ON grants (agent, tool)",
     # One row per use, written before the tool acts; without ``outcome`` nobody knows yet what came of it.

@@ -1,0 +1,152 @@
+"""The gate before calls by others than agents at work here: of MCP hosts, and of people (SuperAgent 6.2, DESIGN 7).
+
+Like ``tool_gate``, but nobody waits inside: who calls is told what waits and calls again, or waits for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import anyio
+
+from sublet.daemon.api.call_api import AskedCall, Begun, OpenQuestion
+from sublet.daemon.approvals.grant_store import Called
+from sublet.daemon.approvals.questions import Approval
+from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
+from sublet.daemon.operations import decisions_noted, note_decision
+from sublet.policy.grants import Call, arguments_digest, canonical_arguments
+from sublet.policy.model import Subject
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+
+MAX_NAME_CHARS: Final = 64
+FOR_EVER: Final = 7 * 24 * 3600.0
+"""A call of no lease ends with no lease."""
+
+
+def caller_key(caller: Subject) -> str:
+    """Return what a grant names ``caller``: an id for an agent, and what can be no id for everybody else."""
+    return caller.name if caller.kind == "agent" else f"{caller.kind}:{caller.name}"[:MAX_NAME_CHARS]
+
+
+class CallGate:
+    """Implements ``CallApi``."""
+
+    def __init__(self, parts: GateParts) -> None:
+        self._parts = parts
+
+    async def question(self, call: AskedCall) -> OpenQuestion | None:
+        """``CallApi.question``."""
+        decision = self._parts.gate.foresee(call.caller, call.action, call.resource)
+        if not decision.needs_grant:
+            return None
+        wanted, canonical = _wanted(call)
+        if await self._parts.grants.find(wanted) is not None:
+            return None
+        self._parts.approver.require()
+        context: dict[str, JsonValue] = {
+            "rule": decision.rule,
+            "layer": decision.layer,
+            "reason": decision.reason,
+            "paths": [],
+            "role": call.caller.role,
+        }
+        keys: dict[str, JsonValue] = {"agentId": wanted.agent}
+        until = self._parts.clock() + FOR_EVER
+        approval = await self._parts.questions.ask(wanted, canonical, context, (None, keys), until=until, kept=True)
+        return _shown(approval, self._parts.clock())
+
+    async def decided(self, question: OpenQuestion, seconds: float) -> None:
+        """``CallApi.decided``."""
+        with anyio.move_on_after(seconds):
+            await self._parts.questions.wait(await self._parts.questions.find(question.id))
+
+    async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
+        """``CallApi.withdraw``."""
+        await self._parts.questions.withdraw(question_id, denied_by)
+
+    async def begin(self, call: AskedCall, unknown: str) -> Begun:
+        """``CallApi.begin``."""
+        gate = self._parts.gate
+        wanted, canonical = _wanted(call)
+        note: dict[str, JsonValue] = {"digest": wanted.digest}
+        foreseen = gate.foresee(call.caller, call.action, call.resource)
+        if foreseen.allowed or not gate.grant_helps(call.caller, call.action, call.resource):
+            return Begun(entry=await self._ask(call, unknown, note))
+        data: dict[str, JsonValue] = {
+            "agentId": wanted.agent,
+            "tool": clean_line(call.tool, 500),
+            "digest": wanted.digest,
+            "arguments": canonical if len(canonical) <= MAX_JOURNALLED_ARGUMENTS else None,
+        }
+        with anyio.CancelScope(shield=True):
+            use = await self._parts.grants.consume(wanted, Called(wanted.digest[:16], None, data))
+            if use is not None:
+                note |= {"grant": use.grant.id, "issued_by": use.grant.issued_by}
+                begun = Begun(use.id, use.event.seq)
+                try:
+                    return replace(begun, entry=await self._ask(call, unknown, note, granted=True))
+                except SubletError as error:
+                    await self.ended(begun, f"not done: {error.message}")
+                    raise
+        question = await self.question(call)
+        if question is None:  # no rule wants a person; or a grant has come just now, and the next call has it
+            return Begun(entry=await self._ask(call, unknown, note))
+        await gate.decide(call.caller, call.action, call.resource, note={**note, "approval": question.id})
+        raise approval_required(question)
+
+    async def ended(self, begun: Begun, error: str | None) -> None:
+        """``CallApi.ended``."""
+        with anyio.CancelScope(shield=True):
+            if begun.use is not None:
+                data: dict[str, JsonValue] = {"causationId": begun.event}
+                if error is not None:
+                    data["error"] = clean_line(error, 500)
+                kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
+                await self._parts.journal.append_event(kind, None, data)
+                await self._parts.grants.ended(begun.use, "done" if error is None else "failed")
+            if begun.entry is not None:
+                self._parts.gate.outcome(begun.entry, error)
+
+    async def _ask(
+        self, call: AskedCall, unknown: str, note: Mapping[str, JsonValue], *, granted: bool = False
+    ) -> int | None:
+        """Ask policy, and return the entry whose outcome ``ended`` tells."""
+        gate = self._parts.gate
+        hidden = SubletError(LocalCode.NOT_FOUND, unknown)
+        with decisions_noted() as asked:
+            await gate.ask_for(call.caller, call.action, call.resource, hidden, granted=granted, note=note)
+        note_decision(gate, None)
+        return asked[-1][1]
+
+
+def approval_required(question: OpenQuestion) -> SubletError:
+    """Return the failure of a call that waits for a person."""
+    return SubletError(
+        LocalCode.APPROVAL_REQUIRED,
+        f"{question.tool} waits until a person approves this call ({question.id}): {question.reason}",
+        f"A person decides in a terminal: sublet approvals approve {question.id}. Then call it again, unchanged.",
+    )
+
+
+def _wanted(call: AskedCall) -> tuple[Call, str]:
+    canonical = canonical_arguments(call.arguments)
+    digest = arguments_digest(canonical)
+    return Call(caller_key(call.caller), call.tool, digest, call.resource, call.scope), canonical
+
+
+def _shown(approval: Approval, now: float) -> OpenQuestion:
+    return OpenQuestion(
+        id=approval.id,
+        agent=approval.agent,
+        tool=approval.tool,
+        digest=approval.digest,
+        arguments=approval.arguments,
+        reason=str(approval.context.get("reason", "")),
+        rule=f"{approval.context.get('layer')} layer, rule {approval.context.get('rule')}",
+        seconds=max(0, int(approval.expires_at - now)),
+    )
