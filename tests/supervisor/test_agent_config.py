@@ -141,16 +141,14 @@ def test_what_cannot_be_kept_is_refused_with_its_place(
     assert said.startswith(f" at agents[1].{where}: ")
 
 
-def test_of_the_example_of_the_spec_what_nobody_would_keep_is_refused_and_the_rest_is_read(tmp_path: Path) -> None:
-    rules = dict(SPEC_EXAMPLE["governance"]["iflow"])
-    document = {**SPEC_EXAMPLE, "governance": {"iflow": rules}}
-    assert "only a provider of type 'model' is told of capabilities" in refusal(tmp_path, document)
-    del rules["injectCapabilities"]
-    assert "governance.iflow.commandNamespace: " in refusal(tmp_path, document)
-    del rules["commandNamespace"]
-    (agent,) = load(tmp_path, document)
+def test_the_example_of_the_spec_is_read(tmp_path: Path) -> None:
+    (agent,) = load(tmp_path, SPEC_EXAMPLE)
     assert agent.tools.authorization_required == ("shell.exec",)
-    assert agent.governance["iflow"].disallowed_tools == ("network",)
+    rules = agent.governance["iflow"]
+    assert rules.disallowed_tools == ("network",)
+    assert (rules.inject_capabilities, rules.command_namespace) == (True, "cap_")
+    for alone in ({"commandNamespace": "cap_"}, {"capabilityIds": ["bd"]}):
+        assert "without injectCapabilities" in refusal(tmp_path, {**SPEC_EXAMPLE, "governance": {"iflow": alone}})
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -130,9 +131,59 @@ def run_terminals(mode: str, cwd: Path) -> str:
     return ""
 
 
-def prompt(mode: str, cwd: Path, text: str) -> dict[str, Any]:
+def tools(servers: list[dict[str, Any]], calls: list[list[Any]]) -> str:
+    """Start each server of the session, and tell its tools and what came of ``calls`` (name and arguments) of them."""
+    told: list[Any] = []
+    for server in servers:
+        environ = {**os.environ, **{one["name"]: one["value"] for one in server["env"]}}
+        command = [server["command"], *server["args"]]
+        with subprocess.Popen(
+            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            told += _talked(process, server["name"], calls)
+            assert process.stdin is not None
+            process.stdin.close()
+    return json.dumps(told)
+
+
+def _talked(process: subprocess.Popen[str], name: str, calls: list[list[Any]]) -> list[Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ids = itertools.count(1)
+
+    def request(method: str, **params: Any) -> Any:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        request_id = next(ids)
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            answer = json.loads(line)
+            if answer.get("id") == request_id:
+                return answer["result"] if "result" in answer else answer["error"]
+        return "the server ended"
+
+    client = {"name": "acp-agent", "version": "1"}
+    request("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}) + "\n")
+    told: list[Any] = [{one["name"]: one["description"] for one in request("tools/list")["tools"]}]
+    for number, (tool, arguments) in enumerate(calls):
+        ask({"toolCallId": f"t{number}", "title": f"mcp__{name}__{tool}", "kind": "other", "rawInput": arguments})
+        outcome = answer_to("perm-1")["result"]["outcome"]
+        if outcome.get("optionId") != "once":
+            told.append("no permission")
+            continue
+        result = request("tools/call", name=tool, arguments=arguments)
+        told.append([result.get("isError"), "".join(one["text"] for one in result.get("content", []))])
+    return told
+
+
+def prompt(mode: str, cwd: Path, text: str, servers: list[dict[str, Any]]) -> dict[str, Any]:
     if mode == "write":
         say(write(cwd))
+    elif mode == "tools":
+        say(tools(servers, json.loads(text)))
     elif mode in ("fs", "fs-outside"):
         say(files(mode, cwd))
     elif mode.startswith("terminal"):
@@ -188,7 +239,7 @@ def prompt(mode: str, cwd: Path, text: str) -> dict[str, Any]:
     return {"stopReason": "end_turn"}
 
 
-def handle(mode: str, method: str, params: dict[str, Any], state: dict[str, Path]) -> dict[str, Any]:
+def handle(mode: str, method: str, params: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         if mode == "silent":
             time.sleep(600)
@@ -203,6 +254,7 @@ def handle(mode: str, method: str, params: dict[str, Any], state: dict[str, Path
         if mode == "login" or (mode == "login-key" and "key" not in state):
             raise PermissionError
         state["cwd"] = Path(params["cwd"])
+        state["servers"] = params["mcpServers"]
         modes = [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]
         return {"sessionId": SESSION, "modes": {"currentModeId": "ask", "availableModes": modes}}
     if method == "session/load":
@@ -216,7 +268,7 @@ def handle(mode: str, method: str, params: dict[str, Any], state: dict[str, Path
         (state["cwd"] / "mode").write_text(params["modeId"])
         return {}
     if method == "session/prompt":
-        return prompt(mode, state["cwd"], params["prompt"][0]["text"])
+        return prompt(mode, state["cwd"], params["prompt"][0]["text"], state.get("servers", []))
     raise LookupError(method)
 
 
@@ -226,7 +278,7 @@ def main() -> None:
         for _ in range(1000 if mode == "garbage" else 3):
             sys.stdout.write("Welcome to the agent!\n")
     print("a word on the side", file=sys.stderr, flush=True)
-    state: dict[str, Path] = {}
+    state: dict[str, Any] = {}
     for line in sys.stdin:
         request = json.loads(line)
         if "method" not in request or "id" not in request:

@@ -165,6 +165,11 @@ class Gatekeeper:
         """Return what ``decide`` would say. Nothing is written down: whoever then acts asks ``decide``."""
         return self._policy.decide(caller, action, resource)
 
+    def could_call(self, agent_id: str, role: str, tool: str) -> bool:
+        """Tell whether an agent may be told of a tool: some call of it could be allowed. Nothing is written down."""
+        resource = Resource(tool, {"access_mode": "rw"})
+        return self._policy.decide(Subject("agent", agent_id, role=role), Action.TOOL_CALL, resource).outcome != "deny"
+
     def grant_helps(self, caller: Subject, action: Action, resource: Resource) -> bool:
         """Tell whether a grant for exactly this would be enough: no deny and no limit stands against it.
 

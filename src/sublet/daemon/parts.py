@@ -203,6 +203,7 @@ async def make_parts(
         calls,
         journal,
         lambda agent_id: offer.capabilities_of(agent_id),
+        lambda agent_id, tool: gate.could_call(agent_id, offer.role_of(agent_id), tool),
     )
     await modules.load()
     tools = ProviderTools(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
@@ -44,10 +45,14 @@ class ProviderGovernance(Part):
         alias="approvalMode",
         description="default: as policy says. autoEdit: everything but files wants approval. plan: nothing is changed",
     )
-    inject_capabilities: bool = Field(default=False, alias="injectCapabilities")
+    inject_capabilities: bool = Field(
+        default=False, alias="injectCapabilities", description="Whether it is told of the capabilities that it may use"
+    )
     capability_ids: Annotated[tuple[Id, ...], Field(max_length=500)] = Field(default=(), alias="capabilityIds")
     command_namespace: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")] | None = Field(
-        default=None, alias="commandNamespace"
+        default=None,
+        alias="commandNamespace",
+        description="What stands before the id of a capability in the name of the tool that it sees: 'capability_'",
     )
 
 
@@ -81,13 +86,13 @@ def check_governance(kind: str, names: frozenset[str], governance: GovernanceCon
     if governance and kind not in GOVERNING:
         raise ValueError(_unenforceable(kind, f"governance.{next(iter(governance))}"))
     for name, rules in governance.items():
-        if kind != "model" and (rules.inject_capabilities or rules.capability_ids):
-            raise ValueError(f"governance.{name}: only a provider of type 'model' is told of capabilities")
-        if rules.command_namespace is not None:
-            raise ValueError(
-                f"governance.{name}.commandNamespace: capabilities are tools named capability.ID here, not commands, "
-                "so they have no other namespace"
-            )
+        if (rules.capability_ids or rules.command_namespace is not None) and not rules.inject_capabilities:
+            raise ValueError(f"governance.{name}: without injectCapabilities no capability is told of, by any name")
+
+
+def command_namespace(governance: Mapping[str, ProviderGovernance]) -> str | None:
+    """Return what stands before the names of capabilities that an agent is told of; None for the usual."""
+    return next((one.command_namespace for one in governance.values() if one.command_namespace is not None), None)
 
 
 def _unenforceable(kind: str, what: str) -> str:

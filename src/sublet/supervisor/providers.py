@@ -74,7 +74,14 @@ def make_provider(config: AgentConfig, tools: ProviderTools) -> Provider:
                 f"agent {config.id} speaks the Agent Client Protocol, and the package for it is not here: {error.name}",
                 "Install it: pip install 'sublet[acp]'",
             ) from None
-        return AcpProvider(config, tools.sandbox, limiter=tools.limiter, owners=tools.owners, files=tools.files)
+        return AcpProvider(
+            config,
+            tools.sandbox,
+            limiter=tools.limiter,
+            owners=tools.owners,
+            files=tools.files,
+            source=tools.source,
+        )
     if isinstance(config.provider, A2aConfig):
         if tools.remote is None:
             raise TypeError("an agent elsewhere needs something to speak with it")

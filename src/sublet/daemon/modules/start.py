@@ -39,6 +39,7 @@ class Modules:
         calls: stands before what a person may have to approve.
         journal: is told what runs.
         chosen: returns the ids of those that an agent is told of; None for all.
+        may: tells whether an agent could be let to call a tool.
     """
 
     def __init__(
@@ -52,12 +53,13 @@ class Modules:
         calls: CallApi,
         journal: Journal,
         chosen: Callable[[str], tuple[str, ...] | None],
+        may: Callable[[str, str], bool],
     ) -> None:
         self._journal = journal
         self.registry = CapabilityRegistry([*more, config_dir / CAPABILITIES])
         self.runs = CapabilityRuns(sandbox, scratch_root, limiter)
         self.service = CapabilityService(gate, calls, self.registry, self.runs, self._tell)
-        self.tools = CapabilityTools(lambda: self.registry.now, self.runs, chosen)
+        self.tools = CapabilityTools(lambda: self.registry.now, self.runs, chosen, may)
 
     async def load(self) -> None:
         """Read what there is at the start; what can't be used is told, and no reason not to start."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import acp
@@ -47,6 +47,7 @@ class AgentClient:
         left_mode: is called with the mode that it changed to by itself.
         files: answers what it wants of files; None where that was not offered.
         terminals: runs what it wants run.
+        decided: tools of ours, on whose calls the gate decides when they come; permission for one is no question.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class AgentClient:
         left_mode: Callable[[str], None],
         files: FileRequests | None,
         terminals: Terminals,
+        decided: Set[str] = frozenset(),
     ) -> None:
+        self._decided = decided
         self._job = job
         self._asking = asking
         self._said = said
@@ -172,7 +175,8 @@ class AgentClient:
         except TooLarge:
             self._asking.note("refused", f"{shown}: its arguments are too large to decide on")
             return False
-        return await self._asking.may(call, shown) is None
+        # Asked twice, a call would use up two grants.
+        return call.tool in self._decided or await self._asking.may(call, shown) is None
 
     async def _ended(self, update: ToolCallStart | ToolCallProgress) -> None:
         if update.status == "completed":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any, Final, cast
 
 import acp
@@ -14,6 +15,7 @@ from acp.schema import (
     FileSystemCapabilities,
     Implementation,
     LoadSessionResponse,
+    McpServerStdio,
     NewSessionResponse,
     ResumeSessionResponse,
     SessionModeState,
@@ -28,6 +30,8 @@ from sublet.supervisor.acp.terminals import Terminals
 from sublet.supervisor.lease_files import LeaseFiles
 from sublet.supervisor.model import Job, Report
 from sublet.supervisor.program_run import Conversation
+from sublet.supervisor.tool_server.names import SERVER
+from sublet.supervisor.tool_server.opened import OwnTools
 
 START_SECONDS: Final = 60.0
 """How long an agent may take to answer ``initialize``, and to begin a session."""
@@ -49,14 +53,25 @@ class Talk:
         version: ours, as the agent is told.
         report: is told what the agent does.
         files: the files of the lease, which it may then have us read and write.
+        own: tools of ours that it is offered beside its own.
     """
 
-    def __init__(self, job: Job, plan: AcpPlan, version: str, report: Report, files: LeaseFiles | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        plan: AcpPlan,
+        version: str,
+        report: Report,
+        files: LeaseFiles | None = None,
+        own: OwnTools | None = None,
+    ) -> None:
         self._job = job
         self._plan = plan
         self._version = version
         self._asking = Asking(job, report)
         self._files = files
+        self._own = own
+        self._servers: list[McpServerStdio] = []
         self.stop_reason = ""
         self.session_id: str | None = None
         self.failure = ""
@@ -65,7 +80,14 @@ class Talk:
     async def hold(self, conversation: Conversation) -> None:
         """Talk until the prompt has ended, or it is clear that it never will; nothing is raised but a cancellation."""
         try:
-            async with Terminals.opened(self._job, self._asking, conversation.beside, conversation.count) as terminals:
+            async with AsyncExitStack() as stack:
+                terminals = await stack.enter_async_context(
+                    Terminals.opened(self._job, self._asking, conversation.beside, conversation.count)
+                )
+                if self._own is not None:
+                    entry = await stack.enter_async_context(self._own.opened(self._job, self._asking, self._version))
+                    server = McpServerStdio(name=SERVER, command=entry.command, args=list(entry.args), env=[])
+                    self._servers = [server]
                 await self._hold(conversation, terminals)
         finally:
             await asyncio.shield(self._asking.finish())
@@ -73,7 +95,8 @@ class Talk:
     async def _hold(self, conversation: Conversation, terminals: Terminals) -> None:
         stream = AgentStream(conversation.process, conversation.count)
         files = FileRequests(self._job, self._files, self._asking) if self._files is not None else None
-        client = AgentClient(self._job, self._asking, conversation.said, self._left_mode, files, terminals)
+        decided = self._own.permissions if self._own is not None else frozenset()
+        client = AgentClient(self._job, self._asking, conversation.said, self._left_mode, files, terminals, decided)
         connection = acp.connect_to_agent(cast("acp.Client", client), stream)
         try:
             await self._talk(connection, client)
@@ -137,7 +160,11 @@ class Talk:
     ) -> SessionModeState | None:
         """Go on with the earlier session where the agent can, else begin a new one."""
         earlier = self._job.provider_session_id
-        where: dict[str, Any] = {"cwd": str(self._job.workspace), "mcp_servers": [], **self._plan.session_meta}
+        where: dict[str, Any] = {
+            "cwd": str(self._job.workspace),
+            "mcp_servers": self._servers,
+            **self._plan.session_meta,
+        }
         sessions = able.session_capabilities
         if earlier is not None:
             client.session_id = earlier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 
 import anyio
@@ -13,11 +14,15 @@ from sublet.supervisor.acp.conversation import Talk
 from sublet.supervisor.acp.presets import acp_plan
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.command import MAX_SUMMARY_CHARS, how_it_ended
+from sublet.supervisor.governance_config import command_namespace
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter, told
 from sublet.supervisor.model import EndReason, Job, Outcome, Report, Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.program_run import ProgramEnd, ProgramRunner
+from sublet.supervisor.tool_server.names import named
+from sublet.supervisor.tool_server.opened import OwnTools, interpreter_paths
+from sublet.supervisor.tools import ToolSource
 
 _STOPPED: Mapping[str, tuple[EndReason, str]] = {
     "end_turn": ("done", ""),
@@ -42,6 +47,7 @@ class AcpProvider:
         owners: is told whose processes run.
         limiter: holds it to the agent's limits.
         files: opens the files of a lease, which the agent may then have us read and write.
+        source: tools of ours that the agent is offered beside its own, in a server of its session.
     """
 
     def __init__(
@@ -53,14 +59,22 @@ class AcpProvider:
         limiter: Limiter | None = None,
         owners: ProcessOwners | None = None,
         files: OpenFiles | None = None,
+        source: ToolSource | None = None,
     ) -> None:
         environment = dict(os.environ if environ is None else environ)
         self._limits = config.limits
         self._plan = acp_plan(config, environment)
         self._sandbox = sandbox
         self._files = files
+        self._agent_id = config.id
+        self._source = source
+        self._owners = owners
+        self._namespace = command_namespace(config.governance)
         own = owners.of(config) if owners is not None else None
-        self._runner = ProgramRunner(self._plan.program, config.limits, sandbox, environment, limiter, own)
+        program = self._plan.program
+        if source is not None:
+            program = replace(program, readable=(*program.readable, *interpreter_paths()))
+        self._runner = ProgramRunner(program, config.limits, sandbox, environment, limiter, own)
 
     async def run(self, job: Job, report: Report) -> Outcome:
         """Give ``job`` to the agent and return how it ended, with the session that a later job can go on with.
@@ -69,7 +83,7 @@ class AcpProvider:
             SubletError: the sandbox refuses the launch.
         """
         files = self._files(job) if self._files is not None else None
-        talk = Talk(job, self._plan, version("sublet"), report, files)
+        talk = Talk(job, self._plan, version("sublet"), report, files, self._own_tools(job))
         try:
             end = await self._runner.run(job, report, talk.hold)
         finally:
@@ -77,6 +91,26 @@ class AcpProvider:
                 with anyio.CancelScope(shield=True):
                     await files.aclose()
         return self._outcome(talk, end)
+
+    def _own_tools(self, job: Job) -> OwnTools | None:
+        """Return the tools of ours that it is offered for this job, if any."""
+        source, owners = self._source, self._owners
+        if source is None or not (offers := named(source.offers(self._agent_id), self._namespace)):
+            return None
+
+        def whose(pid: int) -> bool:
+            if owners is None:
+                return True  # nobody knows whose processes run; the directory is private
+            try:
+                found = owners.owner(pid)
+            except ProcessLookupError:
+                return False
+            return found is not None and (found.agent_id, found.job.delegation_id) == (
+                self._agent_id,
+                job.delegation_id,
+            )
+
+        return OwnTools(offers, source, whose)
 
     def _outcome(self, talk: Talk, end: ProgramEnd) -> Outcome:
         said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()

@@ -25,6 +25,7 @@ class CapabilityTools:
         capabilities: returns what there is now.
         runs: runs them.
         chosen: returns the ids that an agent is told of; None for all, an empty tuple for none.
+        may: tells whether an agent could be let to call a tool; of others it is told only where ``chosen`` names them.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class CapabilityTools:
         capabilities: Callable[[], CapabilitySet],
         runs: CapabilityRuns,
         chosen: Callable[[str], tuple[str, ...] | None] = lambda _: None,
+        may: Callable[[str, str], bool] = lambda _agent, _tool: True,
     ) -> None:
+        self._may = may
         self._capabilities = capabilities
         self._runs = runs
         self._chosen = chosen
@@ -43,7 +46,8 @@ class CapabilityTools:
         found = [
             one
             for one in self._capabilities().found.values()
-            if one.module.enabled and (chosen is None or one.module.id in chosen)
+            if one.module.enabled
+            and (self._may(agent_id, one.module.tool) if chosen is None else one.module.id in chosen)
         ]
         return [
             ToolOffer(one.module.tool, disclose(one.module, one.documents, 1).text, _PARAMETERS)

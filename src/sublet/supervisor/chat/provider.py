@@ -30,13 +30,15 @@ from sublet.supervisor.chat.reply import Reply
 from sublet.supervisor.chat.shell_tool import shell_tool
 from sublet.supervisor.chat.tool import Tool, ToolFailed, ToolResult
 from sublet.supervisor.confined_runs import ConfinedRuns, LimitMet
+from sublet.supervisor.governance_config import command_namespace
 from sublet.supervisor.lease_files import OpenFiles
 from sublet.supervisor.limits import Limiter
 from sublet.supervisor.model import Deadline, Job, Outcome, Output, Report, Sandbox
 from sublet.supervisor.model_config import ModelConfig
 from sublet.supervisor.output import Capture, flush_regularly
 from sublet.supervisor.processes import ProcessOwners
-from sublet.supervisor.tools import ToolCall, ToolGate, ToolOffer, ToolSource
+from sublet.supervisor.tool_server.names import NamedOffer, named
+from sublet.supervisor.tools import ToolCall, ToolGate, ToolSource
 
 MAX_SUMMARY_CHARS: Final = 8_000
 MAX_SHRINKS: Final = 4
@@ -169,7 +171,10 @@ class ModelProvider:
     def _sourced(self, job: Job) -> list[Tool]:
         """Return the tools of the source that this agent is told of."""
         source = self._tools.source
-        return [] if source is None else [_sourced(source, one, job) for one in source.offers(self._config.id)]
+        if source is None:
+            return []
+        offers = named(source.offers(self._config.id), command_namespace(self._config.governance))
+        return [_sourced(source, one, job) for one in offers.values()]
 
     async def _conversation(self, job: Job, report: Report) -> tuple[str, Conversation]:
         """Return the session to go on with, or a new one."""
@@ -285,7 +290,9 @@ def _reschedule(limit: asyncio.Timeout, at: float) -> None:
         limit.reschedule(at)
 
 
-def _sourced(source: ToolSource, offer: ToolOffer, job: Job) -> Tool:
+def _sourced(source: ToolSource, one: NamedOffer, job: Job) -> Tool:
+    offer = one.offer
+
     async def run(arguments: Mapping[str, JsonValue]) -> ToolResult:
         try:
             answered = await source.call(ToolCall(offer.tool, arguments, ""), job)
@@ -295,4 +302,4 @@ def _sourced(source: ToolSource, offer: ToolOffer, job: Job) -> Tool:
             raise ToolFailed(answered.text)
         return ToolResult(answered.text)
 
-    return Tool(offer.tool, offer.description, CheckedSchema(offer.parameters), run)
+    return Tool(offer.tool, offer.description, CheckedSchema(offer.parameters), run, wire=one.name)

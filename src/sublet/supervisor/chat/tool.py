@@ -39,6 +39,7 @@ class Tool:
         run: does it; raises ``ToolFailed``.
         paths: tells which paths a call touches, relative to the view; absolute where outside of it.
         shown: tells for people, in a few words, what a call is about.
+        wire: its name on the wire, where that is not made of ``name``.
     """
 
     name: str
@@ -47,11 +48,12 @@ class Tool:
     run: Callable[[Arguments], Awaitable[ToolResult]]
     paths: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
     shown: Callable[[Arguments], str] = lambda _: ""
+    wire: str = ""
 
     @property
     def wire_name(self) -> str:
         """Its name on the wire, where dots are not allowed."""
-        return self.name.replace(".", "__" if self.name.startswith("mcp.") else "_")
+        return self.wire or self.name.replace(".", "__" if self.name.startswith("mcp.") else "_")
 
     def offered(self) -> JsonValue:
         """Return it in the endpoint's form."""

@@ -1,0 +1,157 @@
+"""The tools of one job as an MCP server: listed, decided on by the gate at each call, and made. Loads the SDK."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+import mcp.types as t
+import structlog
+from mcp.server import NotificationOptions, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from sublet.policy.guardrail.schema import CheckedSchema
+from sublet.protocol.errors import SubletError
+from sublet.protocol.text import clean_line
+from sublet.supervisor.acp.asking import Asking
+from sublet.supervisor.model import Job
+from sublet.supervisor.tool_server.names import SERVER, NamedOffer
+from sublet.supervisor.tools import ToolCall, ToolSource
+
+MAX_LINE_BYTES: Final = 1 << 20
+MAX_CALLS: Final = 8
+"""Calls of one job that may be under way at once."""
+CHUNK: Final = 65_536
+
+log = structlog.get_logger(__name__)
+
+Context = ServerRequestContext[None]
+
+
+class Stream(Protocol):
+    """A connection."""
+
+    async def receive(self, size: int) -> bytes:
+        """Return up to ``size`` bytes; none at the end."""
+
+    async def send(self, data: bytes) -> bool:
+        """Send all; False where nobody takes it any more."""
+
+
+class ServedTools:
+    """Serves connections of one job.
+
+    Args:
+        offers: the tools, by the names that the agent sees.
+        source: makes the calls.
+        job: whose calls they are.
+        asking: asks the gate, and tells people.
+        version: ours, as the agent is told.
+    """
+
+    def __init__(
+        self, offers: Mapping[str, NamedOffer], source: ToolSource, job: Job, asking: Asking, version: str
+    ) -> None:
+        self._offers = offers
+        self._schemas = {name: CheckedSchema(one.offer.parameters) for name, one in offers.items()}
+        self._source = source
+        self._job = job
+        self._asking = asking
+        self._ids = itertools.count(1)
+        self._calls = 0
+        self._server: Server[None] = Server(
+            SERVER, version=version, title="Sublet", on_list_tools=self._list, on_call_tool=self._call
+        )
+
+    async def serve(self, stream: Stream) -> None:
+        """Serve one connection until it ends; a line that is no message ends it."""
+        to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+        async def receive() -> None:
+            async with to_server:
+                async for line in _lines(stream):
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                        await to_server.send(SessionMessage(message))
+                    except (ValueError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        return
+
+        async def send() -> None:
+            async with from_server:
+                async for item in from_server:
+                    line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                    if not await stream.send(line):
+                        return
+
+        options = self._server.create_initialization_options(NotificationOptions())
+        async with to_server, read, write, from_server, anyio.create_task_group() as group:
+            group.start_soon(receive)
+            group.start_soon(send)
+            await serve_dual_era_loop(self._server, read, write, lifespan_state=None, init_options=options)
+            group.cancel_scope.cancel()
+
+    async def _list(self, _ctx: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
+        return t.ListToolsResult(
+            tools=[
+                t.Tool(name=name, description=one.offer.description, input_schema=dict(one.offer.parameters))
+                for name, one in self._offers.items()
+            ]
+        )
+
+    async def _call(self, _ctx: Context, params: t.CallToolRequestParams) -> t.CallToolResult:
+        if self._calls >= MAX_CALLS:
+            return _said(f"{MAX_CALLS} calls are under way at once; wait for one to end", failed=True)
+        self._calls += 1
+        try:
+            return await self._made(params.name, params.arguments or {})
+        except SubletError as error:
+            return _said(str(error), failed=True)
+        except Exception:
+            log.exception("a tool failed", tool=clean_line(params.name, 64))
+            return _said("the daemon failed on this call; its log says why", failed=True)
+        finally:
+            self._calls -= 1
+
+    async def _made(self, name: str, arguments: dict[str, Any]) -> t.CallToolResult:
+        one = self._offers.get(name)
+        if one is None:
+            return _said(f"there is no tool {clean_line(name, 64)!r}", failed=True)
+        if issue := next(iter(self._schemas[name].issues(arguments)), None):
+            return _said(f"wrong arguments: {issue.line()}", failed=True)
+        call = ToolCall(one.offer.tool, arguments, f"sublet:{next(self._ids)}")
+        why = await self._asking.may(call, one.offer.tool)
+        if why is not None:
+            return _said(f"Refused by policy, and not done: {why}", failed=True)
+        error: str | None = "it was broken off"
+        try:
+            answer = await self._source.call(call, self._job)
+            error = answer.error
+            return _said(answer.text, failed=error is not None)
+        except SubletError as failure:
+            error = str(failure)
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._asking.ended(call.call_id, error)
+
+
+def _said(text: str, *, failed: bool) -> t.CallToolResult:
+    return t.CallToolResult(content=[t.TextContent(text=text)], is_error=failed)
+
+
+async def _lines(stream: Stream) -> AsyncIterator[bytes]:
+    """Return whole lines until the end, or until one is too long."""
+    rest = b""
+    while data := await stream.receive(CHUNK):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+        if len(rest) > MAX_LINE_BYTES:
+            return
