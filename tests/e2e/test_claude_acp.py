@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import pytest
 
 from sublet.supervisor.acp.provider import AcpProvider
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.capabilities.registry import read_capabilities
+from sublet.supervisor.capabilities.runs import CapabilityRuns
+from sublet.supervisor.capabilities.tool_source import CapabilityTools
 from sublet.supervisor.model import Outcome
+from sublet.supervisor.tools import ToolSource
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox
 from support import claude_code
 from support.gates import ListGate
@@ -23,7 +28,13 @@ EARLIER = "Remember the colour blue."
 
 
 async def run(
-    base: Path, script: Script, gate: ListGate, *, prompt: str = "", earlier: str | None = None
+    base: Path,
+    script: Script,
+    gate: ListGate,
+    *,
+    prompt: str = "",
+    earlier: str | None = None,
+    source: ToolSource | None = None,
 ) -> tuple[Outcome, Log]:
     log = Log()
     work = replace(job(base, prompt or script.when), gate=gate, provider_session_id=earlier)
@@ -33,7 +44,7 @@ async def run(
             "ANTHROPIC_BASE_URL": model.url,
             "ANTHROPIC_API_KEY": "dummy",
         }
-        outcome = await AcpProvider(AGENT, BubblewrapSandbox(), environ).run(work, log)
+        outcome = await AcpProvider(AGENT, BubblewrapSandbox(), environ, source=source).run(work, log)
     assert model.faults == []
     return outcome, log
 
@@ -97,3 +108,26 @@ async def test_a_session_is_gone_on_with(tmp_path: Path) -> None:
     assert first.provider_session_id is not None
     assert second.provider_session_id == first.provider_session_id
     assert second.summary == "blue"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_it_uses_a_capability_as_far_as_the_gate_allows(tmp_path: Path, allowed: bool) -> None:
+    module = {"id": "touch", "name": "t", "version": "1", "description": "makes a file", "command": "touch"}
+    (tmp_path / "capabilities/touch").mkdir(parents=True)
+    (tmp_path / "capabilities/touch/module.json").write_text(json.dumps(module))
+    found = read_capabilities([tmp_path / "capabilities"])
+    source = CapabilityTools(lambda: found, CapabilityRuns(BubblewrapSandbox(), tmp_path / "runs"))
+    gate = ListGate(["capability.touch"] if allowed else [])
+    script = Script(
+        [
+            # It looks up the tools of servers before it uses them.
+            Call("ToolSearch", {"query": "select:mcp__sublet__capability_touch", "max_results": 1}),
+            Call("mcp__sublet__capability_touch", {"args": ["made.txt"]}),
+            Say(lambda results: "refused" if results[-1].is_error else "made"),
+        ],
+        when="Make the file.",
+    )
+    outcome, _ = await run(tmp_path, script, gate, source=source)
+    assert outcome.summary == ("made" if allowed else "refused")
+    assert (tmp_path / "mount/workspace/made.txt").exists() == allowed
+    assert [call.tool for call in gate.asked] == ["capability.touch"]
