@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from sublet.cli.app import app
-from sublet.cli.options import address, byte_count, duration
+from sublet.cli.options import address, byte_count, duration, whole_id
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,13 @@ def test_an_address_or_a_time_with_a_line_break_is_none() -> None:
     for read, text in ((duration, "15m\n"), (address, "127.0.0.1:0\n")):
         with pytest.raises(typer.BadParameter):
             read(text)
+
+
+def test_an_id_is_known_by_its_beginning() -> None:
+    known = ["apr_ab12", "apr_ac34"]
+    for given, whole in (("last", "apr_ab12"), ("ac", "apr_ac34"), ("apr_ab", "apr_ab12"), ("apr_ac34", "apr_ac34")):
+        assert whole_id(given, known) == whole
+    # what fits nothing is left to the daemon, which says so
+    assert (whole_id("x", known), whole_id("", known), whole_id("last", [])) == ("x", "", "last")
+    with pytest.raises(typer.BadParameter, match="fits 2"):
+        whole_id("apr_a", known)

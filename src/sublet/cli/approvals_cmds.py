@@ -10,7 +10,7 @@ import typer
 from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, group
-from sublet.cli.options import JsonFlag
+from sublet.cli.options import JsonFlag, whole_id
 from sublet.cli.passphrase import unlocked
 from sublet.cli.screen import Screen
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 MAX_LISTED = 200
 POLL_SECONDS = 45.0
 
-ApprovalArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the approval.", show_default=False)]
+ApprovalArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Approval; its beginning is enough, or last.", show_default=False)
+]
 
 approvals = group(
     "approvals",
@@ -64,7 +66,7 @@ def approvals_show(ctx: typer.Context, approval_id: ApprovalArgument, as_json: J
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        found = await control.approvals.get_approval(approval_id)
+        found = await control.approvals.get_approval(await _resolved(control, approval_id))
         if as_json:
             screen.emit(found.model_dump(mode="json"))
         else:
@@ -92,7 +94,7 @@ def approvals_approve(
 
     async def body(control: Control) -> None:
         approver = await control.approvals.get_approver()
-        found = await control.approvals.get_approval(approval_id)
+        found = await control.approvals.get_approval(await _resolved(control, approval_id))
         if not as_json:
             _show(screen, found, complete=False)
         done = await _approve(control, approver, unlocked(approver), found, wanted)
@@ -110,13 +112,18 @@ def approvals_deny(ctx: typer.Context, approval_id: ApprovalArgument, as_json: J
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        done = await control.approvals.deny_approval(approval_id)
+        done = await control.approvals.deny_approval(await _resolved(control, approval_id))
         if as_json:
             screen.emit(done.model_dump(mode="json"))
         else:
             screen.show(f"Denied {done.id}.")
 
     run(ctx, screen, body)
+
+
+async def _resolved(control: Control, given: str) -> str:
+    known = await control.approvals.list_approvals(limit=MAX_LISTED, pending=False)
+    return whole_id(given, [one.id for one in known])
 
 
 def _list(ctx: typer.Context, *, everything: bool, as_json: bool) -> None:
@@ -130,9 +137,10 @@ def _list(ctx: typer.Context, *, everything: bool, as_json: bool) -> None:
             from sublet.cli.render_approvals import approval_table
 
             screen.show(approval_table(found))
-            screen.note("Decide: sublet approvals show|approve|deny ID")
+            if any(one.state == "pending" for one in found):
+                screen.note("Decide: sublet approvals show|approve|deny ID")
         else:
-            screen.note("Nothing waits for you.")
+            screen.note("Nothing was ever asked." if everything else "Nothing waits for you.")
 
     run(ctx, screen, body)
 

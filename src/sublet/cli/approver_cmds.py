@@ -62,12 +62,15 @@ def approver_show(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         if as_json:
             screen.emit(_told(found))
             return
+        from sublet.cli.render import local_time
+
         if found.fingerprint:
-            screen.show(f"{found.fingerprint}  made {found.made_at}")
+            made = f"  made {local_time(found.made_at)}" if found.made_at else ""
+            screen.show(f"{found.fingerprint}{made}")
         else:
             screen.note("No key, so calls that need approval are refused. Make one: sublet approver init")
         if found.reset_at:
-            screen.note(f"A key was thrown away without its passphrase at {found.reset_at}.")
+            screen.note(f"A key was thrown away without its passphrase at {local_time(found.reset_at)}.")
 
     run(ctx, screen, body)
 

@@ -10,7 +10,7 @@ import typer
 from sublet.cli.connection import run
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, listing
-from sublet.cli.options import JsonFlag
+from sublet.cli.options import JsonFlag, whole_id
 from sublet.cli.passphrase import unlocked
 from sublet.cli.screen import Screen
 from sublet.protocol.canonical import JsonValue
@@ -95,14 +95,17 @@ def grants_create(
 @grants.command(cls=Sectioned, name="revoke")
 def grants_revoke(
     ctx: typer.Context,
-    grant_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the grant.", show_default=False)],
+    grant_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Grant; its beginning is enough, or last.", show_default=False)
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Take a grant back. What runs by it already goes on."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        done = await control.approvals.revoke_grant(grant_id)
+        known = [one.id for one in await control.approvals.list_grants(limit=MAX_LISTED, usable=False)]
+        done = await control.approvals.revoke_grant(whole_id(grant_id, known))
         if as_json:
             screen.emit(done.model_dump(mode="json"))
         else:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sublet.daemon.control.client import ControlClient as Control
 
 JsonFlag = Annotated[
@@ -45,6 +47,28 @@ def branch_name(text: str) -> str:
     if len(text) > MAX_BRANCH_CHARS or not _BRANCH.fullmatch(text):
         raise typer.BadParameter(f"{text!r} can't be the name of a branch; give one such as bob/repair")
     return text
+
+
+def whole_id(given: str, known: Sequence[str]) -> str:
+    """Return the id that ``given`` begins, with or without its kind, or the newest one for ``last``.
+
+    Args:
+        given: as it was typed.
+        known: ids, the newest first.
+
+    Raises:
+        typer.BadParameter: it fits several.
+    """
+    if given in known:
+        return given
+    fitting = known[:1] if given == "last" else [one for one in known if given and given in _beginnings(one, given)]
+    if len(fitting) > 1:
+        raise typer.BadParameter(f"{given!r} fits {len(fitting)} ids; give more characters")
+    return fitting[0] if fitting else given  # the daemon says that there is none
+
+
+def _beginnings(one: str, given: str) -> tuple[str, str]:
+    return one[: len(given)], one.partition("_")[2][: len(given)]
 
 
 def directory_path(given: str) -> str:

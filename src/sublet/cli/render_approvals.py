@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted
+from sublet.cli.render import span
 from sublet.daemon.api.approval_models import ApprovalView, GrantView
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
 
 MAX_CALL_CHARS = 400
@@ -21,7 +23,7 @@ def approval_table(found: Sequence[ApprovalView]) -> RenderableType:
         [
             Text(one.id),
             Text(one.state if one.state != "pending" or one.waits else "pending, nobody waits"),
-            Text(f"{one.remaining_seconds} s" if one.state == "pending" else ""),
+            Text(span(one.remaining_seconds) if one.state == "pending" else ""),
             Text(one.agent),
             Text(clean_line(one.shown, MAX_CALL_CHARS)),
         ]
@@ -39,7 +41,7 @@ def approval_details(found: ApprovalView, *, complete: bool) -> list[RenderableT
         ("agent", f"{found.agent} {role}".strip()),
         ("tool", found.tool),
         ("for", " ".join(str(about[key]) for key in ("peer", "delegationId") if about.get(key)) or found.scope),
-        ("because", clean_line(f"{about.get('reason', '')} [{about.get('rule', '')}]", MAX_REASON_CHARS)),
+        ("because", clean_line(_because(about), MAX_REASON_CHARS)),
         ("sha256", found.digest),
     ]
     lines: list[RenderableType] = [Text(f"{name:>9}  {value}") for name, value in facts]
@@ -50,6 +52,11 @@ def approval_details(found: ApprovalView, *, complete: bool) -> list[RenderableT
     return lines
 
 
+def _because(about: Mapping[str, JsonValue]) -> str:
+    reason, rule = str(about.get("reason", "")), str(about.get("rule", ""))
+    return reason if rule in reason else f"{reason} [{rule}]"
+
+
 def grant_table(found: Sequence[GrantView]) -> RenderableType:
     """Return one line per grant; what is widened says so."""
     rows = [
@@ -57,7 +64,7 @@ def grant_table(found: Sequence[GrantView]) -> RenderableType:
             Text(one.id),
             Text(one.state),
             Text(f"{one.remaining_uses}/{one.max_uses}"),
-            Text(f"{one.remaining_seconds} s" if one.state == "usable" else ""),
+            Text(span(one.remaining_seconds) if one.state == "usable" else ""),
             Text(one.agent),
             Text(one.tool),
             Text(_for(one)),

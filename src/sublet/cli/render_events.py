@@ -19,8 +19,16 @@ MAX_VALUE_CHARS: Final = 120
 MAX_LINE_CHARS: Final = 600
 _BAD: Final = frozenset({EventKind.POLICY_REJECTED, EventKind.GUARDRAIL_FAILED, EventKind.TOOL_ERROR})
 _WAITS: Final = frozenset({EventKind.ASK_HUMAN, EventKind.APPROVAL_REQUIRED})
-# Of a route, what it was decided from is as long as all else together, and kept for replay.
-_NOT_SHOWN: Final = frozenset({"request", "classified"})
+# What a decision was made from is as long as all else together, and kept for replay; the others stand in front already,
+# or say nothing to people. ``--json`` has them all.
+_NOT_SHOWN: Final = frozenset(
+    {
+        *("request", "classified", "asked"),
+        *("agentId", "requestId", "delegationId", "fingerSessionId", "causationId"),
+        *("callId", "digest", "capabilitySnapshotVersion"),
+    }
+)
+_ID_CHARS: Final = 12
 
 
 def event_line(event: Event) -> Text:
@@ -30,11 +38,13 @@ def event_line(event: Event) -> Text:
     line = Text.assemble(
         (f"{event.seq:>6}", "dim"), "  ", local_time(event.at), "  ", (f"{event.kind:<20}", style), "  "
     )
-    whose = [keys.finger_session_id and keys.finger_session_id[:12], event.delegation_id, keys.agent_id]
+    ids = (keys.finger_session_id, event.delegation_id)
+    whose = [*(one[:_ID_CHARS] for one in ids if one), keys.agent_id]
     line.append(clean_line(" ".join(part for part in whose if part) or "-", 120))
     if keys.causation_id is not None:
         line.append(f"  (after {keys.causation_id})", style="dim")
-    told = "  ".join(f"{name} {_value(value)}" for name, value in event.data.items() if name not in _NOT_SHOWN)
+    data = {name: value for name, value in event.data.items() if name not in _NOT_SHOWN}
+    told = "  ".join(f"{name} {_value(value)}" for name, value in data.items() if value not in (None, "", [], {}))
     if told:
         line.append("  " + clean_line(told, MAX_LINE_CHARS))
     return line

@@ -252,7 +252,7 @@ class Questions:
             approval = _required(connection, approval_id, now)
             if approval.state != "pending":
                 raise SubletError(
-                    LocalCode.CONFLICT, f"{approval.id} is {approval.state} already", "See: sublet approvals list"
+                    LocalCode.CONFLICT, f"{approval.id} is {approval.state} already", "See: sublet approvals list --all"
                 )
             connection.execute(
                 "UPDATE approvals SET state = ?, decided_at = ?, decided_by = ? WHERE id = ?",
