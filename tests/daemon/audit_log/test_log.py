@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,7 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.audit_log import log as log_module
 from sublet.daemon.audit_log import writer as writer_module
+from sublet.daemon.audit_log.chain import Head, entry_line, line_hash
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.audit_log.segments import GROW_BYTES, SegmentFile, segments
@@ -54,7 +56,7 @@ async def crashed(directory: Path, store: Store, entries: int) -> AuditLog:
     log = await AuditLog.open(directory, LogMemory(store), KEY)
     for number in range(entries):
         await log.add_durably("decision", {"n": number})
-    await log.close()
+    await asyncio.to_thread(log._writer.close)
     return log
 
 
@@ -152,6 +154,48 @@ async def test_a_log_that_is_gone_is_told_of(tmp_path: Path, store: Store) -> No
     segments(directory)[0][1].unlink()
     await filled(directory, store)
     assert kinds(directory)[0] == "gap"
+
+
+@pytest.mark.parametrize("more", [1, 40])
+async def test_what_was_added_while_no_daemon_ran_is_told_of(tmp_path: Path, store: Store, more: int) -> None:
+    """Also where it fits to what stands before it, as anybody can make it; a crash leaves what looks the same."""
+    directory = tmp_path / "log"
+    await filled(directory, store)
+    [(_, path)] = segments(directory)
+    last = read(directory)[-1]
+    head = Head(json.loads(last)["seq"], line_hash(last))
+    for _ in range(more):
+        line, head = entry_line(head, "decision", "2026-01-01T00:00:00Z", {"decision": "allow"})
+        path.write_bytes(path.read_bytes() + line)
+    await filled(directory, store)
+    assert "found cut off or changed" in (await checked(directory, store)).problem
+
+
+async def test_half_an_entry_after_a_stop_in_order_is_no_crash(tmp_path: Path, store: Store) -> None:
+    directory = tmp_path / "log"
+    await filled(directory, store)
+    [(_, path)] = segments(directory)
+    path.write_bytes(path.read_bytes() + b'{"half":')
+    await filled(directory, store)
+    assert "found cut off or changed" in (await checked(directory, store)).problem
+
+
+async def test_a_log_of_which_the_store_was_made_to_know_nothing_is_told_of(tmp_path: Path, store: Store) -> None:
+    directory = tmp_path / "log"
+    await filled(directory, store)
+    await store.write(lambda connection: connection.execute("DELETE FROM audit_log"))
+    await filled(directory, store)
+    assert "found cut off or changed" in (await checked(directory, store)).problem
+
+
+async def test_a_fifo_in_place_of_the_log_is_refused_and_not_waited_for(tmp_path: Path, store: Store) -> None:
+    directory = tmp_path / "log"
+    await filled(directory, store)
+    [(_, path)] = segments(directory)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="no regular file"):
+        await AuditLog.open(directory, LogMemory(store), KEY)
 
 
 @pytest.mark.parametrize("left", [1, 20, 100])

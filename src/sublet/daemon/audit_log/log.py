@@ -66,6 +66,7 @@ class AuditLog:
         """
         remembered = await memory.load()
         found = await asyncio.to_thread(_found, directory, remembered)
+        await memory.begin()
         made = cls(directory, memory, key, found.file, found.head)
         if found.torn:
             digest = hashlib.sha256(found.torn).hexdigest()
@@ -162,8 +163,11 @@ class AuditLog:
                 await self._keep(sign=True)
 
     async def close(self) -> None:
-        """Write what waits, and end the thread."""
+        """Write what waits, end the thread, and have the store remember that this is the end."""
         await asyncio.to_thread(self._writer.close)
+        await asyncio.sleep(0)  # what the thread told last is taken note of
+        if self._in_file == self._head.seq:
+            await self._memory.remember_head(self._head, closed=True)
 
     def _add(self, kind: str, fields: Mapping[str, JsonValue], done: asyncio.Future[None] | None) -> int:
         if self._writer.waiting >= MAX_WAITING:
@@ -247,7 +251,9 @@ def _found(directory: Path, remembered: Remembered) -> _Found:
     file = SegmentFile(path, end)
     if rest:
         file.wipe(len(rest))
-    return _Found(file, head, rest, gap=not met)
+    # What follows the end of a run that stopped in order nobody of ours has written.
+    added = not remembered.at_all or (remembered.closed and (head != remembered.head or bool(rest)))
+    return _Found(file, head, rest, gap=not met or added)
 
 
 def _last(path: Path, seq: int) -> Head | None:

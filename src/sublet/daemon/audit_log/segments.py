@@ -5,11 +5,13 @@ Where a file has room already, making a line durable costs a tenth of a millisec
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from sublet.daemon.audit_log.chain import MAX_LINE_BYTES
 from sublet.disk.durable import sync_directory
@@ -38,7 +40,7 @@ def lines(path: Path) -> Iterator[bytes]:
     Raises:
         OSError: it can't be read.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with _opened(path) as file:
         while True:
             line = file.readline(MAX_LINE_BYTES + 1)
             if not line.endswith(b"\n") or line.startswith(b"\0"):
@@ -53,9 +55,21 @@ def torn(path: Path) -> tuple[int, bytes]:
         OSError: it can't be read.
     """
     end = sum(len(line) + 1 for line in lines(path))
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with _opened(path) as file:
         file.seek(end)
         return end, file.read().rstrip(b"\0")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file of the log, and nothing that one would wait for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return open(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 class SegmentFile:

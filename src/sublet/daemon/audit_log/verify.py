@@ -11,10 +11,16 @@ from sublet.daemon.audit_log.segments import lines, segments, torn
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the store remembers of the log: its head, and the last entry that retention has removed."""
+    """What the store remembers of the log: its head, and the last entry that retention has removed.
+
+    ``closed`` tells that the head is the last entry of all, as it was when the daemon stopped in order; ``at_all`` is
+    False where the store has never heard of a log.
+    """
 
     head: Head = EMPTY
     anchor: Head = EMPTY
+    closed: bool = False
+    at_all: bool = True
 
 
 @dataclass(frozen=True, slots=True)

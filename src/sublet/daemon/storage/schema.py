@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -50,10 +50,11 @@ SCHEMA = (
     ) STRICT, WITHOUT ROWID""",
     "CREATE TABLE nonces (hash BLOB PRIMARY KEY, at INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "CREATE TABLE lend_roots (path TEXT PRIMARY KEY, added_at TEXT NOT NULL) STRICT, WITHOUT ROWID",
-    # One row: the head of the audit log, and the last entry that retention has removed.
+    # One row: the head of the audit log, the last entry that retention has removed, and whether a stop in order has
+    # left the head as the last entry of all.
     """CREATE TABLE audit_log (
         id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL, anchor_seq INTEGER NOT NULL,
-        anchor_hash TEXT NOT NULL
+        anchor_hash TEXT NOT NULL, closed INTEGER NOT NULL
     ) STRICT""",
     # Questions to a person; ``context`` is JSON of what else is shown. ``digest`` is that of ``arguments``.
     """CREATE TABLE approvals (
