@@ -216,7 +216,7 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"api", "executor", "messages", "pairing", "nonces"}
+    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "nonces"}
     assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}

@@ -48,6 +48,7 @@ from sublet.protocol.messages import Task as AwcpTask
 from sublet.supervisor.agent_config import AgentConfig, Skill
 from sublet.supervisor.provider_config import CommandConfig
 from support.fake_daemon_api import FakeDaemonApi
+from support.mcp_face import FreeCalls
 
 SECRET = "s3cret-credential-of-the-lease"
 TOKEN = "tok_" + "a" * 40
@@ -286,6 +287,7 @@ async def world(state_dir: Path, *, agents: tuple[AgentConfig, ...] = (AGENT,), 
     peers = {node.node_id: node.known() for node in (alice, mallory)}
     context = FaceContext(
         api=FakeDaemonApi(),
+        calls=FreeCalls(),
         executor=executor,
         messages=messages,
         pairing=pairing,

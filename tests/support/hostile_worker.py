@@ -18,6 +18,7 @@ from sublet.protocol.messages import Accept, Done, Invite, Progress, RemoteConst
 from support.a2a_world import AGENT, MemoryNonces, ScriptedExecutor, ScriptedMessages, ScriptedPairing, served
 from support.daemons import Daemon
 from support.fake_daemon_api import FakeDaemonApi
+from support.mcp_face import FreeCalls
 
 Deed = Callable[["HostileWorker", Start], Awaitable[Done]]
 
@@ -85,6 +86,7 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
     known = KnownPeer("alice", theirs.public_key, theirs.fingerprint)
     context = FaceContext(
         api=FakeDaemonApi(),
+        calls=FreeCalls(),
         executor=worker,
         messages=ScriptedMessages(),
         pairing=ScriptedPairing(),

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -15,6 +15,7 @@ import anyio
 from mcp import StdioServerParameters
 from nacl.signing import SigningKey
 
+from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
@@ -35,11 +36,36 @@ ENVELOPE = {
 }
 
 
-def face_context(api: DaemonApi, home: Home) -> FaceContext:
+class FreeCalls:
+    """A ``CallApi`` that lets every call pass, and tells nobody."""
+
+    async def question(self, call: AskedCall) -> OpenQuestion | None:
+        """Nobody has to be asked."""
+        return None
+
+    async def decided(self, question_id: str, seconds: float) -> Became:
+        """Nothing is ever asked."""
+        raise NotImplementedError
+
+    async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
+        """Nothing is ever asked."""
+
+    async def begin(self, call: AskedCall, unknown: str) -> Begun:
+        """It is allowed."""
+        return Begun()
+
+    async def ended(self, begun: Begun, error: str | None) -> None:
+        """Nobody keeps it."""
+
+
+def face_context(
+    api: DaemonApi, home: Home, calls: CallApi | None = None, page: Callable[[], str | None] = lambda: None
+) -> FaceContext:
     """Return what the MCP face needs of a composition root; the rest is absent."""
     absent = cast(Any, None)
     return FaceContext(
         api=api,
+        calls=calls or FreeCalls(),
         executor=absent,
         messages=absent,
         pairing=absent,
@@ -59,14 +85,17 @@ def face_context(api: DaemonApi, home: Home) -> FaceContext:
         tls=None,
         state_dir=Path(home.state_dir),
         runtime_dir=Path(home.runtime_dir),
+        web_page=page,
     )
 
 
 @asynccontextmanager
-async def served(api: DaemonApi, home: Home) -> AsyncIterator[host.McpFace]:
+async def served(
+    api: DaemonApi, home: Home, calls: CallApi | None = None, page: Callable[[], str | None] = lambda: None
+) -> AsyncIterator[host.McpFace]:
     """Serve ``api`` at ``home`` while the block runs."""
     home.make()
-    face = host.McpFace(face_context(api, home))
+    face = host.McpFace(face_context(api, home, calls, page))
     await face.start()
     async with anyio.create_task_group() as group:
         group.start_soon(face.serve)

@@ -215,6 +215,7 @@ class _Daemon:
         home = self._config.home
         return FaceContext(
             api=service,
+            calls=parts.calls,
             executor=parts.executor,
             messages=parts.messages,
             pairing=parts.pairing,
@@ -235,6 +236,7 @@ class _Daemon:
             state_dir=Path(home.state_dir),
             runtime_dir=Path(home.runtime_dir),
             web=self._web_context(parts),
+            web_page=self._web_page,
         )
 
     def _web_context(self, parts: Parts) -> WebContext | None:

@@ -98,6 +98,7 @@ class Parts:
     grants: GrantStore
     approver: Approver
     approvals: ApprovalService
+    calls: CallGate
     web_logins: WebLogins
     lend_roots: LendRoots
     offer: Offer
@@ -287,6 +288,7 @@ async def make_parts(
         nonces=nonces,
         grants=grants,
         approver=approver,
+        calls=calls,
         approvals=ApprovalService(ApprovalParts(gate, approver, grants, questions, identity.node_id, gates.nests)),
         web_logins=WebLogins(),
         lend_roots=lend_roots,

@@ -10,6 +10,7 @@ from typing import Protocol
 from nacl.signing import SigningKey
 
 from sublet.daemon.api.approval_api import ApprovalApi
+from sublet.daemon.api.call_api import CallApi
 from sublet.daemon.api.daemon_api import (
     DaemonApi,
     ExecutorApi,
@@ -201,10 +202,11 @@ class FaceContext:
     ``identify`` returns the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError``
     where nobody can tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its
     token's name. ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the
-    daemon (0700). ``web`` is None where the web page is switched off.
+    daemon (0700). ``web`` is None where the web page is switched off; ``web_page`` returns where it is, once it is.
     """
 
     api: DaemonApi
+    calls: CallApi
     executor: ExecutorApi
     messages: MessageApi
     pairing: PairingApi
@@ -225,6 +227,7 @@ class FaceContext:
     state_dir: Path
     runtime_dir: Path
     web: WebContext | None = None
+    web_page: Callable[[], str | None] = lambda: None
 
 
 class Face(Protocol):

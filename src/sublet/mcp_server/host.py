@@ -67,7 +67,8 @@ class McpFace:
         """
         # In a thread, so that the daemon's other faces answer meanwhile.
         module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
-        self._server = module.SubletServer(self._context.api, self._context.version)
+        page = self._context.web_page
+        self._server = module.SubletServer(self._context.api, self._context.calls, page, self._context.version)
         self._listener = bind_private(self._path)
 
     async def serve(self) -> None:
@@ -102,7 +103,11 @@ class McpFace:
                 # An agent that works here for somebody else is known by its process, whatever it says it is.
                 agent = self._context.identify(stream.peer_pid)
                 with self._server.connected(agent) as session:
-                    await connection.serve_connection(stream, self._server.low, session, self._server.options)
+                    try:
+                        await connection.serve_connection(stream, self._server.low, session, self._server.options)
+                    finally:
+                        with anyio.CancelScope(shield=True):
+                            await self._server.left(session)
             elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
                 why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
                 await connection.refuse(stream, why)

@@ -18,7 +18,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
+from sublet.mcp_server import asking
 from sublet.mcp_server.answers import QUOTE
+from sublet.mcp_server.asking import Asking
 from sublet.mcp_server.call import ANSWER_SECONDS, Call
 from sublet.mcp_server.resources import URI_TEMPLATE, delegation_id_of, read_resource, resource_list
 from sublet.mcp_server.session import MAX_CALLS, HostSession, local_paths
@@ -28,10 +30,11 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from mcp.server import InitializationOptions
 
+    from sublet.daemon.api.call_api import AskedCall, CallApi
     from sublet.daemon.api.daemon_api import DaemonApi
 
 log = structlog.get_logger(__name__)
@@ -57,11 +60,15 @@ class SubletServer:
 
     Args:
         api: the daemon.
+        calls: stands before every tool.
+        page: returns the address of the web page, where there is one.
         version: what hosts are told.
     """
 
-    def __init__(self, api: DaemonApi, version: str) -> None:
+    def __init__(self, api: DaemonApi, calls: CallApi, page: Callable[[], str | None], version: str) -> None:
         self._api = api
+        self._calls = calls
+        self._asking = Asking(calls, page)
         self._tools = {tool.name: tool for tool in TOOLS}
         self._listed = [_describe(tool) for tool in TOOLS]
         self._sessions: set[HostSession] = set()
@@ -100,6 +107,10 @@ class SubletServer:
             yield session
         finally:
             self._sessions.discard(session)
+
+    async def left(self, session: HostSession) -> None:
+        """Take back what a host that is gone has asked a person for."""
+        await self._asking.left(session)
 
     async def publish(self, uri: str) -> None:
         """Tell the subscribers of both eras that ``uri`` changed."""
@@ -144,6 +155,13 @@ class SubletServer:
                 LocalCode.INVALID_ARGUMENT, f"there is no tool {name!r}", f"The tools are {', '.join(self._tools)}."
             )
         bound = tool.bind(params.arguments or {})
+        asked_call = None
+        # The tools of an agent at work here are asked for by the gate of its run.
+        if ctx.lifespan_context.agent is None:
+            arguments = params.arguments or {}
+            asked_call = asking.asked_call(tool.name, arguments, _subject(ctx), ctx.lifespan_context)
+            if (required := await self._asking.approved(ctx, params, asked_call, deadline)) is not None:
+                return required
         roots: tuple[str, ...] = ()
         if tool.asks_roots:
             asked = await _roots(ctx, params)
@@ -155,17 +173,35 @@ class SubletServer:
             await ctx.session.report_progress(count, None, line)
 
         call = Call(api=self._api, caller=_subject(ctx, roots), report=report, deadline=deadline)
-        with anyio.move_on_at(deadline) as limit:
-            answer = await bound(call)
-        if limit.cancelled_caught:
-            raise SubletError(
-                LocalCode.UNAVAILABLE,
-                f"the daemon did not answer {tool.name} within {ANSWER_SECONDS:.0f} s",
-                "Call again, with the same idempotency_key if it was delegate.",
-            )
+        async with self._begun(asked_call):
+            with anyio.move_on_at(deadline) as limit:
+                answer = await bound(call)
+            if limit.cancelled_caught:
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"the daemon did not answer {tool.name} within {ANSWER_SECONDS:.0f} s",
+                    "Call again, with the same idempotency_key if it was delegate.",
+                )
         return t.CallToolResult(
             content=[t.TextContent(text=answer.as_text())], structured_content=answer.structure(), is_error=False
         )
+
+    @contextlib.asynccontextmanager
+    async def _begun(self, call: AskedCall | None) -> AsyncIterator[None]:
+        """Ask policy, or use a grant, before the block, and write down what came of it."""
+        if call is None:
+            yield
+            return
+        begun = await self._calls.begin(call, f"there is no tool {call.tool.removeprefix(asking.TOOL_PREFIX)!r}")
+        error: str | None = "it was cut off"
+        try:
+            yield
+            error = None
+        except Exception as failure:
+            error = str(failure)
+            raise
+        finally:
+            await self._calls.ended(begun, error)
 
     async def _list_resources(self, ctx: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         with _as_protocol_error():
@@ -213,9 +249,10 @@ async def _roots(ctx: Context, params: t.CallToolRequestParams) -> tuple[str, ..
         return ()
     if not ctx.session.can_send_request:
         # The 2026 era knows no change notification either, so the host is asked on every call.
-        if params.input_responses is None:
+        answers = params.input_responses
+        if answers is None or set(answers) == {asking.APPROVAL}:
             return t.InputRequiredResult(input_requests={ROOTS: t.ListRootsRequest()})
-        answer = params.input_responses.get(ROOTS)
+        answer = answers.get(ROOTS)
         return local_paths(str(root.uri) for root in answer.roots) if isinstance(answer, t.ListRootsResult) else ()
     session = ctx.lifespan_context
     if session.roots is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +26,9 @@ class HostSession:
 
     def __init__(self, agent: Subject | None = None) -> None:
         self.agent = agent
+        self.id = secrets.token_hex(12)
+        self.waiting: set[str] = set()
+        """Approvals that calls of this host have asked for."""
         self.roots: tuple[str, ...] | None = None
         self.calls = 0
         self._channel: ServerSession | None = None

@@ -25,7 +25,8 @@ _DELEGATION: Final = frozenset(
 
 CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "human": frozenset(Action),
-    "mcp": _DELEGATION | {Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
+    # Of Sublet's own tools; what a tool then does is asked for besides.
+    "mcp": _DELEGATION | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
     "a2a": frozenset({Action.AGENT_MESSAGE}),
     "agent": _DELEGATION
@@ -59,6 +60,15 @@ DEFAULT_RULES: Final = (
         kinds=frozenset({"mcp"}),
         actions=_DELEGATION | {Action.WORKSPACE_LEND},
         reason="an agent in an MCP host may delegate, watch, steer, cancel, and review and apply what comes back",
+    ),
+    Rule(
+        id="default.mcp.tools",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"mcp"}),
+        actions=frozenset({Action.TOOL_CALL}),
+        resource="sublet.*",
+        reason="an agent in an MCP host may call Sublet's tools, each of which asks again for what it does",
     ),
     Rule(
         id="default.peer",

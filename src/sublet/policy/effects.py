@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sublet.policy.model import Action, Resource
-from sublet.policy.tool_names import READING_TOOLS, tool_plain
+from sublet.policy.tool_names import LOOKING_TOOLS, tool_plain
 
 _LISTED: Final = frozenset({Action.PEER_MANAGE, Action.TOKEN_MANAGE, Action.LEND_ROOT_MANAGE})
 """Asked for ``*``, they list."""
@@ -20,4 +20,4 @@ def only_looks(action: Action, resource: Resource) -> bool:
         return resource.name == "*"
     if action is Action.DAEMON_CONTROL:
         return resource.name in _LOOKS
-    return action is Action.TOOL_CALL and tool_plain(resource.name) in READING_TOOLS
+    return action is Action.TOOL_CALL and tool_plain(resource.name) in LOOKING_TOOLS

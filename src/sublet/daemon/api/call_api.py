@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.canonical import JsonValue
@@ -56,6 +56,9 @@ class OpenQuestion:
     seconds: int
 
 
+Became = Literal["pending", "approved", "denied", "expired", "withdrawn"]
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A call that is allowed: its use of a grant, the journal's event of it and its entry in the audit log, if any."""
@@ -71,8 +74,12 @@ class CallApi(Protocol):
     async def question(self, call: AskedCall) -> OpenQuestion | None:
         """Return what waits for a person, asked now if nobody has; None where nobody has to be asked (any more)."""
 
-    async def decided(self, question: OpenQuestion, seconds: float) -> None:
-        """Return once the question is decided or over, or after ``seconds``; it stays open."""
+    async def decided(self, question_id: str, seconds: float) -> Became:
+        """Return what the question became, once it is decided or over, or ``pending`` after ``seconds``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
 
     async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
         """Close a question that is open: it is taken back, or somebody said no."""

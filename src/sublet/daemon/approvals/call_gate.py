@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from sublet.daemon.api.call_api import AskedCall, Begun, OpenQuestion
+from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
 from sublet.daemon.approvals.grant_store import Called
 from sublet.daemon.approvals.questions import Approval
 from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
@@ -60,10 +60,12 @@ class CallGate:
         approval = await self._parts.questions.ask(wanted, canonical, context, (None, keys), until=until, kept=True)
         return _shown(approval, self._parts.clock())
 
-    async def decided(self, question: OpenQuestion, seconds: float) -> None:
+    async def decided(self, question_id: str, seconds: float) -> Became:
         """``CallApi.decided``."""
+        found = await self._parts.questions.find(question_id)
         with anyio.move_on_after(seconds):
-            await self._parts.questions.wait(await self._parts.questions.find(question.id))
+            found = await self._parts.questions.wait(found)
+        return found.state
 
     async def withdraw(self, question_id: str, *, denied_by: str | None = None) -> None:
         """``CallApi.withdraw``."""
@@ -72,11 +74,11 @@ class CallGate:
     async def begin(self, call: AskedCall, unknown: str) -> Begun:
         """``CallApi.begin``."""
         gate = self._parts.gate
-        wanted, canonical = _wanted(call)
-        note: dict[str, JsonValue] = {"digest": wanted.digest}
         foreseen = gate.foresee(call.caller, call.action, call.resource)
         if foreseen.allowed or not gate.grant_helps(call.caller, call.action, call.resource):
-            return Begun(entry=await self._ask(call, unknown, note))
+            return Begun(entry=await self._ask(call, unknown, {}))
+        wanted, canonical = _wanted(call)
+        note: dict[str, JsonValue] = {"digest": wanted.digest}
         data: dict[str, JsonValue] = {
             "agentId": wanted.agent,
             "tool": clean_line(call.tool, 500),
