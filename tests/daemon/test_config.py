@@ -33,6 +33,13 @@ def test_defaults_stay_on_this_machine(home: Home) -> None:
     assert (config.unsandboxed, config.log_level) == (False, "info")
 
 
+def test_files_are_served_where_peers_call(home: Home) -> None:
+    assert DaemonConfig(home=home, a2a="0.0.0.0:8642").sftp == Listen("0.0.0.0", 8622, chosen=False)
+    assert DaemonConfig(home=home, a2a="0.0.0.0:1", sftp="127.0.0.1:2").sftp == Listen("127.0.0.1", 2, chosen=True)
+    write(home, {"a2a": "[::1]:1"})
+    assert DaemonConfig(home=home).sftp == Listen("::1", 8622, chosen=False)
+
+
 def test_options_come_before_the_file(home: Home) -> None:
     write(
         home,

@@ -183,10 +183,13 @@ def test_a_daemon_that_listens_everywhere_names_an_address_that_others_reach(sce
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     try:
-        wide.up(a2a="0.0.0.0:0", sftp="0.0.0.0:0", agent=SHELL_AGENT)
+        # As README says: without --sftp, and to a lender of whom nothing can be reached.
+        wide.up(a2a="0.0.0.0:0", sftp=None, agent=SHELL_AGENT)
+        assert wide.info["sftp"] == "0.0.0.0:8622"
         assert wide.info["a2a_url"].startswith(f"https://{scene.right.address}:")
         pair(scene.ann, wide, "wide")
-        assert delegate(scene.ann, workspace, "echo hello > mark", peer="wide")["state"] == "completed"
+        done = delegate(scene.ann, workspace, "echo hello > mark", peer="wide")
+        assert (done["state"], done["usage"]["data_path"]) == ("completed", "reverse")
         scene.ann.run("peers", "remove", "wide")
     finally:
         wide.down()

@@ -68,14 +68,15 @@ class Daemon:
         *options: str,
         agent: Mapping[str, Any] | None = None,
         a2a: str = "127.0.0.1:0",
-        sftp: str = "127.0.0.1:0",
+        sftp: str | None = "127.0.0.1:0",
     ) -> Daemon:
-        """Start it, with ``agent`` as its agent.json where one is given."""
+        """Start it, with ``agent`` as its agent.json where one is given, and ``sftp`` None for where A2A is."""
         if agent is not None:
             file = self.home.with_name(f"{self.home.name}-agent.json")
             file.write_text(json.dumps(agent))
             options = (*options, "--agent", str(file))
-        self.info = self.json("up", "--detach", "--a2a", a2a, "--sftp", sftp, "--web", "0", *options)
+        served = () if sftp is None else ("--sftp", sftp)
+        self.info = self.json("up", "--detach", "--a2a", a2a, *served, "--web", "0", *options)
         return self
 
     def down(self) -> None:

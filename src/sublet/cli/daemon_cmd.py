@@ -68,7 +68,7 @@ def up(
         str | None, typer.Option(metavar="HOST:PORT", help="Where peers call. [default: 127.0.0.1:8642]")
     ] = None,
     sftp: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where workspaces are served. [default: 127.0.0.1:8622]")
+        str | None, typer.Option(metavar="HOST:PORT", help="Where files are served. [default: port 8622, where A2A is]")
     ] = None,
     web: Annotated[
         str | None, typer.Option(metavar="PORT|off", help="Port of the web page, on 127.0.0.1. [default: 8640]")

@@ -43,8 +43,11 @@ def web(
         if as_json:
             screen.emit(login.model_dump(mode="json"))
         else:
-            screen.show(login.url)
-            screen.note(f"It logs in once, until {login.expires_at}. It is for you alone: do not pass it on.")
+            from sublet.cli.render import local_time
+
+            screen.out.print(login.url, soft_wrap=True)
+            until = local_time(login.expires_at)
+            screen.note(f"It logs in once, until {until}. It is for you alone: do not pass it on.")
         if opener is not None:
             _open(opener, login.url)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
@@ -231,7 +231,7 @@ class DaemonConfig:
     Args:
         agent_file: path of ``agent.json``; every argument left out comes from the file or is a default.
         a2a: ``HOST:PORT``.
-        sftp: ``HOST:PORT``.
+        sftp: ``HOST:PORT``; by default on the host of ``a2a``.
         web: port of the web page, or ``off``.
         zenoh: endpoint such as ``tcp/127.0.0.1:7447``.
         public_url: base URL at which peers reach the A2A port.
@@ -261,6 +261,9 @@ class DaemonConfig:
         file = read_config(config_dir / CONFIG_FILE)
         self.a2a = _listen("a2a", a2a or file.a2a, DEFAULT_A2A)
         self.sftp = _listen("sftp", sftp or file.sftp, DEFAULT_SFTP)
+        if not self.sftp.chosen and self.a2a.chosen:
+            # Who opens A2A to other machines opens the files' port with it: without it neither side could reach them.
+            self.sftp = replace(self.sftp, host=self.a2a.host)
         self.web = _web(web, file.web)
         self.zenoh = check_endpoint(zenoh or file.zenoh or DEFAULT_ZENOH)
         url = public_url or file.public_url
