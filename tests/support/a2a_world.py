@@ -23,7 +23,7 @@ from sublet.a2a_server.face import STORE_NAME, A2AFace
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.signer import signed
-from sublet.daemon.api.daemon_api import KnownPeer, PairReply, PairRequest
+from sublet.daemon.api.daemon_api import AskedBack, KnownPeer, PairReply, PairRequest
 from sublet.daemon.ports import FaceContext, PeerAddress
 from sublet.policy.model import Subject
 from sublet.protocol import ids
@@ -180,12 +180,15 @@ class ScriptedMessages:
         self.failure: Exception | None = None
 
     async def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
-    ) -> AsyncGenerator[str, None]:
+        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+    ) -> AsyncGenerator[str | AskedBack, None]:
         self.asked.append((text, caller, context_id))
         self.owners.append(owner)
         self.chains.append(chain)
         try:
+            if text == "ask me" and not answers:
+                yield AskedBack("What for?")
+                return
             yield "you said: "
             self.running.set()
             await self.gate.wait()

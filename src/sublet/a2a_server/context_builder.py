@@ -24,6 +24,7 @@ from sublet.a2a_server.work import (
     RenewRequested,
     StopRequested,
     TextWork,
+    is_delegation,
     put_work,
     task_id_for,
 )
@@ -115,7 +116,7 @@ class AwcpContextBuilder(RequestContextBuilder):
         return RequestContext(context, params, task_id, named.context_id if named else context_id, task)
 
     async def _admit_text(self, call: _Call, context_id: str | None) -> str | None:
-        if call.task is not None:
+        if call.task is not None and not _waits(call.task):
             # The SDK would queue it behind the running work and drop it at the end.
             raise UnsupportedOperationError(
                 message="This task takes no further messages: send a new one, with the same contextId if you like."
@@ -128,9 +129,11 @@ class AwcpContextBuilder(RequestContextBuilder):
         if len(text) > MAX_PROMPT_CHARS:
             raise InvalidParamsError(message=f"at most {MAX_PROMPT_CHARS} characters of text are accepted")
         chain = self._chain(call, text)
-        await self._check_open_tasks(call)
+        if call.task is None:
+            await self._check_open_tasks(call)
         streamed = call.context.state.get("method") in _STREAMING
-        put_work(call.context, TextWork(text, call.caller.subject, streamed, call.caller.owner, chain))
+        caller = call.caller
+        put_work(call.context, TextWork(text, caller.subject, streamed, caller.owner, chain, call.task is not None))
         return context_id
 
     def _chain(self, call: _Call, text: str) -> Chain:
@@ -253,6 +256,11 @@ class AwcpContextBuilder(RequestContextBuilder):
         except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None
         return message
+
+
+def _waits(task: Task) -> bool:
+    """Tell whether a plain task waits for the answer to a question."""
+    return task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED and not is_delegation(task)
 
 
 def _out_of_order(kind: str, why: str) -> A2AError:

@@ -14,7 +14,7 @@ from a2a.types import TaskState
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.outbox import Outbox
 from sublet.a2a_server.work import TextWork
-from sublet.daemon.api.daemon_api import MessageApi
+from sublet.daemon.api.daemon_api import AskedBack, MessageApi
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,12 @@ class PlainAnswers:
     async def answer(self, work: TextWork, updater: TaskUpdater) -> None:
         """Stream the answer as chunks of one artifact, or give it whole to a caller that does not stream."""
         await updater.start_work()
-        failure = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+        ended = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+        if isinstance(ended, AskedBack):
+            # No end: the task goes on with the answer.
+            await updater.requires_input(updater.new_agent_message([new_text_part(ended.question)]))
+            return
+        failure = ended
         if not self._ends.claim(updater.task_id):
             return
         if failure is None:
@@ -49,14 +54,14 @@ class PlainAnswers:
         state = TaskState.TASK_STATE_REJECTED if denied else TaskState.TASK_STATE_FAILED
         await updater.update_status(state, message=updater.new_agent_message([new_text_part(_told(failure))]))
 
-    async def _whole(self, work: TextWork, updater: TaskUpdater) -> SubletError | None:
+    async def _whole(self, work: TextWork, updater: TaskUpdater) -> SubletError | AskedBack | None:
         pieces: list[str] = []
-        failure = await self._collect(work, updater, pieces.append)
+        ended = await self._collect(work, updater, pieces.append)
         if pieces:
             await _publish("".join(pieces), updater, first=True)
-        return failure
+        return ended
 
-    async def _stream(self, work: TextWork, updater: TaskUpdater) -> SubletError | None:
+    async def _stream(self, work: TextWork, updater: TaskUpdater) -> SubletError | AskedBack | None:
         outbox: Outbox[str] = Outbox(key=lambda _: ("text", "text"), merge=str.__add__)
         async with asyncio.TaskGroup() as group:
             group.create_task(_publish_all(outbox, updater))
@@ -65,14 +70,23 @@ class PlainAnswers:
             finally:
                 outbox.close()
 
-    async def _collect(self, work: TextWork, updater: TaskUpdater, take: Callable[[str], None]) -> SubletError | None:
+    async def _collect(
+        self, work: TextWork, updater: TaskUpdater, take: Callable[[str], None]
+    ) -> SubletError | AskedBack | None:
         left = MAX_ANSWER_CHARS
         try:
             answer = self._messages.answer(
-                work.text, work.subject, context_id=updater.context_id, owner=work.owner, chain=work.chain
+                work.text,
+                work.subject,
+                context_id=updater.context_id,
+                owner=work.owner,
+                chain=work.chain,
+                answers=work.answers,
             )
             async with aclosing(answer) as pieces:
                 async for piece in pieces:
+                    if isinstance(piece, AskedBack):
+                        return piece
                     take(piece[:left])
                     left -= len(piece)
                     if left < 0:

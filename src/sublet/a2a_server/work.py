@@ -32,7 +32,8 @@ class TextWork:
     """A plain message.
 
     ``streamed`` tells whether its sender reads the answer as it comes, ``owner`` whose conversations it may go on
-    with, and ``chain`` who called until here, where another agent sent it.
+    with, ``chain`` who called until here, where another agent sent it, and ``answers`` whether it answers the question
+    with which its task waits.
     """
 
     text: str
@@ -40,6 +41,7 @@ class TextWork:
     streamed: bool
     owner: str
     chain: Chain = field(default_factory=Chain)
+    answers: bool = False
 
 
 Work: TypeAlias = AwcpWork | TextWork

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.daemon.api.daemon_api import AskedBack
 from sublet.daemon.config import SupervisorConfig
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
@@ -63,14 +64,15 @@ class Side:
 
     def pieces(
         self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None
-    ) -> AsyncGenerator[str, None]:
+    ) -> AsyncGenerator[str | AskedBack, None]:
         owner = f"token:{caller.name}"
         return self.messages.answer(text, caller, context_id=context, owner=owner, chain=chain or Chain())
 
     async def ask(
         self, text: str = "hello", caller: Subject = CLIENT, *, context: str = "c", chain: Chain | None = None
     ) -> str:
-        return "".join([piece async for piece in self.pieces(text, caller, context=context, chain=chain)])
+        said = self.pieces(text, caller, context=context, chain=chain)
+        return "".join([piece.question if isinstance(piece, AskedBack) else piece async for piece in said])
 
     async def serving(self) -> None:
         """Wait until it takes requests."""

@@ -196,13 +196,20 @@ class ExecutorApi(Protocol):
         """Raise ``DECLINED`` unless ``delegation_id`` is an assignment of ``peer``."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskedBack:
+    """A question in place of an answer: what is asked goes on once it is answered."""
+
+    question: str
+
+
 class MessageApi(Protocol):
     """Plain A2A messages, from clients that know nothing of AWCP."""
 
     def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
-    ) -> AsyncGenerator[str, None]:
-        """Have the supervisor see to ``text`` and yield what is said, piece by piece.
+        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+    ) -> AsyncGenerator[str | AskedBack, None]:
+        """Have the supervisor see to ``text`` and yield what is said, piece by piece; a question is the last one.
 
         Args:
             text: the message.
@@ -210,6 +217,7 @@ class MessageApi(Protocol):
             context_id: the conversation it belongs to, which is a session of this owner's alone.
             owner: whose conversations these are.
             chain: who called until here, where another agent did.
+            answers: whether it answers the question that the conversation waits with.
         """
 
 

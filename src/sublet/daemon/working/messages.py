@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
+from sublet.daemon.api.daemon_api import AskedBack
 from sublet.daemon.api.supervisor_models import AskAnswer, AskOutput
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.supervising.service import Asked, SupervisorParts, run_asked
@@ -13,9 +14,11 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import context_session_id
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.supervisor_agent import ANSWER
 
 _TOLD_AS_DECLINED = frozenset(
     {
+        LocalCode.CONFLICT,
         LocalCode.SESSION_CLOSED,
         LocalCode.LOOP_REFUSED,
         LocalCode.DEPTH_REFUSED,
@@ -50,8 +53,8 @@ class Messages:
         self._max_contexts = max_contexts
 
     async def answer(
-        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain
-    ) -> AsyncGenerator[str, None]:
+        self, text: str, caller: Subject, *, context_id: str, owner: str, chain: Chain, answers: bool = False
+    ) -> AsyncGenerator[str | AskedBack, None]:
         """Have the supervisor see to ``text``: ``MessageApi.answer``.
 
         Raises:
@@ -64,7 +67,7 @@ class Messages:
         if all(one.denied for one in self._supervising.supervisor.candidates(caller)):
             await self._gate.ask_for(caller, Action.AGENT_MESSAGE, Resource(agents[0].id), _nobody())
         await self._supervising.sessions.make_room(owner, self._max_contexts)
-        asked = Asked(text, caller, owner, chain)
+        asked = Asked(text, caller, owner, chain, {ANSWER: answers})
         session_id = context_session_id(owner, context_id)
         told, dropped = False, 0
         updates = run_asked(self._supervising, asked, session_id, {"contextId": context_id})
@@ -76,8 +79,11 @@ class Messages:
                         if update.stream == "stdout" and update.text:
                             told = True
                             yield update.text
-                    elif isinstance(update, AskAnswer) and (rest := _rest(update, told=told, dropped=dropped)):
-                        yield rest
+                    elif isinstance(update, AskAnswer):
+                        if rest := _rest(update, told=told, dropped=dropped):
+                            yield rest
+                        if update.question:
+                            yield AskedBack(update.question)
         except SubletError as error:
             if error.code not in _TOLD_AS_DECLINED:
                 raise
@@ -96,7 +102,7 @@ def _rest(answer: AskAnswer, *, told: bool, dropped: int) -> str:
     """
     if answer.route_decision == "reject":
         raise SubletError(ErrorCode.DECLINED, answer.reason, "See the agent card for what is offered.")
-    said = answer.question or answer.result or ""
+    said = answer.result or ""
     if dropped:
         said = f"\n[{dropped} characters were not read in time and left out; the end was:]\n{said}"
     elif told:
