@@ -46,6 +46,7 @@ async def test_a_worker_asks_again_in_the_same_session_until_its_answer_passes(t
     assert "mended" in found.warnings[0]
     assert [job.provider_session_id for job in provider.jobs] == [None, "p-1", "p-1"]
     assert len({job.delegation_id for job in provider.jobs}) == 3
+    assert [job.answer_schema for job in provider.jobs] == [SCHEMA] * 3
     told = events.of(EventKind.GUARDRAIL_FAILED)
     assert [event.data["class"] for event in told] == ["no_json", "no_json"]
     assert {event.keys.agent_id for event in told} == {"coder"}

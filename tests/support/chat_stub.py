@@ -70,6 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))
+        # Said, or a client would use the connection again and count its end as a failure.
+        self.send_header("Connection", "close")
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

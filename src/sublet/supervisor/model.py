@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.supervisor.tools import ToolGate
 
@@ -77,6 +78,8 @@ class Job:
     """Asked before every tool; a provider that governs tools does nothing without one."""
     provider_session_id: str | None = None
     """A session of the provider's to go on with; where it can't, it begins a new one, whose id the outcome then has."""
+    answer_schema: Mapping[str, JsonValue] | None = None
+    """JSON Schema of the answer, for a provider that can hold its model to it; the guardrail checks in any case."""
     chain: Chain = field(default_factory=Chain)
     """Who called whom until this job came; what the job calls in turn goes on with it (``protocol.chain``)."""
 

@@ -48,6 +48,11 @@ class ModelConfig(Part):
         default=2_000_000, description="Tokens of one task, in and out, over all its requests"
     )
     max_steps: Annotated[int, Field(ge=1, le=10_000)] = Field(default=100, description="Requests of one task")
+    json_schema: bool | None = Field(
+        default=None,
+        description="Whether the endpoint is told of an answer's schema (response_format); by default it is, until it "
+        "refuses that. The prompt holds the schema in any case",
+    )
     prices: Prices | None = None
     max_cost: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = Field(
         default=None, description="Cost of one task; needs prices"

@@ -114,7 +114,7 @@ class WorkerAgent:
         async def ask(prompt: str) -> str:
             # A name of its own for each run, since limits are kept by it.
             run_id = f"{ctx.job.delegation_id}-{len(outcomes)}" if outcomes else ctx.job.delegation_id
-            inner = replace(ctx, report=report, job=replace(ctx.job, delegation_id=run_id))
+            inner = replace(ctx, report=report, job=replace(ctx.job, delegation_id=run_id, answer_schema=schema))
             outcomes.append(await self._run(prompt, inner, warnings))
             return outcomes[-1].summary
 

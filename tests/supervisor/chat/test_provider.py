@@ -332,3 +332,37 @@ async def test_a_packed_answer_is_not_unfolded(tmp_path: Path) -> None:
         assert outcome.reason == "failed"
         assert "packed" in outcome.detail
         assert len(world.stub.requests()) == 1
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def test_the_endpoint_is_told_of_the_schema_of_an_answer(tmp_path: Path) -> None:
+    with model_world(tmp_path, [WRITE, {"say": '{"n": 3}'}]) as world:
+        outcome = await world.run(answer_schema=SCHEMA)
+        assert outcome.summary == '{"n": 3}'
+        told = [one["body"]["response_format"] for one in world.stub.requests()]
+        assert (
+            told == [{"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": False}}] * 2
+        )
+
+
+async def test_an_endpoint_that_takes_no_schema_is_not_told_of_it_again(tmp_path: Path) -> None:
+    refusal: Step = {"status": 400, "message": "response_format is not supported by this model"}
+    with model_world(tmp_path, [refusal, WRITE, DONE]) as world:
+        outcome = await world.run(answer_schema=SCHEMA)
+        assert (outcome.reason, outcome.summary) == ("done", "Done.")
+        assert ["response_format" in one["body"] for one in world.stub.requests()] == [True, False, False]
+        assert "takes no schema" in world.log.text("note")
+
+
+async def test_another_refusal_is_none_of_the_schema(tmp_path: Path) -> None:
+    with model_world(tmp_path, [{"status": 400, "message": "no such model"}]) as world:
+        outcome = await world.run(answer_schema=SCHEMA)
+        assert (outcome.reason, len(world.stub.requests())) == ("failed", 1)
+
+
+async def test_the_schema_is_kept_to_the_prompt_where_the_file_says_so(tmp_path: Path) -> None:
+    with model_world(tmp_path, [DONE], provider={"json_schema": False}) as world:
+        await world.run(answer_schema=SCHEMA)
+        assert ["response_format" in one["body"] for one in world.stub.requests()] == [False]

@@ -35,6 +35,9 @@ MAX_ERROR_BYTES: Final = 64 << 10
 _AGAIN: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 _CONTEXT_WORDS: Final = ("context_length", "context length", "maximum context", "too many tokens", "prompt is too long")
 
+_FORMAT_STATUSES: Final = frozenset({400, 404, 415, 422, 501})
+_FORMAT_WORDS: Final = ("response_format", "json_schema", "json schema", "json mode", "structured output", "grammar")
+
 Message = dict[str, JsonValue]
 
 
@@ -44,6 +47,10 @@ class EndpointFailed(Exception):
 
 class ContextTooLong(EndpointFailed):
     """The endpoint says that the conversation is longer than its model can take."""
+
+
+class _NoFormat(Exception):
+    """The endpoint does not take a schema of the answer."""
 
 
 class _TryAgain(Exception):
@@ -75,6 +82,7 @@ class Endpoint:
         self._sleep = pause
         self._silence = silence_seconds
         self._client: httpx.AsyncClient | None = None
+        self._formats = config.json_schema is not False
 
     async def __aenter__(self) -> Endpoint:
         import httpx
@@ -95,6 +103,7 @@ class Endpoint:
         said: Callable[[str], None],
         note: Callable[[str], None],
         until: float,
+        schema: Mapping[str, JsonValue] | None = None,
     ) -> Reply:
         """Return the model's answer to a conversation.
 
@@ -104,11 +113,22 @@ class Endpoint:
             said: gets text as it comes.
             note: is told why it is asked again.
             until: no further try begins, and no pause ends, after this time on the loop's clock.
+            schema: of an answer without calls, of which the endpoint is told unless it does not take that.
 
         Raises:
             EndpointFailed: there is none, after all tries that make sense.
         """
-        body = self._body(messages, tools)
+        if schema is not None and self._formats:
+            try:
+                return await self._tried(self._body(messages, tools, schema), said, note, until)
+            except _NoFormat:
+                self._formats = False
+                note("The model's endpoint takes no schema of the answer; the prompt alone holds it.")
+        return await self._tried(self._body(messages, tools), said, note, until)
+
+    async def _tried(
+        self, body: bytes, said: Callable[[str], None], note: Callable[[str], None], until: float
+    ) -> Reply:
         loop = asyncio.get_running_loop()
         for count in range(1, MAX_TRIES + 1):
             try:
@@ -130,7 +150,9 @@ class Endpoint:
         else:
             self._sleep(seconds)
 
-    def _body(self, messages: Sequence[Message], tools: Sequence[JsonValue]) -> bytes:
+    def _body(
+        self, messages: Sequence[Message], tools: Sequence[JsonValue], schema: Mapping[str, JsonValue] | None = None
+    ) -> bytes:
         config = self._config
         body: dict[str, object] = {
             "model": config.model,
@@ -140,6 +162,12 @@ class Endpoint:
         }
         if tools:
             body["tools"] = tools
+        if schema is not None:
+            # Strict mode takes a part of JSON Schema only; what the endpoint lets pass is checked here.
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": schema, "strict": False},
+            }
         if config.temperature is not None:
             body["temperature"] = config.temperature
         if config.max_answer_tokens is not None:
@@ -167,7 +195,10 @@ class Endpoint:
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise EndpointFailed("the model's endpoint sends packed answers, which were not asked for")
                 if response.status_code != httpx.codes.OK:
-                    raise self._refused(response.status_code, response.headers, await _error_text(response))
+                    text = await _error_text(response)
+                    if b'"response_format"' in body and _takes_no_format(response.status_code, text):
+                        raise _NoFormat
+                    raise self._refused(response.status_code, response.headers, text)
                 kind = response.headers.get("content-type", "")
                 if kind.startswith("text/event-stream"):
                     return await self._streamed(response.aiter_bytes(), said)
@@ -228,6 +259,11 @@ def retry_after(value: str, now: float) -> float | None:
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
     return None
+
+
+def _takes_no_format(status: int, text: str) -> bool:
+    words = text.lower()
+    return status in _FORMAT_STATUSES and any(word in words for word in _FORMAT_WORDS)
 
 
 def _told(reply: Reply, said: Callable[[str], None]) -> Reply:

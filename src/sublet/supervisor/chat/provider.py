@@ -267,6 +267,7 @@ class _Work:
                     said=lambda text: self._capture.feed(text.encode("utf-8", "replace")),
                     note=self.note,
                     until=self._ends(),
+                    schema=self._job.answer_schema,
                 )
             except ContextTooLong:
                 self._context = min(self._context, conversation.estimate(system, tools).prompt_tokens) // 2
