@@ -96,8 +96,10 @@ OPERATIONS = {name for cls in SERVICES for name, method in public_methods(cls).i
 
 def test_what_is_enumerated_is_there() -> None:
     """An empty list would let everything pass."""
-    assert {"DaemonService", "SupervisorService", "PolicyService"} <= {cls.__name__ for cls in SERVICES}
-    assert {"ControlApi", "SupervisorArea", "PolicyArea"} <= {cls.__name__ for cls in AREAS}
+    assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService"} <= {
+        cls.__name__ for cls in SERVICES
+    }
+    assert {"ControlApi", "SupervisorArea", "PolicyArea", "ReplayArea"} <= {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
 
 
@@ -268,7 +270,7 @@ GATES = classes(lambda cls: {"ask", "ended"} <= set(vars(cls)))
 
 def test_every_gate_before_tools_asks_policy() -> None:
     for gate in GATES:
-        assert "decide(" in inspect.getsource(inspect.getmodule(gate) or gate), gate
+        assert "decide_on_record(" in inspect.getsource(inspect.getmodule(gate) or gate), gate
 
 
 def test_everything_that_decides_does_so_at_the_gatekeeper() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.recorded import Record
 from sublet.protocol.chain import Chain, address
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
@@ -23,6 +24,7 @@ from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.super_agent import SuperAgent
 from sublet.supervisor.worker import WorkerAgent
+from support.decisions import a_record
 from support.jobs import command
 from support.supervising import NODE, Events, context, control
 from support.worker import ScriptedAgent, work_for_ever
@@ -62,10 +64,11 @@ class World:
         *,
         keys: EventKeys | None = None,
         **attributes: str | int | bool,
-    ) -> None:
+    ) -> Record:
         self.asked.append((f"{caller.kind}:{caller.name}", action, name, attributes.get("declared") is True))
         if name in self.denied:
             raise SubletError(LocalCode.POLICY_DENIED, f"{name} is denied")
+        return a_record(caller, action, Resource(name, attributes))
 
     def worker(self, name: str) -> ScriptedAgent:
         return self.made.setdefault(name, ScriptedAgent())

@@ -7,8 +7,13 @@ from pathlib import Path
 
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
+from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
+from sublet.policy.limits import Limits
+from sublet.policy.model import Action, Resource, Subject
+from sublet.policy.recorded import Record
+from sublet.policy.rule_set import RuleSet
 from sublet.protocol.canonical import JsonValue
 
 
@@ -32,3 +37,9 @@ class KeptDecisions:
 def gatekeeper(journal: Journal, policy: Policy | None = None, log: KeptDecisions | None = None) -> Gatekeeper:
     """Return a gate for tests of what stands behind it."""
     return Gatekeeper(policy or Policy(Protected(Path("/nowhere"))), journal, list, log or KeptDecisions())
+
+
+def a_record(caller: Subject, action: Action, resource: Resource) -> Record:
+    """Return what the default rules decide, as a gate hands it on."""
+    rules = RuleSet(DEFAULT_RULES, Limits())
+    return Record(rules, caller, action, resource, False, 0.0, rules.decide(caller, action, resource, now=0.0))

@@ -23,6 +23,7 @@ from sublet.daemon.api.models import (
     Usage,
 )
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
+from sublet.daemon.api.replay_models import ReplayView
 from sublet.daemon.api.review_models import (
     Applied,
     ApplyRequest,
@@ -34,6 +35,7 @@ from sublet.daemon.api.review_models import (
     Undone,
 )
 from sublet.daemon.control.client import ControlClient
+from sublet.daemon.control.replay_client import ReplayClient
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
 from sublet.protocol.lifecycle import DelegationState
@@ -148,6 +150,7 @@ class FakeControl(ControlClient):
     work: list[AssignmentView] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     coming: list[Event] = field(default_factory=list)
+    replayed: ReplayView | None = None
     peers: list[PeerView] = field(default_factory=list)
     audit: AuditReport = field(default_factory=AuditReport)
     review: Review = field(default_factory=lambda: reviewed())
@@ -244,6 +247,10 @@ class FakeControl(ControlClient):
             if event.seq > cursor and only.fits(event):
                 yield event
         raise SubletError(LocalCode.DAEMON_UNAVAILABLE, "the connection to the daemon broke")
+
+    @property
+    def replays(self) -> ReplayClient:
+        return FakeReplays(self)
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
         return self.audit if patch else self.audit.model_copy(update={"patch": None})
@@ -385,3 +392,15 @@ def unavailable() -> SubletError:
 def lines(text: str) -> Sequence[str]:
     """Return the lines of ``text`` that hold anything, trimmed."""
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class FakeReplays(ReplayClient):
+    """Answers with what the test has prepared, and keeps what was asked."""
+
+    def __init__(self, fake: FakeControl) -> None:
+        self._fake = fake
+
+    async def replay_session(self, session_id: str, *, current: bool = False) -> ReplayView:
+        self._fake.requests.append({"replay": session_id, "current": current})
+        assert self._fake.replayed is not None
+        return self._fake.replayed

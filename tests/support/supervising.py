@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
+from sublet.protocol.documents import Document, unpacked
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentRunContext
 from sublet.supervisor.sessions.control import SessionControl
@@ -33,9 +34,13 @@ class Events:
 
     def __init__(self) -> None:
         self.told: list[Told] = []
+        self.documents: dict[str, JsonValue] = {}
 
-    async def __call__(self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue]) -> int:
+    async def __call__(
+        self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue], keeps: Sequence[Document] = ()
+    ) -> int:
         self.told.append(Told(kind, keys, data))
+        self.documents |= {one.digest: unpacked(one) for one in keeps}
         return len(self.told)
 
     def kinds(self) -> list[str]:

@@ -19,13 +19,13 @@ MAX_VALUE_CHARS: Final = 120
 MAX_LINE_CHARS: Final = 600
 _BAD: Final = frozenset({EventKind.POLICY_REJECTED, EventKind.GUARDRAIL_FAILED, EventKind.TOOL_ERROR})
 _WAITS: Final = frozenset({EventKind.ASK_HUMAN, EventKind.APPROVAL_REQUIRED})
-# What a decision was made from is as long as all else together, and kept for replay; the others stand in front already,
-# or say nothing to people. ``--json`` has them all.
+# What a decision was made from is as long as all else together, and kept for replay; the others say nothing to people.
+# ``--json`` has them all.
 _NOT_SHOWN: Final = frozenset(
     {
-        *("request", "classified", "asked"),
-        *("agentId", "requestId", "delegationId", "fingerSessionId", "causationId"),
-        *("callId", "digest", "capabilitySnapshotVersion"),
+        *("request", "classified", "asker", "answer", "decided"),
+        *("schema", "mask", "kept", "guardrail"),
+        *("delegationId", "callId", "digest", "capabilitySnapshotVersion"),
     }
 )
 _ID_CHARS: Final = 12

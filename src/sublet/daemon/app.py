@@ -26,6 +26,7 @@ from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
+from sublet.daemon.control.replay_routes import ReplayArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
@@ -122,6 +123,7 @@ class _Daemon:
                 self._config.home,
                 [
                     SupervisorArea(parts.supervising.service),
+                    ReplayArea(parts.replays),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -13,6 +12,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.policy.effects import only_looks
 from sublet.policy.engine import Policy
 from sublet.policy.model import Action, Decision, Resource, Subject, Value
+from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.rules import Rule
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -23,8 +23,6 @@ LOOK_SECONDS = 10.0
 """How long a question to the disk may take."""
 MAX_JOURNALLED_CHARS = 500
 MAX_AUDITED_VALUES = 32
-MAX_ASKED_CHARS = 4_096
-"""Of a question that an event keeps."""
 _MAX_SAFE_INTEGER = 2**53 - 1
 
 T = TypeVar("T")
@@ -67,10 +65,10 @@ class Gatekeeper:
         *,
         keys: EventKeys | None = None,
         **attributes: str | int | bool,
-    ) -> None:
+    ) -> Record:
         """Return if ``caller`` may do ``action`` to ``name``: ``ask_for``, where names are no secret."""
         unknown = SubletError(LocalCode.NOT_FOUND, f"there is no {clean_line(name, 100)!r} here")
-        await self.ask_for(caller, action, Resource(name, attributes), unknown, keys=keys)
+        return await self.ask_for(caller, action, Resource(name, attributes), unknown, keys=keys)
 
     async def ask_for(
         self,
@@ -82,25 +80,26 @@ class Gatekeeper:
         keys: EventKeys | None = None,
         granted: bool = False,
         note: Mapping[str, JsonValue] | None = None,
-    ) -> None:
-        """Return if ``caller`` may do ``action`` to ``resource``.
+    ) -> Record:
+        """Return if ``caller`` may do ``action`` to ``resource``, with what that was decided from.
 
         Args:
             caller: who asks, authenticated.
             action: what is asked for.
             resource: what it is done to.
             unknown: what is said of a name that does not exist, and where a rule hides what it denies.
-            keys: of the run for which it is asked, which the event of a refusal has then.
-            granted: as of ``decide``.
-            note: as of ``decide``.
+            keys: of the run for which it is asked, which the event of a refusal has then, with all that a replay needs.
+            granted: as of ``decide_on_record``.
+            note: as of ``decide_on_record``.
 
         Raises:
             SubletError: ``POLICY_DENIED``, or ``unknown``; ``UNAVAILABLE`` where the disk does not answer, or takes no
                 audit entry.
         """
-        decision = await self.decide(caller, action, resource, granted=granted, note=note)
+        record = await self.decide_on_record(caller, action, resource, granted=granted, note=note)
+        decision = record.decision
         if decision.allowed:
-            return
+            return record
         await self._journal.append_event(
             EventKind.POLICY_REJECTED,
             None,
@@ -112,9 +111,10 @@ class Gatekeeper:
                 "rule": decision.rule,
                 "reason": decision.reason,
                 "code": str(unknown.code if decision.hidden else LocalCode.POLICY_DENIED),
-                "asked": question_of(caller, action, resource),
+                **({DECIDED: record.data()} if keys is not None else {}),
             },
             keys=keys,
+            keeps=record.documents if keys is not None else (),
         )
         if decision.hidden:
             raise unknown
@@ -130,7 +130,22 @@ class Gatekeeper:
         granted: bool = False,
         note: Mapping[str, JsonValue] | None = None,
     ) -> Decision:
-        """Return what policy says, once it is written down; the caller acts on it, and tells of a refusal by itself.
+        """Return what policy says: as ``decide_on_record``."""
+        return (await self.decide_on_record(caller, action, resource, request, granted=granted, note=note)).decision
+
+    async def decide_on_record(
+        self,
+        caller: Subject,
+        action: Action,
+        resource: Resource,
+        request: Sequence[Rule] = (),
+        *,
+        granted: bool = False,
+        note: Mapping[str, JsonValue] | None = None,
+    ) -> Record:
+        """Return what policy says and what that was decided from, once it is written down.
+
+        The caller acts on it, and tells of a refusal by itself.
 
         Args:
             caller: who asks, authenticated.
@@ -143,39 +158,38 @@ class Gatekeeper:
         Raises:
             SubletError: ``UNAVAILABLE`` where the disk does not answer, or takes no audit entry.
         """
+        rules, at = self._policy.rule_set, self._policy.now()
         if action is Action.WORKSPACE_LEND:
             asking = Subject(caller.kind, caller.name, (*caller.roots, *self._lend_roots()), caller.role)
             # The only decision that looks at the disk.
             decision = await looked_up(self._policy.decide, asking, action, resource, request)
         else:
-            decision = self._policy.decide(caller, action, resource, request, granted=granted)
+            decision = self._policy.decide(caller, action, resource, request, granted=granted, at=at)
         fields = {**_entry(caller, action, resource, decision), **(note or {})}
         if decision.allowed and not only_looks(action, resource):
             note_decision(self, await self._audit.add_durably("decision", fields))
         else:
             self._audit.add("decision", fields)
             note_decision(self, None)
-        return decision
+        return Record(rules, caller, action, resource, granted, at, decision)
 
     def hides(self, caller: Subject, action: Action, name: str) -> bool:
         """Tell whether ``caller`` must not see that ``name`` exists; lists leave it out. Nothing is written down."""
         return self._policy.decide(caller, action, Resource(name)).hidden
-
-    def foresee(self, caller: Subject, action: Action, resource: Resource) -> Decision:
-        """Return what ``decide`` would say. Nothing is written down: whoever then acts asks ``decide``."""
-        return self._policy.decide(caller, action, resource)
 
     def could_call(self, agent_id: str, role: str, tool: str) -> bool:
         """Tell whether an agent may be told of a tool: some call of it could be allowed. Nothing is written down."""
         resource = Resource(tool, {"access_mode": "rw"})
         return self._policy.decide(Subject("agent", agent_id, role=role), Action.TOOL_CALL, resource).outcome != "deny"
 
-    def grant_helps(self, caller: Subject, action: Action, resource: Resource) -> bool:
-        """Tell whether a grant for exactly this would be enough: no deny and no limit stands against it.
+    def foresee(self, caller: Subject, action: Action, resource: Resource, *, granted: bool = False) -> Record:
+        """Return what ``decide_on_record`` would; with ``granted`` whether a grant for exactly this would be enough.
 
-        Nothing is written down: whoever then uses a grant asks ``decide``.
+        Nothing is written down: whoever then acts asks ``decide_on_record``.
         """
-        return self._policy.decide(caller, action, resource, granted=True).allowed
+        rules, at = self._policy.rule_set, self._policy.now()
+        decision = self._policy.decide(caller, action, resource, granted=granted, at=at)
+        return Record(rules, caller, action, resource, granted, at, decision)
 
     def outcome(self, decision: int, error: str | None) -> None:
         """Write down what became of what the entry ``decision`` allowed: it was done, or failed as ``error`` says."""
@@ -188,22 +202,6 @@ class Gatekeeper:
 def who(caller: Subject) -> str:
     """Return ``caller`` for people."""
     return f"{caller.kind} {caller.name}".strip()
-
-
-def question_of(caller: Subject, action: Action, resource: Resource) -> dict[str, JsonValue] | None:
-    """Return what policy was asked, to be asked again by a replay; None where it is too much to keep, or was cut."""
-    attributes = resource.attributes
-    # What a caller may lend is looked up on the disk, and not the same later.
-    if len(attributes) > MAX_AUDITED_VALUES or action is Action.WORKSPACE_LEND:
-        return None
-    question: dict[str, JsonValue] = {
-        "subject": f"{caller.kind}:{caller.name}",
-        "role": caller.role,
-        "action": str(action),
-        "resource": resource.name,
-        "attributes": {name: list(value) if isinstance(value, tuple) else value for name, value in attributes.items()},
-    }
-    return question if len(json.dumps(question)) <= MAX_ASKED_CHARS else None
 
 
 def _entry(caller: Subject, action: Action, resource: Resource, decision: Decision) -> dict[str, JsonValue]:

@@ -47,6 +47,7 @@ from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegation
 from sublet.daemon.storage.pruning import Pruning
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.prune_store import KeptSessions
+from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.web_access.logins import WebLogins
 from sublet.daemon.working.assignment_run import ExecutorTools
@@ -121,6 +122,7 @@ class Parts:
     callers: Callers
     modules: Modules
     gateways: Gateways
+    replays: ReplayService
     pruning: Pruning
     results: StagedResults
     scratch_root: Path
@@ -330,6 +332,7 @@ async def make_parts(
         callers=callers,
         modules=modules,
         gateways=gateways,
+        replays=ReplayService(gate, journal, policy),
         pruning=Pruning(
             journal,
             [

@@ -13,8 +13,8 @@ from sublet.policy.defaults import DEFAULT_RULES
 from sublet.policy.lending import Protected, decide_lending, real_path
 from sublet.policy.limits import Limits
 from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.rule_set import RuleSet
 from sublet.policy.rules import Rule
-from sublet.policy.table import RuleTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Prepared:
 
     config: PolicyConfig
     agent_rules: tuple[Rule, ...]
-    table: RuleTable
+    rule_set: RuleSet
 
 
 class Policy:
@@ -76,6 +76,15 @@ class Policy:
         return (*DEFAULT_RULES, *self._now.config.rules, *self._now.agent_rules)
 
     @property
+    def rule_set(self) -> RuleSet:
+        """The rules and limits that hold now, as one thing that other rules never become."""
+        return self._now.rule_set
+
+    def now(self) -> float:
+        """Return the time by which rules hold or do not, in Unix seconds."""
+        return self._clock()
+
+    @property
     def tests(self) -> int:
         """How many tests the file carries."""
         return len(self._now.config.tests)
@@ -91,7 +100,10 @@ class Policy:
         Raises:
             SubletError: ``INVALID_ARGUMENT`` naming the place in the file.
         """
-        return _prepared(self._now.config if self._source is None else load(self._source), agent_rules)
+        prepared = _prepared(self._now.config if self._source is None else load(self._source), agent_rules)
+        # Written down with the first decision; made here, where it keeps nobody waiting.
+        _ = prepared.rule_set.document
+        return prepared
 
     def use(self, prepared: Prepared) -> None:
         """Put ``prepared`` in force, all at once."""
@@ -132,7 +144,7 @@ class Policy:
             path = real_path(str(resource.attributes.get("path", resource.name)))
             resource = Resource(path, {**resource.attributes, "path": path})
         decision = decide_by_rules(
-            now.table,
+            now.rule_set.table,
             now.config.limits,
             subject,
             action,
@@ -148,4 +160,5 @@ class Policy:
 
 
 def _prepared(config: PolicyConfig, agent_rules: Sequence[Rule]) -> Prepared:
-    return Prepared(config, tuple(agent_rules), RuleTable((*DEFAULT_RULES, *config.rules, *agent_rules)))
+    rules = RuleSet((*DEFAULT_RULES, *config.rules, *agent_rules), config.limits)
+    return Prepared(config, tuple(agent_rules), rules)

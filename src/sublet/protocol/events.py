@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 
@@ -68,14 +69,15 @@ class Event(BaseModel):
     """One thing that happened.
 
     ``seq`` grows by one per event and is the cursor of every reader; ``at`` is RFC 3339 in UTC.
-    ``keys`` tell of which run it is a part, under the names of SuperAgent 9.2.
+    ``kind`` is a plain name where another version wrote it. ``keys`` tell of which run it is a part, under the names of
+    SuperAgent 9.2.
     """
 
     model_config = ConfigDict(frozen=True)
 
     seq: int
     at: str
-    kind: EventKind
+    kind: Annotated[EventKind | str, Field(union_mode="left_to_right")]
     delegation_id: str | None = None
     keys: EventKeys = EventKeys()
     data: dict[str, JsonValue] = {}

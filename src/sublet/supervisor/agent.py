@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -10,6 +10,7 @@ from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
+from sublet.protocol.documents import Document, Documented
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.router.model import Route
@@ -41,8 +42,10 @@ class UnifiedAgentInput:
 class Emit(Protocol):
     """Journals an event of a run and returns its number, which later events name as their cause."""
 
-    async def __call__(self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue]) -> int:
-        """Journal the event before its effect."""
+    async def __call__(
+        self, kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue], keeps: Sequence[Document] = ()
+    ) -> int:
+        """Journal the event before its effect, and with it what ``data`` refers to by digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class UnifiedAgentOutput:
     structured: JsonValue = None
     route: Route | None = None
     """How the supervisor has decided, where it did."""
+    checked: Documented | None = None
+    """How the guardrail let it pass, as the event of the call keeps it."""
     warnings: tuple[str, ...] = ()
     """What whoever reads the answer should know besides, such as that an earlier session was lost."""
 

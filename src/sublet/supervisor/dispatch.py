@@ -12,6 +12,7 @@ import anyio
 import structlog
 
 from sublet.policy.model import Action, Subject
+from sublet.policy.recorded import DECIDED, Record
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import LocalCode, SubletError
@@ -40,8 +41,8 @@ class Ask(Protocol):
         *,
         keys: EventKeys | None = None,
         **attributes: str | int | bool,
-    ) -> None:
-        """Return if it may be done; ``keys`` are of the run for which it is asked.
+    ) -> Record:
+        """Return what it was decided from, if it may be done; ``keys`` are of the run for which it is asked.
 
         Raises:
             SubletError: ``POLICY_DENIED``.
@@ -127,15 +128,15 @@ class Dispatcher:
             await self._refused(agent_id, error, chain, ctx)
             raise
         attributes = {} if action is Action.AGENT_MESSAGE else {"declared": declared, "depth": chain.nesting_depth}
-        await self._ask(ctx.subject, action, agent_id, keys=ctx.keys(agent_id), **attributes)
+        record = await self._ask(ctx.subject, action, agent_id, keys=ctx.keys(agent_id), **attributes)
         agent = await self._find(agent_id)
         if agent is None:
             raise SubletError(LocalCode.NOT_FOUND, f"there is no agent {agent_id} here", "See: sublet agents")
         with self._slot(ctx.job.delegation_id) if caller is None else nullcontext():
-            return await self._called(agent, request, ctx, chain)
+            return await self._called(agent, request, ctx, chain, record)
 
     async def _called(
-        self, agent: UnifiedAgent, request: UnifiedAgentInput, ctx: AgentRunContext, chain: Chain
+        self, agent: UnifiedAgent, request: UnifiedAgentInput, ctx: AgentRunContext, chain: Chain, record: Record
     ) -> UnifiedAgentOutput:
         """Journal the call, make it, and journal what came of it."""
         agent_id = agent.id
@@ -145,8 +146,9 @@ class Dispatcher:
             "leaseId": chain.lease_id,
             "ttl": chain.ttl,
             "provider": agent.provider,
+            DECIDED: record.data(),
         }
-        cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(agent_id), sent)
+        cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(agent_id), sent, record.documents)
         job = replace(ctx.job, chain=chain)
         if chain.ttl is not None:
             # The agent's own calls count from what is left of this lease then, not from what it has now.
@@ -171,8 +173,10 @@ class Dispatcher:
             "nestingDepth": chain.nesting_depth,
             "warnings": list(output.warnings),
         }
+        if output.checked is not None:
+            done["guardrail"] = dict(output.checked.data)
         keys = inner.keys(agent_id).model_copy(update={"provider_session_id": output.provider_session_id})
-        await ctx.emit(EventKind.DISPATCH_RESULT, keys, done)
+        await ctx.emit(EventKind.DISPATCH_RESULT, keys, done, output.checked.documents if output.checked else ())
         return output
 
     async def _leased(

@@ -8,12 +8,11 @@ from pydantic import Field, ValidationError
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.router.model import MAX_OPTIONS, Name, Part
+from sublet.supervisor.router.rules import MAX_ROUNDS
 from sublet.supervisor.sessions.model import MainSession
 
 PENDING: Final = "pendingQuestion"
 """Where the session's metadata has it."""
-MAX_ROUNDS: Final = 3
-"""Questions about one request; after these it is rejected."""
 MAX_ASKED_CHARS: Final = 200_000
 
 

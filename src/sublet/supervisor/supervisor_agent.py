@@ -12,6 +12,7 @@ from typing import Final
 
 from sublet.policy.guardrail.options import GuardrailFailed
 from sublet.policy.model import Action, Decision, Subject
+from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKind
@@ -19,20 +20,22 @@ from sublet.protocol.text import clean
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.dispatch import MAX_SUMMARY_CHARS, Ask, Dispatcher, ModuleHub
-from sublet.supervisor.questions import MAX_ROUNDS, PENDING, PendingQuestion, no_question, pending
-from sublet.supervisor.replay import MAX_TEXT_JOURNALLED
+from sublet.supervisor.questions import PENDING, PendingQuestion, no_question, pending
 from sublet.supervisor.router.classifier import Classifier
 from sublet.supervisor.router.model import (
     MAX_CANDIDATES,
     MAX_MODULES,
+    MAX_TEXT_JOURNALLED,
+    Asker,
     Candidate,
     Classification,
+    GivenAnswer,
     Route,
     RouterConfig,
     RouteRequest,
     SkillFacts,
 )
-from sublet.supervisor.router.rules import answered, decide, needs_classifier
+from sublet.supervisor.router.rules import MAX_ROUNDS, answered, decide, needs_classifier, unanswerable
 from sublet.supervisor.router.syntax import is_direct_hub
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.sessions.model import LastRoute, MainSession, SessionMessage, SessionRoutingState
@@ -160,6 +163,8 @@ class SupervisorAgent:
                 mode="json", by_alias=True
             ),
             "classified": classified.model_dump(mode="json", by_alias=True) if classified else None,
+            "asker": self._asker(ctx).model_dump(mode="json", by_alias=True),
+            "answer": self._given(route, request, session),
         }
         target = route.target if route.decision == "dispatch_agent" else None
         keys = ctx.keys(target).model_copy(update={"route_decision": route.decision})
@@ -215,14 +220,26 @@ class SupervisorAgent:
             if is_answer:
                 text = f"{waiting.text}\n\n{text}"
                 if waiting.round >= MAX_ROUNDS:
-                    reason = f"after {MAX_ROUNDS} questions it is still not clear who should do this"
-                    refused = Route(decision="reject", confidence=1, reason=reason, rule="answer")
-                    return text, refused, self._facts(text, request, session, ctx), None
+                    return text, unanswerable(), self._facts(text, request, session, ctx), None
         facts = self._facts(text, request, session, ctx)
         classified = None
         if self._classifier is not None and needs_classifier(facts):
             classified = await self._classifier.classify(facts)
         return text, decide(facts, classified), facts, classified
+
+    def _asker(self, ctx: AgentRunContext) -> Asker:
+        caller = ctx.subject
+        action = str(action_for(caller))
+        return Asker(kind=caller.kind, name=caller.name, role=caller.role, action=action, at=self._around.clock())
+
+    def _given(self, route: Route, request: UnifiedAgentInput, session: MainSession) -> JsonValue:
+        """Return the answer from which a route came, as far as the event of the route keeps it."""
+        if route.rule != "answer":
+            return None
+        waiting = pending(session, self._around.clock())
+        options = waiting.options if waiting is not None else ()
+        text = request.text[:MAX_TEXT_JOURNALLED]
+        return GivenAnswer(text=text, options=options).model_dump(mode="json", by_alias=True)
 
     def _facts(self, text: str, request: UnifiedAgentInput, session: MainSession, ctx: AgentRunContext) -> RouteRequest:
         named = request.metadata.get(AGENT)
@@ -258,8 +275,9 @@ class SupervisorAgent:
                 return UnifiedAgentOutput(text=route.reason, decision="reject", agent_id=self.id)
 
     async def _to_module(self, route: Route, ctx: AgentRunContext) -> UnifiedAgentOutput:
-        await self._ask(ctx.subject, Action.MODULE_DISPATCH, route.target, keys=ctx.keys())
-        cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(), {"module": route.target})
+        record = await self._ask(ctx.subject, Action.MODULE_DISPATCH, route.target, keys=ctx.keys())
+        sent: dict[str, JsonValue] = {"module": route.target, DECIDED: record.data()}
+        cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(), sent, record.documents)
         inner = replace(ctx, causation_id=cause)
         try:
             text = await self._around.modules.send(route.target, route.message, inner)

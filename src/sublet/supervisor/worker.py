@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.documents import Documented
 from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
@@ -118,14 +119,16 @@ class WorkerAgent:
             outcomes.append(await self._run(prompt, inner, warnings))
             return outcomes[-1].summary
 
-        async def failed(data: Mapping[str, JsonValue]) -> None:
-            await ctx.emit(EventKind.GUARDRAIL_FAILED, ctx.keys(self.id), data)
+        async def failed(kept: Documented) -> None:
+            await ctx.emit(EventKind.GUARDRAIL_FAILED, ctx.keys(self.id), kept.data, kept.documents)
 
         passed = await guarded(ask, request.text, schema, request.guard, failed)
         if passed.repairs:
             warnings.append(f"the answer of agent {self.id} was mended: {', '.join(passed.repairs[:MAX_REPAIRS_TOLD])}")
         text = json.dumps(passed.value, ensure_ascii=False)
-        return replace(self._output(outcomes[-1], warnings), text=text, structured=passed.value)
+        checked: dict[str, JsonValue] = {"attempt": passed.attempts, "repairs": list(passed.repairs)}
+        evidence = Documented({**checked, **passed.evidence.data}, passed.evidence.documents)
+        return replace(self._output(outcomes[-1], warnings), text=text, structured=passed.value, checked=evidence)
 
     def _output(self, outcome: Outcome, warnings: list[str]) -> UnifiedAgentOutput:
         return UnifiedAgentOutput(

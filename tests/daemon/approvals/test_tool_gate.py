@@ -22,16 +22,18 @@ from sublet.daemon.api.approval_models import (
 from sublet.daemon.api.approval_statements import approve_statement, issue_statement
 from sublet.daemon.approvals import tool_gate
 from sublet.daemon.approvals.grant_store import UNKNOWN_OUTCOME, Called
-from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, Questions
+from sublet.daemon.approvals.questions import MAX_PENDING_PER_AGENT, Asking, Questions
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
-from sublet.policy.model import Resource, Subject
+from sublet.policy.model import Action, Resource, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import EventKeys
 from sublet.protocol.statement_signing import sign_statement
 from sublet.supervisor.tools import ToolCall, Verdict
 from support.approvals import AGENT, DAEMON, HUMAN, PASSPHRASE, Clock, Desk, call, desk, setting
+from support.decisions import a_record
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +58,10 @@ async def given_grant(
     return (await side.service.issue_grant(request.model_copy(update={"signed": signed}), HUMAN)).id
 
 
+def asking() -> Asking:
+    return Asking(None, EventKeys(), a_record(AGENT, Action.TOOL_CALL, Resource("shell.exec")))
+
+
 def wanted(scope: str = "ses_1") -> Call:
     canonical = canonical_arguments(call().arguments)
     return Call(
@@ -70,9 +76,8 @@ async def test_what_policy_allows_is_journalled_with_its_cause_and_its_end(tmp_p
         await gate.ended(call("file.read", path="a"), result={"bytes": 3})
         events = (await side.journal.events_after(0)).events
         assert [str(event.kind) for event in events] == ["tool_call", "tool_result"]
-        assert events[0].data["agentId"] == "coder"
-        assert events[0].data["requestId"] == "req_1"
-        assert events[1].data["causationId"] == events[0].seq
+        assert (events[0].keys.agent_id, events[0].keys.request_id) == ("coder", "req_1")
+        assert events[1].keys.causation_id == events[0].seq
         assert [kind for kind, _ in side.audit.entries] == ["decision"]
 
 
@@ -310,7 +315,7 @@ async def test_grants_and_questions_survive_a_restart(tmp_path: Path) -> None:
         await given_grant(side, key)
         other = canonical_arguments({"command": "make other"})
         question = Call("coder", "shell.exec", arguments_digest(other), Resource("shell.exec"), "ses_1")
-        await side.questions.ask(question, other, {}, (None, {}), until=side.clock() + 600)
+        await side.questions.ask(question, other, {}, asking(), until=side.clock() + 600)
     async with desk(tmp_path, [APPROVAL]) as side:
         assert (await side.gate().ask(call())).allowed
         [asked] = await side.service.list_approvals(HUMAN)
@@ -333,7 +338,7 @@ async def test_a_crash_between_use_and_effect_is_told_and_the_use_is_gone(tmp_pa
         events = (await side.journal.events_after(0, limit=500)).events
         called = next(event for event in events if event.kind == "tool_call")
         assert events[-1].kind == "tool_error"
-        assert events[-1].data["causationId"] == called.seq
+        assert events[-1].keys.causation_id == called.seq
         assert events[-1].data["error"] == UNKNOWN_OUTCOME
 
 
@@ -347,7 +352,7 @@ async def test_concurrent_calls_never_spend_a_use_twice(
         spent: list[bool] = []
 
         async def spend(number: int) -> None:
-            spent.append(await side.grants.consume(wanted(), Called(f"c{number}", None, {})) is not None)
+            spent.append(await side.grants.consume(wanted(), Called(f"c{number}", None, {}, EventKeys())) is not None)
 
         async with anyio.create_task_group() as group:
             for number in range(callers):
@@ -480,7 +485,7 @@ async def test_two_calls_under_one_id_have_an_end_each(tmp_path: Path) -> None:
         assert (await gate.ask(second)).allowed
         await gate.ended(second)
         events = (await side.journal.events_after(0)).events
-        ends = [(str(e.kind), e.data["tool"], e.data["causationId"]) for e in events if "causationId" in e.data]
+        ends = [(str(e.kind), e.data["tool"], e.keys.causation_id) for e in events if e.keys.causation_id]
         calls = [event.seq for event in events if str(event.kind) == "tool_call"]
         assert ends == [("tool_error", "file.read", calls[0]), ("tool_result", "file.list", calls[1])]
 
@@ -509,15 +514,15 @@ async def test_a_grant_that_was_issued_before_an_errand_is_not_for_the_errand_of
         )
         await side.grants.issue(grant)
         own = replace(wanted(), callers=("other@n-1", "Boss@n-1"))
-        assert await side.grants.consume(own, Called("c1", None, {})) is None
-        assert await side.grants.consume(wanted(), Called("c2", None, {})) is not None
+        assert await side.grants.consume(own, Called("c1", None, {}, EventKeys())) is None
+        assert await side.grants.consume(wanted(), Called("c2", None, {}, EventKeys())) is not None
 
 
 async def test_a_question_that_is_asked_again_while_it_is_taken_back_stays_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with desk(tmp_path) as side:
-        approval = await side.questions.ask(wanted(), "{}", {}, (None, {}), until=side.clock() + 60)
+        approval = await side.questions.ask(wanted(), "{}", {}, asking(), until=side.clock() + 60)
         real = Questions._close
 
         async def close(questions: Questions, approval_id: str) -> None:

@@ -106,10 +106,18 @@ class AskedPolicy:
     def __init__(self, log: list[str], grants: int) -> None:
         self._log = log
         self._left = grants
-        self.limits = Policy(Protected(Path("/home/nobody"))).limits
+        real = Policy(Protected(Path("/home/nobody")))
+        self.limits, self.rule_set, self.now = real.limits, real.rule_set, real.now
 
     def decide(
-        self, subject: Subject, action: Action, resource: Resource, request: object = (), *, granted: bool = False
+        self,
+        subject: Subject,
+        action: Action,
+        resource: Resource,
+        request: object = (),
+        *,
+        granted: bool = False,
+        at: float | None = None,
     ) -> Decision:
         self._log.append(f"ask {action}")
         self._left -= 1
@@ -370,7 +378,9 @@ async def test_a_refusal_is_journalled_with_its_rule_and_bounded(tmp_path: Path)
     told: list[dict[str, object]] = []
 
     class Journal(Effect):
-        async def append_event(self, kind: str, delegation_id: str | None, data: dict[str, object]) -> None:
+        async def append_event(
+            self, kind: str, delegation_id: str | None, data: dict[str, object], **_: object
+        ) -> None:
             told.append(data)
 
     service = lending(Recorder(), tmp_path, journal=Journal([], "journal"))

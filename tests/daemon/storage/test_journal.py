@@ -229,9 +229,12 @@ async def test_only_news_that_fits_wakes_a_reader(journal: Journal) -> None:
         assert (await reader).events == [wanted]
 
 
-async def test_the_key_fields_may_stand_in_the_data(journal: Journal) -> None:
-    data: dict[str, JsonValue] = {"agentId": "coder", "causationId": 4, "tool": "file.read"}
-    event = await journal.append_event(EventKind.TOOL_RESULT, "dlg_1", data)
+async def test_the_key_fields_stand_in_one_place(journal: Journal) -> None:
+    data: dict[str, JsonValue] = {"agentId": "coder", "tool": "file.read"}
+    with pytest.raises(ValueError, match="agentId"):
+        await journal.append_event(EventKind.TOOL_RESULT, "dlg_1", data)
+    keys = EventKeys(agent_id="coder", causation_id=4)
+    event = await journal.append_event(EventKind.TOOL_RESULT, "dlg_1", {"tool": "file.read"}, keys=keys)
     assert event.keys == EventKeys(agent_id="coder", request_id="dlg_1", causation_id=4)
     assert (await journal.events_after(0)).events == [event]
 

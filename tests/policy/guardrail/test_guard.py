@@ -14,6 +14,7 @@ from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
 from sublet.policy.guardrail.schema import MAX_PARTS, CheckedSchema
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.documents import Documented, unpacked
 from sublet.protocol.errors import LocalCode, SubletError
 
 REPORT: dict[str, JsonValue] = {
@@ -125,13 +126,15 @@ class Agent:
         self._replies = iter(replies)
         self.prompts: list[str] = []
         self.events: list[Mapping[str, JsonValue]] = []
+        self.documents: dict[str, JsonValue] = {}
 
     async def ask(self, prompt: str) -> str:
         self.prompts.append(prompt)
         return next(self._replies)
 
-    async def emit(self, data: Mapping[str, JsonValue]) -> None:
-        self.events.append(data)
+    async def emit(self, told: Documented) -> None:
+        self.events.append(told.data)
+        self.documents |= {one.digest: unpacked(one) for one in told.documents}
 
     async def guarded(self, options: GuardOptions) -> Guarded:
         ask: Callable[[str], Awaitable[str]] = self.ask

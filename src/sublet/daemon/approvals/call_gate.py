@@ -13,14 +13,16 @@ import anyio
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, OpenQuestion
 from sublet.daemon.approvals.grant_store import Called
-from sublet.daemon.approvals.questions import Approval
+from sublet.daemon.approvals.questions import Approval, Asking
 from sublet.daemon.approvals.tool_gate import MAX_JOURNALLED_ARGUMENTS, GateParts
 from sublet.daemon.operations import decisions_noted, note_decision
+from sublet.daemon.storage.event_log import Recorder
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Subject
+from sublet.policy.recorded import DECIDED
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 
 MAX_NAME_CHARS: Final = 64
@@ -41,7 +43,8 @@ class CallGate:
 
     async def question(self, call: AskedCall) -> OpenQuestion | None:
         """``CallApi.question``."""
-        decision = self._parts.gate.foresee(call.caller, call.action, call.resource)
+        record = self._parts.gate.foresee(call.caller, call.action, call.resource)
+        decision = record.decision
         if not decision.needs_grant:
             return None
         wanted, canonical = _wanted(call)
@@ -55,9 +58,9 @@ class CallGate:
             "paths": [],
             "role": call.caller.role,
         }
-        keys: dict[str, JsonValue] = {"agentId": wanted.agent}
+        asking = Asking(None, EventKeys(agent_id=wanted.agent), record)
         until = self._parts.clock() + FOR_EVER
-        approval = await self._parts.questions.ask(wanted, canonical, context, (None, keys), until=until, kept=True)
+        approval = await self._parts.questions.ask(wanted, canonical, context, asking, until=until, kept=True)
         return _shown(approval, self._parts.clock())
 
     async def decided(self, question_id: str, seconds: float) -> Became:
@@ -75,18 +78,20 @@ class CallGate:
         """``CallApi.begin``."""
         gate = self._parts.gate
         foreseen = gate.foresee(call.caller, call.action, call.resource)
-        if foreseen.allowed or not gate.grant_helps(call.caller, call.action, call.resource):
+        record = gate.foresee(call.caller, call.action, call.resource, granted=True)
+        if foreseen.decision.allowed or not record.decision.allowed:
             return Begun(entry=await self._ask(call, unknown, {}))
         wanted, canonical = _wanted(call)
         note: dict[str, JsonValue] = {"digest": wanted.digest}
         data: dict[str, JsonValue] = {
-            "agentId": wanted.agent,
             "tool": clean_line(call.tool, 500),
             "digest": wanted.digest,
             "arguments": canonical if len(canonical) <= MAX_JOURNALLED_ARGUMENTS else None,
+            DECIDED: record.data(),
         }
+        called = Called(wanted.digest[:16], None, data, EventKeys(agent_id=wanted.agent), record.documents)
         with anyio.CancelScope(shield=True):
-            use = await self._parts.grants.consume(wanted, Called(wanted.digest[:16], None, data))
+            use = await self._parts.grants.consume(wanted, called)
             if use is not None:
                 note |= {"grant": use.grant.id, "issued_by": use.grant.issued_by}
                 begun = Begun(use.id, use.event.seq)
@@ -104,12 +109,8 @@ class CallGate:
     async def ended(self, begun: Begun, error: str | None) -> None:
         """``CallApi.ended``."""
         with anyio.CancelScope(shield=True):
-            if begun.use is not None:
-                data: dict[str, JsonValue] = {"causationId": begun.event}
-                if error is not None:
-                    data["error"] = clean_line(error, 500)
-                kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
-                await self._parts.journal.append_event(kind, None, data)
+            if begun.use is not None and (event := begun.event) is not None:
+                await self._parts.journal.transact(lambda _, events: _told(events, event, error))
                 await self._parts.grants.ended(begun.use, "done" if error is None else "failed")
             if begun.entry is not None:
                 self._parts.gate.outcome(begun.entry, error)
@@ -124,6 +125,13 @@ class CallGate:
             await gate.ask_for(call.caller, call.action, call.resource, hidden, granted=granted, note=note)
         note_decision(gate, None)
         return asked[-1][1]
+
+
+def _told(events: Recorder, call: int, error: str | None) -> None:
+    """Journal how the call of the event ``call`` ended."""
+    data: dict[str, JsonValue] = {} if error is None else {"error": clean_line(error, 500)}
+    kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
+    events.add(kind, None, data, keys=events.keys_after(call))
 
 
 def approval_required(question: OpenQuestion) -> SubletError:

@@ -6,7 +6,7 @@ import builtins
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -19,8 +19,9 @@ from sublet.policy.grants import Call, Grant, Moment, check_terms, consumed, ref
 from sublet.policy.names import plain
 from sublet.policy.tool_names import tool_plain
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.documents import Document
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import Event, EventKind
+from sublet.protocol.events import Event, EventKeys, EventKind
 from sublet.protocol.text import clean_line
 
 MAX_GRANTS: Final = 2_000
@@ -47,11 +48,13 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """The ``tool_call`` event that a use journals: whose delegation's, and its data."""
+    """The ``tool_call`` event that a use journals: whose delegation's, its data and keys, and what it refers to."""
 
     call_id: str
     delegation_id: str | None
     data: Mapping[str, JsonValue]
+    keys: EventKeys
+    keeps: Sequence[Document] = ()
 
 
 class GrantStore:
@@ -123,8 +126,10 @@ class GrantStore:
         await self._journal.transact(lambda connection, events: self.insert(connection, events, grant))
         return grant
 
-    def insert(self, connection: sqlite3.Connection, events: Recorder, grant: Grant) -> None:
-        """Put ``grant`` in force as part of a transaction; as ``issue``."""
+    def insert(
+        self, connection: sqlite3.Connection, events: Recorder, grant: Grant, keys: EventKeys | None = None
+    ) -> None:
+        """Put ``grant`` in force as part of a transaction; as ``issue``. ``keys`` are of the run that it is for."""
         now = self._clock()
         connection.execute("DELETE FROM grants WHERE expires_at < ?", (now.at - KEEP_SECONDS,))
         usable = f"SELECT count(*) FROM grants WHERE {_USABLE}"  # noqa: S608 - constants
@@ -145,7 +150,6 @@ class GrantStore:
             None,
             {
                 "grantId": grant.id,
-                "agentId": grant.agent,
                 "tool": grant.tool,
                 "digest": grant.digest,
                 "when": dict(grant.when),
@@ -153,6 +157,7 @@ class GrantStore:
                 "maxUses": grant.max_uses,
                 "approvalId": grant.approval_id,
             },
+            keys=(keys or EventKeys()).model_copy(update={"agent_id": grant.agent}),
         )
 
     async def find(self, call: Call) -> Grant | None:
@@ -174,7 +179,7 @@ class GrantStore:
             grant = consumed(found)
             connection.execute("UPDATE grants SET remaining = ? WHERE id = ?", (grant.remaining, grant.id))
             data = {**called.data, "grantId": grant.id, "issuedBy": grant.issued_by}
-            event = events.add(EventKind.TOOL_CALL, called.delegation_id, data)
+            event = events.add(EventKind.TOOL_CALL, called.delegation_id, data, keys=called.keys, keeps=called.keeps)
             use = connection.execute(
                 "INSERT INTO grant_uses (grant_id, call_id, event, delegation_id, used_at) VALUES (?, ?, ?, ?, ?)",
                 (grant.id, called.call_id, event.seq, called.delegation_id, now.at),
@@ -202,14 +207,13 @@ class GrantStore:
             ).fetchall()
             for row in rows:
                 data: dict[str, JsonValue] = {
-                    "agentId": row["agent"],
                     "tool": row["tool"],
                     "callId": row["call_id"],
-                    "causationId": row["event"],
                     "grantId": row["grant_id"],
                     "error": UNKNOWN_OUTCOME,
                 }
-                events.add(EventKind.TOOL_ERROR, row["delegation_id"], data)
+                keys = events.keys_after(row["event"]).model_copy(update={"agent_id": row["agent"]})
+                events.add(EventKind.TOOL_ERROR, row["delegation_id"], data, keys=keys)
             connection.execute("UPDATE grant_uses SET outcome = ? WHERE outcome IS NULL", (UNKNOWN_OUTCOME,))
             return len(rows)
 
@@ -256,7 +260,8 @@ class GrantStore:
                 return grant
             now = self._clock().at
             connection.execute("UPDATE grants SET revoked_at = ? WHERE id = ?", (now, grant_id))
-            events.add(EventKind.GRANT_REVOKED, None, {"grantId": grant_id, "agentId": grant.agent, "by": by})
+            keys = EventKeys(agent_id=grant.agent)
+            events.add(EventKind.GRANT_REVOKED, None, {"grantId": grant_id, "by": by}, keys=keys)
             return replace(grant, revoked_at=now)
 
         return await self._journal.transact(work)

@@ -20,10 +20,11 @@ from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, Grant
 from sublet.policy.names import plain
+from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.tool_names import tool_plain
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 
 MAX_PENDING_PER_AGENT: Final = 16
@@ -70,6 +71,15 @@ class Approval:
     decided_by: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """For which run a question is asked: its delegation, if any, the keys of its events, and what policy decided."""
+
+    delegation_id: str | None
+    keys: EventKeys
+    record: Record
+
+
 class _Waiting:
     def __init__(self) -> None:
         self.decided = asyncio.Event()
@@ -101,7 +111,7 @@ class Questions:
         call: Call,
         arguments: str,
         context: Mapping[str, JsonValue],
-        event: tuple[str | None, Mapping[str, JsonValue]],
+        asking: Asking,
         *,
         until: float,
         kept: bool = False,
@@ -112,7 +122,7 @@ class Questions:
             call: what the agent wants to call.
             arguments: canonical JSON.
             context: what else a person is shown.
-            event: whose delegation's the event is, and its key fields.
+            asking: for which run.
             until: Unix seconds at which the lease ends.
             kept: whether it stays open while nobody waits, since who asks will call again, or ``withdraw``.
 
@@ -120,6 +130,7 @@ class Questions:
             SubletError: ``UNAVAILABLE`` where the agent has ``MAX_PENDING_PER_AGENT`` open questions.
         """
         agent, tool, now = plain(call.agent), tool_plain(call.tool), self._clock()
+        record = asking.record
 
         def work(connection: sqlite3.Connection, events: Recorder) -> Approval:
             connection.execute(
@@ -159,17 +170,18 @@ class Questions:
                 expires_at=min(until, now + QUESTION_SECONDS),
                 ends_at=until,
             )
+            data = {**context, "approvalId": asked.id, "tool": tool, "digest": call.digest, DECIDED: record.data()}
+            event = events.add(
+                EventKind.APPROVAL_REQUIRED, asking.delegation_id, data, keys=asking.keys, keeps=record.documents
+            )
             connection.execute(
                 """INSERT INTO approvals (id, state, agent, tool, digest, scope, arguments, context, created_at,
-                    expires_at, ends_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                    expires_at, ends_at, event) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                 (
                     asked.id, asked.state, asked.agent, asked.tool, asked.digest, asked.scope, asked.arguments,
-                    json.dumps(dict(asked.context)), asked.created_at, asked.expires_at, asked.ends_at,
+                    json.dumps(dict(asked.context)), asked.created_at, asked.expires_at, asked.ends_at, event.seq,
                 ),
             )  # fmt: skip
-            delegation_id, keys = event
-            data = {**keys, **context, "approvalId": asked.id, "tool": tool, "digest": call.digest}
-            events.add(EventKind.APPROVAL_REQUIRED, delegation_id, data)
             return asked
 
         asked = await self._journal.transact(work)
@@ -258,10 +270,12 @@ class Questions:
                 "UPDATE approvals SET state = ?, decided_at = ?, decided_by = ? WHERE id = ?",
                 (state, now, by, approval_id),
             )
-            data: dict[str, JsonValue] = {"approvalId": approval_id, "agentId": approval.agent, "tool": approval.tool}
-            events.add(EventKind.APPROVAL_DECIDED, None, {**data, "decision": state, "by": by})
+            keys = events.keys_after(_event(connection, approval_id)).model_copy(update={"agent_id": approval.agent})
+            data: dict[str, JsonValue] = {"approvalId": approval_id, "tool": approval.tool, "decision": state, "by": by}
+            decided = events.add(EventKind.APPROVAL_DECIDED, None, data, keys=keys)
             if grant is not None:
-                self._grants.insert(connection, events, grant)
+                after = keys.model_copy(update={"causation_id": decided.seq})
+                self._grants.insert(connection, events, grant, after)
             return replace(approval, state=state, decided_at=now, decided_by=by)
 
         # Shielded, so that what is decided is also told to whoever waits.
@@ -286,6 +300,11 @@ class Questions:
             )
 
         await self._journal.transact(work)
+
+
+def _event(connection: sqlite3.Connection, approval_id: str) -> int:
+    """Return the number of the event that asked."""
+    return int(connection.execute("SELECT event FROM approvals WHERE id = ?", (approval_id,)).fetchone()["event"])
 
 
 def _required(connection: sqlite3.Connection, approval_id: str, now: float) -> Approval:

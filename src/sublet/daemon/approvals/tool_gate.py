@@ -18,12 +18,13 @@ import structlog
 
 from sublet.daemon.approvals.approver import Approver
 from sublet.daemon.approvals.grant_store import Called, GrantStore
-from sublet.daemon.approvals.questions import Approval, Questions
-from sublet.daemon.gatekeeper import Gatekeeper, question_of
+from sublet.daemon.approvals.questions import Approval, Asking, Questions
+from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import decisions_noted
 from sublet.daemon.storage.journal import Journal
 from sublet.policy.grants import Call, arguments_digest, canonical_arguments
 from sublet.policy.model import Action, Decision, Resource, Subject
+from sublet.policy.recorded import DECIDED, Record
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
@@ -145,14 +146,17 @@ class RunGate:
     async def _decided(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict:
         """Ask policy, a grant, and where policy wants one a person; and again after she has decided."""
         with decisions_noted() as asked:
-            decision = await self._parts.gate.decide(
+            record = await self._parts.gate.decide_on_record(
                 self._facts.subject, Action.TOOL_CALL, wanted.resource, note=_note(call, wanted)
             )
+        decision = record.decision
         if decision.allowed:
             event = await self._parts.journal.append_event(
                 EventKind.TOOL_CALL,
                 self._facts.delegation_id,
-                {**self._data(call, wanted, canonical), "layer": decision.layer, "rule": decision.rule},
+                self._data(call, wanted, canonical, record),
+                keys=self._keys(),
+                keeps=record.documents,
             )
             await self._begin(call, _Running(call, event.seq, asked[-1][1] if asked else None, None))
             return _verdict(decision)
@@ -160,16 +164,18 @@ class RunGate:
             if (verdict := await self._by_grant(call, wanted, canonical)) is not None:
                 return verdict
             if not decision.needs_grant:
-                return await self._refused(call, wanted, decision)
-            refused = await self._by_person(call, wanted, canonical, decision)
+                return await self._refused(call, wanted, decision, record)
+            refused = await self._by_person(call, wanted, canonical, record)
             if refused is not None:
-                return await self._refused(call, wanted, refused)
+                return await self._refused(call, wanted, refused, record)
 
     async def _by_grant(self, call: ToolCall, wanted: Call, canonical: str) -> Verdict | None:
         """Use a grant for the call, where there is one and no deny or limit stands against it."""
-        if not self._parts.gate.grant_helps(self._facts.subject, Action.TOOL_CALL, wanted.resource):
+        record = self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True)
+        if not record.decision.allowed:
             return None
-        called = Called(call.call_id, self._facts.delegation_id, self._data(call, wanted, canonical))
+        data = self._data(call, wanted, canonical, record)
+        called = Called(call.call_id, self._facts.delegation_id, data, self._keys(), record.documents)
         # Shielded, so that a use which is spent is also known here.
         with anyio.CancelScope(shield=True):
             use = await self._parts.grants.consume(wanted, called)
@@ -179,22 +185,24 @@ class RunGate:
             note = {**_note(call, wanted), "grant": use.grant.id, "issued_by": use.grant.issued_by}
             try:
                 with decisions_noted() as asked:
-                    decision = await self._parts.gate.decide(
+                    record = await self._parts.gate.decide_on_record(
                         self._facts.subject, Action.TOOL_CALL, wanted.resource, granted=True, note=note
                     )
             except SubletError as error:
                 await self._told(running, f"not done: {error.message}", None)
                 raise
+            decision = record.decision
             running = replace(running, entry=asked[-1][1] if asked else None)
             if not decision.allowed:
                 # A policy that was reloaded meanwhile denies it now.
                 await self._told(running, f"not done: {decision.reason}", None)
-                return await self._refused(call, wanted, decision)
+                return await self._refused(call, wanted, decision, record)
             await self._begin(call, running)
         return _verdict(decision)
 
-    async def _by_person(self, call: ToolCall, wanted: Call, canonical: str, decision: Decision) -> Decision | None:
+    async def _by_person(self, call: ToolCall, wanted: Call, canonical: str, record: Record) -> Decision | None:
         """Wait until a person has decided; return the refusal, or None where there may be a grant now."""
+        decision = record.decision
         try:
             self._parts.approver.require()
         except SubletError as error:
@@ -215,7 +223,7 @@ class RunGate:
                 wanted,
                 canonical,
                 context,
-                (self._facts.delegation_id, self._keys()),
+                Asking(self._facts.delegation_id, self._keys(), record),
                 until=self._parts.clock() + left,
             )
         except SubletError as error:
@@ -240,7 +248,6 @@ class RunGate:
     async def _told(self, running: _Running, error: str | None, result: Mapping[str, JsonValue] | None) -> None:
         call = running.call
         data: dict[str, JsonValue] = {
-            **self._keys(running.event),
             "tool": clean_line(call.tool, MAX_ERROR_CHARS),
             "callId": clean_line(call.call_id, 200),
         }
@@ -249,15 +256,17 @@ class RunGate:
         elif result:
             data["result"] = dict(result) if len(json.dumps(dict(result))) <= MAX_JOURNALLED_ARGUMENTS else None
         kind = EventKind.TOOL_RESULT if error is None else EventKind.TOOL_ERROR
-        await self._parts.journal.append_event(kind, self._facts.delegation_id, data)
+        await self._parts.journal.append_event(kind, self._facts.delegation_id, data, keys=self._keys(running.event))
         if running.use is not None:
             await self._parts.grants.ended(running.use, "done" if error is None else "failed")
         if running.entry is not None:
             self._parts.gate.outcome(running.entry, error)
 
-    async def _refused(self, call: ToolCall, wanted: Call | None, decision: Decision) -> Verdict:
+    async def _refused(
+        self, call: ToolCall, wanted: Call | None, decision: Decision, record: Record | None = None
+    ) -> Verdict:
+        """Journal a refusal; ``record`` is what policy decided, which may have left it to a person."""
         data: dict[str, JsonValue] = {
-            **self._keys(),
             "subject": f"agent {self._facts.subject.name}",
             "action": str(Action.TOOL_CALL),
             "resource": clean_line(call.tool, MAX_ERROR_CHARS),
@@ -268,9 +277,15 @@ class RunGate:
             "rule": decision.rule,
             "reason": decision.reason,
             "code": str(LocalCode.POLICY_DENIED),
-            "asked": self._asked(wanted) if wanted is not None else None,
+            **({DECIDED: record.data()} if record is not None else {}),
         }
-        await self._parts.journal.append_event(EventKind.POLICY_REJECTED, self._facts.delegation_id, data)
+        await self._parts.journal.append_event(
+            EventKind.POLICY_REJECTED,
+            self._facts.delegation_id,
+            data,
+            keys=self._keys(),
+            keeps=record.documents if record is not None else (),
+        )
         return _verdict(replace(decision, allowed=False))
 
     def _resource(self, call: ToolCall) -> Resource:
@@ -291,24 +306,18 @@ class RunGate:
             return "ro" if any(modes[name] == "ro" for name in touched) else "rw"
         return "rw" if "rw" in modes.values() else "ro"
 
-    def _keys(self, cause: int | None = None) -> dict[str, JsonValue]:
+    def _keys(self, cause: int | None = None) -> EventKeys:
         keys = self._facts.keys.model_copy(update={"agent_id": self._facts.subject.name})
-        if cause is not None:
-            keys = keys.model_copy(update={"causation_id": cause})
-        return keys.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return keys if cause is None else keys.model_copy(update={"causation_id": cause})
 
-    def _asked(self, wanted: Call) -> dict[str, JsonValue] | None:
-        return question_of(self._facts.subject, Action.TOOL_CALL, wanted.resource)
-
-    def _data(self, call: ToolCall, wanted: Call, canonical: str) -> dict[str, JsonValue]:
+    def _data(self, call: ToolCall, wanted: Call, canonical: str, record: Record) -> dict[str, JsonValue]:
         data: dict[str, JsonValue] = {
-            **self._keys(),
             "tool": clean_line(call.tool, MAX_ERROR_CHARS),
             "callId": clean_line(call.call_id, 200),
             "digest": wanted.digest,
             "accessMode": str(wanted.resource.attributes.get("access_mode", "")),
             "paths": [clean_line(path) for path in call.paths[:MAX_JOURNALLED_PATHS]],
-            "asked": self._asked(wanted),
+            DECIDED: record.data(),
         }
         if len(canonical) <= MAX_JOURNALLED_ARGUMENTS:
             data["arguments"] = canonical

@@ -28,6 +28,7 @@ from sublet.daemon.control.capability_client import CapabilityClient
 from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
+from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.web_client import WebClient
 from sublet.daemon.paths import Home
@@ -244,6 +245,11 @@ class ControlClient:
     def web(self) -> WebClient:
         """The operations around the web page."""
         return WebClient(self)
+
+    @property
+    def replays(self) -> ReplayClient:
+        """The operations on recorded sessions."""
+        return ReplayClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

@@ -28,13 +28,13 @@ from sublet.policy.model import Action, Subject
 from sublet.policy.tool_calls import tool_resource
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.capabilities.registry import Capability, CapabilitySet, read_capabilities
 from sublet.supervisor.capabilities.runs import CapabilityRuns, RunEnd, check_arguments
 
 MAX_DETAIL_CHARS: Final = 300
-Tell = Callable[[EventKind, Mapping[str, JsonValue]], Awaitable[int]]
+Tell = Callable[[EventKind, Mapping[str, JsonValue], EventKeys], Awaitable[int]]
 
 
 class CapabilityRegistry:
@@ -134,7 +134,7 @@ class CapabilityService:
         begun = await self._calls.begin(call, f"there is no capability {clean_line(capability_id, 80)!r}")
         error: str | None = "it was cut off"
         try:
-            ended = await self._run(self._registry.now.get(capability_id), request, begun)
+            ended = await self._run(self._registry.now.get(capability_id), request, begun, caller)
             error = None if ended.ok else _why(ended)
         except SubletError as failure:
             error = failure.message
@@ -149,23 +149,26 @@ class CapabilityService:
             stderr=ended.stderr,
         )
 
-    async def _run(self, one: Capability, request: RunCapability, begun: Begun) -> RunEnd:
+    async def _run(self, one: Capability, request: RunCapability, begun: Begun, caller: Subject) -> RunEnd:
         """Run it, and journal that it is called and how it ended where no use of a grant does."""
         if begun.use is not None:
             return await self._runs.run(one, request.args, stdin=request.stdin)
         tool = TOOL_PREFIX + one.module.id
         told: dict[str, JsonValue] = {"tool": tool, "arguments": {"args": [clean_line(a, 200) for a in request.args]}}
-        cause = await self._tell(EventKind.TOOL_CALL, told)
-        after: dict[str, JsonValue] = {"tool": tool, "causationId": cause}
+        keys = EventKeys(agent_id=caller.name if caller.kind == "agent" else None)
+        cause = await self._tell(EventKind.TOOL_CALL, told, keys)
+        after: dict[str, JsonValue] = {"tool": tool}
+        keys = keys.model_copy(update={"causation_id": cause})
         try:
             ended = await self._runs.run(one, request.args, stdin=request.stdin)
         except SubletError as error:
-            await self._tell(EventKind.TOOL_ERROR, {**after, "error": error.message})
+            await self._tell(EventKind.TOOL_ERROR, {**after, "error": error.message}, keys)
             raise
         if ended.ok:
-            await self._tell(EventKind.TOOL_RESULT, {**after, "exitCode": 0})
+            await self._tell(EventKind.TOOL_RESULT, {**after, "exitCode": 0}, keys)
         else:
-            await self._tell(EventKind.TOOL_ERROR, {**after, "error": _why(ended), "exitCode": ended.exit_code})
+            failed: dict[str, JsonValue] = {**after, "error": _why(ended), "exitCode": ended.exit_code}
+            await self._tell(EventKind.TOOL_ERROR, failed, keys)
         return ended
 
     async def _check(self, one: Capability, name: str) -> CapabilityCheck:

@@ -14,7 +14,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.modules.capabilities import CapabilityRegistry, CapabilityService
 from sublet.daemon.storage.journal import Journal
 from sublet.protocol.canonical import JsonValue
-from sublet.protocol.events import EventKind
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.capabilities.runs import CapabilityRuns
 from sublet.supervisor.capabilities.tool_source import CapabilityTools
 from sublet.supervisor.limits import Limiter
@@ -67,5 +67,5 @@ class Modules:
         for where, problem in self.registry.now.problems.items():
             log.warning("a capability can't be used", directory=where, problem=problem)
 
-    async def _tell(self, kind: EventKind, data: Mapping[str, JsonValue]) -> int:
-        return (await self._journal.append_event(kind, None, dict(data))).seq
+    async def _tell(self, kind: EventKind, data: Mapping[str, JsonValue], keys: EventKeys) -> int:
+        return (await self._journal.append_event(kind, None, dict(data), keys=keys)).seq

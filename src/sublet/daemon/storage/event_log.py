@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
 from sublet.daemon.api.models import MAX_PAGE, EventPage
+from sublet.daemon.storage.kept_documents import drop_unused, keep, kept
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.documents import Document
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKeys, EventKind
 
@@ -20,7 +22,9 @@ T = TypeVar("T")
 KEEP_EVENTS = 200_000
 """The newest stay; a reader that is further behind goes on with the oldest there is."""
 PRUNE_EVERY = 1_000
-_KEY_NAMES = tuple(EventKeys().model_dump(by_alias=True))
+KEY_NAMES = frozenset(EventKeys().model_dump(by_alias=True))
+"""Of the key fields, which stand in columns of their own and nowhere else."""
+_KINDS = frozenset(EventKind)
 MAX_READERS = 512
 """Long polls and event streams at one time."""
 
@@ -44,19 +48,25 @@ class Recorder:
         data: Mapping[str, JsonValue],
         *,
         keys: EventKeys | None = None,
+        keeps: Sequence[Document] = (),
     ) -> Event:
         """Add an event; it becomes visible with the transaction.
 
         Args:
             kind: what happened.
             delegation_id: to which delegation or assignment, if any.
-            data: what else there is to say of it.
-            keys: of which run it is a part; by default what ``data`` holds under the names of SuperAgent 9.2. An
-                event of a delegation that names no request is of the delegation's own, and one that names no cause
-                follows from its last state or prompt.
+            data: what else there is to say of it; no key field.
+            keys: of which run it is a part. An event of a delegation that names no request is of the delegation's
+                own, and one that names no cause follows from its last state or prompt.
+            keeps: what ``data`` refers to by digest.
+
+        Raises:
+            ValueError: a key field in ``data``, where nobody looks for it.
         """
+        if misplaced := KEY_NAMES & data.keys():
+            raise ValueError(f"key fields belong into the keys of an event: {', '.join(sorted(misplaced))}")
         at = rfc3339()
-        keys = self._completed(delegation_id, keys or _named_in(data))
+        keys = self._completed(delegation_id, keys or EventKeys())
         cursor = self._connection.execute(
             """INSERT INTO events (at, kind, delegation_id, session_id, agent_id, provider_session_id, request_id,
                 route_decision, causation_id, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -75,11 +85,20 @@ class Recorder:
         )
         seq = cursor.lastrowid
         assert seq is not None
+        for document in keeps:
+            keep(self._connection, document, seq)
         if seq % PRUNE_EVERY == 0:
             self._connection.execute("DELETE FROM events WHERE seq <= ?", (seq - KEEP_EVENTS,))
+            drop_unused(self._connection, seq - KEEP_EVENTS + 1)
         event = Event(seq=seq, at=at, kind=kind, delegation_id=delegation_id, keys=keys, data=dict(data))
         self.events.append(event)
         return event
+
+    def keys_after(self, seq: int) -> EventKeys:
+        """Return the keys of what follows from the event ``seq``; where that is gone, the cause is still named."""
+        row = self._connection.execute("SELECT * FROM events WHERE seq = ?", (seq,)).fetchone()
+        keys = EventKeys() if row is None else _keys(row)
+        return keys.model_copy(update={"causation_id": seq})
 
     def _completed(self, delegation_id: str | None, keys: EventKeys) -> EventKeys:
         if delegation_id is None:
@@ -123,9 +142,14 @@ class EventLog:
         data: Mapping[str, JsonValue],
         *,
         keys: EventKeys | None = None,
+        keeps: Sequence[Document] = (),
     ) -> Event:
         """Add an event that goes with no change of a record; as ``Recorder.add``."""
-        return await self.transact(lambda _, events: events.add(kind, delegation_id, data, keys=keys))
+        return await self.transact(lambda _, events: events.add(kind, delegation_id, data, keys=keys, keeps=keeps))
+
+    async def documents(self, digests: Collection[str]) -> dict[str, JsonValue]:
+        """Return what is kept under these digests; what is not there any more is left out."""
+        return await self._store.read(lambda connection: kept(connection, digests))
 
     async def newest_event(self, delegation_id: str | None = None) -> int:
         """Return the number of the newest event, of all or of one delegation; 0 where there is none."""
@@ -209,25 +233,30 @@ class EventLog:
                 news.set()
 
 
-def _named_in(data: Mapping[str, JsonValue]) -> EventKeys:
-    return EventKeys.model_validate({name: data[name] for name in _KEY_NAMES if name in data})
-
-
 def _event(row: sqlite3.Row) -> Event:
     return Event(
         seq=row["seq"],
         at=row["at"],
-        kind=EventKind(row["kind"]),
+        kind=_kind(row["kind"]),
         delegation_id=row["delegation_id"],
-        keys=EventKeys(
-            finger_session_id=row["session_id"],
-            agent_id=row["agent_id"],
-            provider_session_id=row["provider_session_id"],
-            request_id=row["request_id"],
-            route_decision=row["route_decision"],
-            causation_id=row["causation_id"],
-        ),
+        keys=_keys(row),
         data=load_object(row["data"]),
+    )
+
+
+def _kind(name: str) -> EventKind | str:
+    """Return the kind; by its name alone where another version wrote it, of which nobody here knows anything."""
+    return EventKind(name) if name in _KINDS else name
+
+
+def _keys(row: sqlite3.Row) -> EventKeys:
+    return EventKeys(
+        finger_session_id=row["session_id"],
+        agent_id=row["agent_id"],
+        provider_session_id=row["provider_session_id"],
+        request_id=row["request_id"],
+        route_decision=row["route_decision"],
+        causation_id=row["causation_id"],
     )
 
 

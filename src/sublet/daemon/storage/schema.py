@@ -4,7 +4,7 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x53756274
 """``Subt``: tells our database from any other SQLite file."""
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 SCHEMA = (
     # One row per delegation of ours; ``record`` is the JSON of DelegationRecord.
@@ -32,6 +32,11 @@ SCHEMA = (
     # What later events of a delegation follow from; few of its many events.
     """CREATE INDEX event_turn ON events (delegation_id, seq)
         WHERE kind IN ('delegation_state', 'assignment_state', 'delegation_follow_up')""",
+    # What events refer to by digest, packed; ``last_event`` is about the newest that does, and goes with it.
+    """CREATE TABLE documents (
+        digest TEXT PRIMARY KEY, packed BLOB NOT NULL, bytes INTEGER NOT NULL, last_event INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX document_age ON documents (last_event)",
     # What was acquired and, while ``released_at`` is null, has to be given back.
     """CREATE TABLE resources (
         id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL,
@@ -56,11 +61,12 @@ SCHEMA = (
         id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL, anchor_seq INTEGER NOT NULL,
         anchor_hash TEXT NOT NULL, closed INTEGER NOT NULL
     ) STRICT""",
-    # Questions to a person; ``context`` is JSON of what else is shown. ``digest`` is that of ``arguments``.
+    # Questions to a person; ``context`` is JSON of what else is shown. ``digest`` is that of ``arguments``, ``event``
+    # the number of the event that asked.
     """CREATE TABLE approvals (
         id TEXT PRIMARY KEY, state TEXT NOT NULL, agent TEXT NOT NULL, tool TEXT NOT NULL, digest TEXT NOT NULL,
         scope TEXT NOT NULL, arguments TEXT NOT NULL, context TEXT NOT NULL, created_at REAL NOT NULL,
-        expires_at REAL NOT NULL, ends_at REAL NOT NULL, decided_at REAL, decided_by TEXT
+        expires_at REAL NOT NULL, ends_at REAL NOT NULL, decided_at REAL, decided_by TEXT, event INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID""",
     "CREATE UNIQUE INDEX approval_call ON approvals (agent, tool, digest, scope) WHERE state = 'pending'",
     "CREATE INDEX approval_age ON approvals (created_at)",

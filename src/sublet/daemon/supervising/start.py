@@ -25,6 +25,7 @@ from sublet.policy.guardrail.options import GuardOptions
 from sublet.policy.model import Action, Decision, Resource, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
+from sublet.protocol.documents import Document
 from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentRunContext, Emit, UnifiedAgent
@@ -202,8 +203,10 @@ class Supervising:
 def journal_emit(journal: Journal) -> Emit:
     """Return what journals the events of runs."""
 
-    async def emit(kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue]) -> int:
-        return (await journal.append_event(kind, None, data, keys=keys)).seq
+    async def emit(
+        kind: EventKind, keys: EventKeys, data: Mapping[str, JsonValue], keeps: Sequence[Document] = ()
+    ) -> int:
+        return (await journal.append_event(kind, None, data, keys=keys, keeps=keeps)).seq
 
     return emit
 

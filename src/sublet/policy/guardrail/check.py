@@ -28,6 +28,14 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
+class Examined:
+    """The values of a reply that are held against the schema, and how many it holds."""
+
+    candidates: tuple[Candidate, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Tried:
     """A candidate that was held against the schema: what it became, or what is wrong with it."""
 
@@ -46,6 +54,12 @@ def check(reply: str, schema: CheckedSchema, mask: Mask | None = None) -> Passed
     then of how it is written; then of what it says), and of these the ones in the best place. Where these differ from
     each other the reply is ambiguous, which is a failure: taking one of them would be a guess.
     """
+    examined = examine(reply)
+    return examined if isinstance(examined, Failed) else judge(examined, schema, mask)
+
+
+def examine(reply: str) -> Examined | Failed:
+    """Return the values of ``reply``, or why there is none."""
     if not reply.strip():
         return Failed(FailureKind.EMPTY, (Issue("", "the reply is empty"),))
     if len(reply) > MAX_REPLY_CHARS:
@@ -58,13 +72,18 @@ def check(reply: str, schema: CheckedSchema, mask: Mask | None = None) -> Passed
         return Failed(FailureKind.TOO_LARGE, (Issue("", "it takes too many steps to find the JSON in the reply"),))
     if not found:
         return Failed(FailureKind.NO_JSON, (Issue("", "the reply holds no JSON value"),))
-    tried = [_tried(candidate, schema, mask) for candidate in found[:MAX_CHECKED]]
+    return Examined(tuple(found[:MAX_CHECKED]), len(found))
+
+
+def judge(found: Examined, schema: CheckedSchema, mask: Mask | None = None) -> Passed | Failed:
+    """Return the one value that satisfies ``schema``: ``check``, once the values are found."""
+    tried = [_tried(candidate, schema, mask) for candidate in found.candidates]
     passed = [one for one in tried if not one.issues]
     if not passed:
         best = min(tried, key=lambda one: len(one.issues))
-        return Failed(FailureKind.INVALID, best.issues[:MAX_ISSUES], len(found))
+        return Failed(FailureKind.INVALID, best.issues[:MAX_ISSUES], found.count)
     rank = min((one.changed, one.place) for one in passed)
-    return _the_one([one for one in passed if (one.changed, one.place) == rank], len(found))
+    return _the_one([one for one in passed if (one.changed, one.place) == rank], found.count)
 
 
 def _the_one(best: Sequence[_Tried], count: int) -> Passed | Failed:

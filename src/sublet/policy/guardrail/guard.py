@@ -10,14 +10,17 @@ from typing import Final
 import anyio.to_thread
 
 from sublet.policy.guardrail.check import Passed, check
+from sublet.policy.guardrail.evidence import evidence
 from sublet.policy.guardrail.failure import Failed, Issue
 from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.documents import Documented
 from sublet.protocol.text import clean, clean_line
 
 MAX_EVENT_REPLY_CHARS: Final = 1_000
-MAX_EVENT_SCHEMA_CHARS: Final = 8_192
+WITHHELD: Final = "(not shown, since it may hold more than the mask of the answer lets through)"
+"""In place of a reply, wherever it would be kept or shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Guarded:
     reply: str
     repairs: tuple[str, ...]
     attempts: int
+    evidence: Documented
 
 
 async def guarded(
@@ -35,7 +39,7 @@ async def guarded(
     prompt: str,
     schema: Mapping[str, JsonValue],
     options: GuardOptions,
-    emit: Callable[[Mapping[str, JsonValue]], Awaitable[None]],
+    emit: Callable[[Documented], Awaitable[None]],
 ) -> Guarded:
     """Ask for an answer that satisfies ``schema`` and return it.
 
@@ -44,7 +48,7 @@ async def guarded(
         prompt: what is wanted; how to answer is added.
         schema: JSON Schema, Draft 2020-12.
         options: retries, mask, and the end.
-        emit: journals ``guardrail_failed`` with this data, once for each answer that does not pass.
+        emit: journals ``guardrail_failed``, once for each answer that does not pass, with what a replay needs.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a schema that can't be used, before anything is asked.
@@ -55,13 +59,16 @@ async def guarded(
     for attempt in range(1, options.retries + 2):
         reply = await ask(text)
         result = await anyio.to_thread.run_sync(check, reply, checked, options.mask)
+        kept = await anyio.to_thread.run_sync(evidence, reply, checked, options.mask)
         if isinstance(result, Passed):
-            return Guarded(result.value, reply, result.repairs, attempt)
+            return Guarded(result.value, reply, result.repairs, attempt, kept)
         final = attempt == options.retries + 1
-        data = _event(result, reply, attempt, options.on_failure if final else "retry")
-        await emit({**data, **_checked_by(schema, options)})
+        shown = clean(reply, MAX_EVENT_REPLY_CHARS) if options.mask is None else WITHHELD
+        data = _event(result, shown, attempt, options.on_failure if final else "retry")
+        asked: dict[str, JsonValue] = {"retries": options.retries, "onFailure": options.on_failure}
+        await emit(Documented({**data, "cut": shown != reply, **asked, **kept.data}, kept.documents))
         if final:
-            raise GuardrailFailed(result, reply, options.on_failure, attempt)
+            raise GuardrailFailed(result, reply if options.mask is None else WITHHELD, options.on_failure, attempt)
         text = retry_prompt(prompt, checked, result.issues, reply)
     raise AssertionError("the last attempt returns or raises")
 
@@ -86,7 +93,7 @@ def _wanted(schema: CheckedSchema) -> str:
     return f"Answer with exactly one JSON value that satisfies this JSON Schema, and nothing besides:\n{document}"
 
 
-def _event(failed: Failed, reply: str, attempt: int, then: str) -> dict[str, JsonValue]:
+def _event(failed: Failed, shown: str, attempt: int, then: str) -> dict[str, JsonValue]:
     return {
         "class": str(failed.kind),
         "attempt": attempt,
@@ -96,14 +103,5 @@ def _event(failed: Failed, reply: str, attempt: int, then: str) -> dict[str, Jso
             {"path": issue.path, "message": clean_line(issue.message), "keyword": issue.keyword}
             for issue in failed.issues
         ],
-        "reply": clean(reply, MAX_EVENT_REPLY_CHARS),
-        # What was cut or cleaned is not what was checked, and a replay does not judge it.
-        "whole": clean(reply, MAX_EVENT_REPLY_CHARS) == reply,
+        "reply": shown,
     }
-
-
-def _checked_by(schema: Mapping[str, JsonValue], options: GuardOptions) -> dict[str, JsonValue]:
-    """Return what replies were held against, as far as an event keeps it."""
-    mask: JsonValue = list(options.mask.fields) if options.mask is not None else None
-    kept = len(json.dumps([schema, mask])) <= MAX_EVENT_SCHEMA_CHARS
-    return {"schema": dict(schema), "mask": mask} if kept else {}

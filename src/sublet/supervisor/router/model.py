@@ -7,8 +7,11 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from sublet.policy.model import Kind
 from sublet.supervisor.sessions.model import LastRoute, RouteDecision
 
+MAX_TEXT_JOURNALLED: Final = 20_000
+"""Characters of a request's text that ``route_decided`` keeps."""
 MAX_CANDIDATES: Final = 64
 MAX_MODULES: Final = 256
 MAX_REPLY_CHARS: Final = 4_000
@@ -96,6 +99,23 @@ class RouteRequest(Part):
     last_route: LastRoute | None = None
     snapshot_changed: bool = False
     config: RouterConfig = RouterConfig()
+
+
+class Asker(Part):
+    """Who asked, what policy is asked for when such a caller wants an agent, and when, in Unix seconds."""
+
+    kind: Kind
+    name: str = ""
+    role: str = ""
+    action: Words
+    at: float
+
+
+class GivenAnswer(Part):
+    """An answer from which a route came: its text, and the options that there were."""
+
+    text: str
+    options: Annotated[tuple[Name, ...], Field(max_length=MAX_OPTIONS)] = ()
 
 
 class Route(Part):

@@ -12,6 +12,8 @@ from sublet.supervisor.router.model import MAX_OPTIONS, Candidate, Classificatio
 from sublet.supervisor.router.syntax import Direct, mentions, parse, words
 
 SURE = 1.0
+MAX_ROUNDS = 3
+"""Questions about one request; after these it is rejected."""
 ONLY = 0.9
 REMEMBERED = 0.75
 REMEMBERED_CHANGED = 0.6
@@ -75,6 +77,12 @@ def answered(request: RouteRequest, options: Sequence[str], answer: str) -> Rout
     if given not in [option.lower() for option in options]:
         return None
     return _to(request, given, request.text, "answer", "a person chose it")
+
+
+def unanswerable() -> Route:
+    """Return the route of a request of which it is not clear after ``MAX_ROUNDS`` questions who should do it."""
+    reason = f"after {MAX_ROUNDS} questions it is still not clear who should do this"
+    return Route(decision="reject", confidence=SURE, reason=reason, rule="answer")
 
 
 def _hub(request: RouteRequest, direct: Direct) -> Route:

@@ -1,0 +1,90 @@
+"""``ReplayApi``: reads what was recorded, and has it decided again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from sublet.daemon.api.models import MAX_PAGE
+from sublet.daemon.api.replay_models import MAX_REPLAYED_EVENTS, ReplayRequest, ReplayStep, ReplayView
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import operations
+from sublet.daemon.storage.journal import Journal
+from sublet.policy.engine import Policy
+from sublet.policy.model import Action, Subject
+from sublet.policy.rule_set import RuleSet
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event, EventFilter
+from sublet.protocol.text import clean_line
+from sublet.supervisor.replay.basis import Basis, digests_of
+from sublet.supervisor.replay.model import Step
+from sublet.supervisor.replay.session import replay
+
+MAX_REPLAYS = 2
+"""At one time: each holds a session's events and documents in memory."""
+
+
+@operations
+class ReplayService:
+    """Implements ``ReplayApi``.
+
+    Args:
+        gate: asks policy.
+        journal: has the events.
+        policy: the rules that hold now.
+    """
+
+    def __init__(self, gate: Gatekeeper, journal: Journal, policy: Policy) -> None:
+        self._gate = gate
+        self._journal = journal
+        self._policy = policy
+        self._running = 0
+
+    async def replay_session(self, session_id: str, request: ReplayRequest, caller: Subject) -> ReplayView:
+        """``ReplayApi.replay_session``."""
+        await self._gate.ask(caller, Action.SESSION_READ, session_id)
+        if request.current:
+            await self._gate.ask(caller, Action.POLICY_READ, "*")
+        if self._running >= MAX_REPLAYS:
+            raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_REPLAYS} replays are under way", "Try again in a moment.")
+        self._running += 1
+        try:
+            events = await self._events(session_id)
+            documents = await self._journal.documents(digests_of(events))
+            current = self._policy.rule_set if request.current else None
+            steps = await asyncio.to_thread(_replayed, events, documents, current)
+        finally:
+            self._running -= 1
+        return ReplayView(
+            session=session_id,
+            rules="current" if request.current else "recorded",
+            events=len(events),
+            equal=all(one.result == "equal" for one in steps),
+            steps=[ReplayStep.model_validate(one) for one in steps],
+        )
+
+    async def _events(self, session_id: str) -> list[Event]:
+        found: list[Event] = []
+        cursor = 0
+        while True:
+            page = await self._journal.events_after(cursor, limit=MAX_PAGE, only=EventFilter(session_id=session_id))
+            if not page.events:
+                break
+            found += page.events
+            cursor = page.cursor
+            if len(found) > MAX_REPLAYED_EVENTS:
+                raise SubletError(
+                    LocalCode.INVALID_ARGUMENT, f"the session has more than {MAX_REPLAYED_EVENTS} events", "See events."
+                )
+        if not found:
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"nothing is recorded of a session {clean_line(session_id, 60)}",
+                "See: sublet sessions list",
+            )
+        return found
+
+
+def _replayed(events: Sequence[Event], documents: dict[str, JsonValue], current: RuleSet | None) -> tuple[Step, ...]:
+    return replay(events, Basis(documents, current))
