@@ -198,7 +198,9 @@ class Gateways:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"gateway {gateway_id} is not connected: {why}",
-                f"Start it: sublet gateway start {gateway_id}",
+                f"Start it: sublet gateway start {gateway_id}"
+                if one.module.protocol == "stdio" or one.state == "stopped"
+                else f"Its program connects by the address and token of: sublet gateway show {gateway_id}",
             )
         return await one.session.send(message, mode)
 
