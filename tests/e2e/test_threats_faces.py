@@ -125,7 +125,8 @@ def test_every_port_is_on_loopback(daemons: Pair) -> None:
     for daemon in daemons:
         ports = listening(daemon)
         assert {host for host, _ in ports} == {"0100007F"}
-        wanted = {urlsplit(str(daemon.info["a2a_url"])).port, int(str(daemon.info["sftp"]).rpartition(":")[2])}
+        urls = [urlsplit(str(daemon.info[name])) for name in ("a2a_url", "web")]
+        wanted = {*(url.port for url in urls), int(str(daemon.info["sftp"]).rpartition(":")[2])}
         assert {port for _, port in ports} == wanted
 
 

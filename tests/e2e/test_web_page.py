@@ -92,8 +92,11 @@ def test_a_person_follows_a_lease_approves_a_call_and_sees_why_another_was_denie
         browser.open(used)
         browser.wait_text("This link does not log in")
         assert all("/api/login" in line for line in browser.messages())
+        # A login that is over, as after its twelve hours.
+        browser.run("localStorage.setItem('sublet.key', 'x'.repeat(43))")
         browser.open(executor.info["web"])
         browser.wait_text("Log in to Sublet")
+        assert len(browser.messages()) < 5, "it was not tried again and again"
 
         _lease(browser, lender, delegation)
         assert (project / "README.md").read_text() == "world\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, TypeAlias
 
+import structlog
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +29,8 @@ from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
 from sublet.web.sessions import NewSession, Session, Sessions
+
+log = structlog.get_logger(__name__)
 
 Part: TypeAlias = str | bytes | memoryview
 
@@ -141,7 +144,8 @@ class PageApi:
 
     async def _log_in(self, request: Request) -> Response:
         self._logins.redeem((await read_body(request, LogIn, MAX_BODY_BYTES)).secret)
-        made = self._sessions.begin()
+        made = await self._sessions.begin()
+        log.info("somebody logged in to the web page by a link")
         return self._with_cookie(JSONResponse({"key": made.key, "seconds": made.seconds}), made)
 
     def _with_cookie(self, response: Response, made: NewSession) -> Response:
@@ -150,7 +154,7 @@ class PageApi:
 
     async def _log_out(self, request: Request) -> Response:
         await read_body(request, Nothing, MAX_BODY_BYTES)
-        self._sessions.end(_session_of(request))
+        await self._sessions.end(_session_of(request))
         response = JSONResponse({})
         response.delete_cookie(self._cookie, path="/", httponly=True, samesite="strict")
         return response

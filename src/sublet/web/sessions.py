@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from anyio import Lock, to_thread
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sublet.disk.durable import write_whole
@@ -62,13 +63,14 @@ class Sessions:
         self._path = path
         self._clock = clock
         self._sessions = _read(path)
+        self._writing = Lock()
 
-    def begin(self) -> NewSession:
+    async def begin(self) -> NewSession:
         """Return a new session."""
         cookie, key = secrets.token_urlsafe(_SECRET_BYTES), secrets.token_urlsafe(_SECRET_BYTES)
         kept = [one for one in self._sessions if self._holds(one)][-(MAX_SESSIONS - 1) :]
         made = Session(cookie_hash=_hashed(cookie), key_hash=_hashed(key), expires_at=self._clock() + SESSION_SECONDS)
-        self._keep([*kept, made])
+        await self._keep([*kept, made])
         return NewSession(cookie, key, SESSION_SECONDS)
 
     def find(self, cookie: str, key: str) -> Session | None:
@@ -83,18 +85,20 @@ class Sessions:
         """Tell whether it has not ended."""
         return session in self._sessions and self._holds(session)
 
-    def end(self, session: Session) -> None:
+    async def end(self, session: Session) -> None:
         """Log out."""
-        self._keep([one for one in self._sessions if one != session])
+        await self._keep([one for one in self._sessions if one != session])
 
     def _holds(self, session: Session) -> bool:
         # One from the future of a clock that was set back since is none.
         return self._clock() < session.expires_at <= self._clock() + SESSION_SECONDS
 
-    def _keep(self, sessions: list[Session]) -> None:
+    async def _keep(self, sessions: list[Session]) -> None:
+        # In force at once, whatever the disk does.
         self._sessions = sessions
         try:
-            write_whole(self._path, _SESSIONS.dump_json(sessions))
+            async with self._writing:
+                await to_thread.run_sync(write_whole, self._path, _SESSIONS.dump_json(self._sessions))
         except OSError as error:
             log.warning("logins could not be remembered, and end with this process", reason=error.strerror)
 

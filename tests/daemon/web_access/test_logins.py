@@ -25,7 +25,7 @@ class Clock:
 class Journal:
     """Takes what was refused."""
 
-    async def append_event(self, *told: object) -> None:
+    async def append_event(self, *told: object, **more: object) -> None:
         """Take it."""
 
 

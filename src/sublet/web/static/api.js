@@ -15,11 +15,11 @@ export class Failure extends Error {
 export const session = {
   get key() { return localStorage.getItem(KEY) ?? ""; },
   set key(value) { if (value) localStorage.setItem(KEY, value); else localStorage.removeItem(KEY); },
-  ended: () => {},
+  ended: () => {}, // what the daemon does not know any more
+  elsewhere: () => {}, // another tab has logged in or out, and with it this one
 };
 
-// Other tabs of this page log in and out together.
-addEventListener("storage", (event) => { if (event.key === KEY || event.key === null) session.ended(); });
+addEventListener("storage", (event) => { if (event.key === KEY || event.key === null) session.elsewhere(); });
 
 async function request(method, path, body, signal) {
   const headers = { "X-Sublet-Key": session.key };

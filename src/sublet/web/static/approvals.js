@@ -29,7 +29,7 @@ export function approvals(main) {
     const decided = all.filter((one) => one.state !== "pending");
     reconcile(history, decided, (one) => one.id, past);
     noHistory.hidden = decided.length > 0;
-  }, (events) => events.some((event) => /^(approval|grant|approver|tool_|delegation_state|assignment_state|dispatch_result)/.test(event.kind)), () => 10_000);
+  }, (events) => events.some((event) => /^(approval|grant|approver|tool_|delegation_state|assignment_state|dispatch_result)/.test(event.kind)), () => 30_000);
   return fresh.stop;
 }
 

@@ -33,7 +33,7 @@ export function denials(main) {
     // More at once than a page holds: begin anew, rather than leave a gap.
     if (shown.length && news.length === PAGE) { shown = page.entries; older = page.cursor; } else shown = [...news, ...shown];
     show();
-  }, (events) => events.some((event) => ["policy_rejected", "tool_error", "approval_required", "approval_decided", "dispatch_result"].includes(event.kind)), () => 10_000);
+  }, (events) => events.some((event) => ["policy_rejected", "tool_error", "approval_required", "approval_decided", "dispatch_result"].includes(event.kind)), () => 30_000);
   return fresh.stop;
 }
 

@@ -26,7 +26,7 @@ const SAYS = {
   tool_error: (d) => [d.tool, d.error ?? d.reason],
   delegation_state: (d) => [d.state, d.code],
   assignment_state: (d) => [d.state, d.code],
-  delegation_condition: (d) => (d.condition ? [`${d.condition.kind.replaceAll("_", " ")}:`, d.condition.detail] : ["as it should be again"]),
+  delegation_condition: (d) => (d.condition ? [`${d.condition.kind.replaceAll("_", " ")}:`, d.condition.detail] : ["over"]),
   delegation_audit: (d) => (d.code ? [d.code, d.message] : ["the report is there"]),
   grant_issued: (d, k) => [d.tool, k.agentId && `for ${k.agentId}`, d.maxUses && `${d.maxUses}×`, d.issuedBy && `by ${d.issuedBy}`],
   peer_paired: (d) => [d.name, d.node_id],
@@ -53,7 +53,7 @@ export function eventRow(event) {
     h("summary", {},
       moment(event.at),
       h("span", { class: `kind ${tone}` }, event.kind.replaceAll("_", " ")),
-      h("span", { class: "said" }, summary(event)),
+      h("span", { class: "said" }, event.kind === "delegation_output" ? h("span", { class: "tag theirs", title: "What an agent elsewhere says, which nobody has checked" }, "their words") : null, summary(event)),
       h("span", { class: "whose" }, keys.agentId ?? "")));
   row.addEventListener("toggle", () => {
     if (!row.open || row.children.length > 1) return;

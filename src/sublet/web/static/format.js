@@ -51,7 +51,7 @@ export function timeBar(seconds, whole) {
 setInterval(() => {
   for (const one of running) {
     const element = one.element.deref();
-    if (!element) { running.delete(one); continue; }
+    if (!element?.isConnected) { running.delete(one); continue; }
     const shown = one.say(Math.max(0, (one.until - performance.now()) / 1000));
     if (shown !== null && element.textContent !== shown) element.textContent = shown;
   }

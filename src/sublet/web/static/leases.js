@@ -49,19 +49,21 @@ function leaseCard(one) {
     h("div", { class: "card-facts" },
       h("span", {}, "to ", h("b", {}, who(one))), h("span", { class: "path" }, one.workspace_dir), h("span", {}, access(one)),
       one.usage.operations ? h("span", {}, `${bytes(one.usage.bytes_read)} read, ${bytes(one.usage.bytes_written)} written, ${plural(one.usage.files_touched, "file")}`) : null,
-      changes ? changed(one.audit) : null, timeLeft(one)));
+      changes ? changed(one.audit) : null, one.result?.change_set?.status === "pending" && total(changes) ? h("span", { class: "tag theirs" }, "waits for your review") : null, timeLeft(one)));
 }
 
+const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
+
 function changed(audit) {
-  const total = Object.values(audit.counts).reduce((sum, count) => sum + count, 0);
-  return h("span", {}, total ? [plural(total, "file"), " changed ", h("span", { class: "plus" }, `+${audit.lines_added}`), " ", h("span", { class: "minus" }, `−${audit.lines_deleted}`)] : "nothing changed");
+  const count = total(audit.counts);
+  return h("span", {}, count ? [plural(count, "file"), " changed ", h("span", { class: "plus" }, `+${audit.lines_added}`), " ", h("span", { class: "minus" }, `−${audit.lines_deleted}`)] : "nothing changed");
 }
 
 function workCard(one) {
   return h("div", { class: "card" },
     h("div", { class: "card-head" }, pill(one.state), h("strong", { class: "card-title" }, one.description || one.delegation_id), h("span", { class: "card-when" }, moment(one.updated_at))),
     one.error ? h("p", { class: "error-line" }, h("code", {}, one.error.code), " ", one.error.message) : null,
-    h("div", { class: "card-facts" }, h("span", {}, "for ", h("b", {}, one.peer)), h("span", {}, "by ", h("b", {}, one.agent)), h("span", {}, one.access_mode === "ro" ? "read only" : "read and write"),
+    h("div", { class: "card-facts" }, h("span", {}, "for ", h("b", {}, one.peer), h("span", { class: "tag theirs", title: "The title is what they say, which nobody has checked" }, "their words")), h("span", {}, "by ", h("b", {}, one.agent)), h("span", {}, one.access_mode === "ro" ? "read only" : "read and write"),
       one.outcome ? h("span", {}, one.outcome, one.exit_code ? `, exit code ${one.exit_code}` : "") : null,
       one.state === "active" && one.remaining_seconds !== null ? countdown(one.remaining_seconds) : null));
 }
@@ -122,10 +124,12 @@ function details(one) {
     names("Hidden from it", one.hidden),
     names("Shown after all", one.revealed),
     names("Not taken over", one.left_behind),
-    one.result ? untrusted(peer, [one.result.final_summary, ...one.result.highlights, one.result.notes].filter(Boolean).join("\n") || "(nothing)") : null,
+    said(one.result) ? untrusted(peer, said(one.result)) : null,
     one.follow_ups.length ? h("ul", { class: "plain-list" }, one.follow_ups.map((said) => h("li", {}, pill(said.state), " ", said.prompt, said.why ? ` (${said.why})` : ""))) : null,
   ];
 }
+
+const said = (result) => (result ? [result.final_summary, ...result.highlights, result.notes].filter(Boolean).join("\n") : "");
 
 function names(label, list) {
   if (!list.length) return null;
@@ -138,14 +142,14 @@ function audited(view, path) {
   if (view.audit_error) return failureBox(view.audit_error);
   if (!view.audit) return h("p", { class: "quiet-text" }, ENDED.has(view.state) ? "Nothing was lent, so nothing changed." : "The report comes when the lease ends.");
   const audit = view.audit;
-  const total = Object.values(audit.counts).reduce((sum, count) => sum + count, 0);
-  if (!total && !audit.refs.length && !audit.unaudited.length) return h("p", { class: "quiet-text" }, "Nothing changed.");
+  const count = total(audit.counts);
+  if (!count && !audit.refs.length && !audit.unaudited.length) return h("p", { class: "quiet-text" }, "Nothing changed.");
   return [
     h("p", { class: "totals" }, changed(audit), audit.by_others.length ? h("span", { class: "quiet-text" }, `, ${audit.by_others.length} of them not through this lease`) : null),
     fileTable(audit.files, audit.truncated),
     names("Could not be read, so may have changed unseen", audit.unaudited),
     names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
-    total ? diff(() => get(`${path}/audit?patch=true`)) : null,
+    count ? diff(() => get(`${path}/audit?patch=true`)) : null,
   ];
 }
 

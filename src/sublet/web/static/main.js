@@ -55,11 +55,13 @@ function outside(failure = null) {
 }
 
 session.ended = () => {
-  if (session.key && !frame) { enter(); return; }
-  if (frame) {
-    session.key = "";
-    outside();
-  }
+  if (!frame) return;
+  session.key = "";
+  outside();
+};
+session.elsewhere = () => {
+  if (session.key && !frame) enter();
+  if (!session.key && frame) outside();
 };
 
 async function enter(failure = null) {
@@ -75,11 +77,13 @@ async function enter(failure = null) {
   }
 }
 
+let retry = null;
 function unreachable(error) {
   fill(app, h("main", { id: "content", class: "outside" }, h("h1", {}, "The daemon does not answer"),
     h("p", {}, error.message, ". ", error.hint ?? ""), h("pre", { class: "command" }, "sublet up --detach"),
     h("button", { class: "primary", onclick: () => enter() }, "Try again")));
-  setTimeout(() => { if (!frame && session.key) enter(); }, 3000);
+  clearTimeout(retry);
+  retry = setTimeout(() => { if (!frame && session.key) enter(); }, 3000);
 }
 
 function build(status) {
@@ -111,7 +115,7 @@ async function out() {
 }
 
 let toastTimer = null;
-export function say(words, tone = "good") {
+function say(words, tone = "good") {
   if (!frame) return;
   fill(frame.toast, words);
   frame.toast.className = `toast ${tone}`;
@@ -126,7 +130,8 @@ function connection(state, back) {
   if (!frame) return;
   fill(frame.state, h("span", { class: `dot ${state}` }), STATES[state]);
   frame.banner.hidden = state !== "lost";
-  if (state === "lost") fill(frame.banner, "The connection to the daemon is lost. What you see may be old; it comes back by itself as soon as the daemon does.");
+  const told = live.live.failure;
+  if (state === "lost") fill(frame.banner, told?.status ? `Nothing comes live: ${told.message}. ${told.hint}` : "The connection to the daemon is lost. What you see may be old; it comes back by itself as soon as the daemon does.");
   if (back) { show(); refreshBadge(); }
 }
 live.onState(connection);
