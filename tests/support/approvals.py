@@ -133,12 +133,12 @@ class Desk:
         return [str(event.kind) for event in (await self.journal.events_after(0, limit=500)).events]
 
 
-def setting(new: SigningKey, signer: SigningKey) -> SetApprover:
+def setting(new: SigningKey, signer: SigningKey, daemon: str = DAEMON) -> SetApprover:
     """Return the request that pins ``new``, signed by ``signer``; unsealing it takes next to nothing."""
     sealed = seal(new, PASSPHRASE, operations=1, memory_bytes=8192)
     public_key = b64(bytes(new.verify_key))
     statement = Statement(
-        daemon=DAEMON,
+        daemon=daemon,
         decision="set-key",
         subject=public_key,
         digest=hashlib.sha256(sealed.encode()).hexdigest(),

@@ -2,8 +2,9 @@
 
 Python loads this file by itself in every process that has its directory on ``PYTHONPATH``. Only where the variable
 ``SUBLET_STOP_AT`` names a plan file does it do anything: while that file exists, journal writes are counted from there
-on and their labels appended to ``<plan>.labels``; at the write whose number the plan names, ``<plan>.reached`` is made
-and the writing thread waits, holding the write before or after its commit, until ``<plan>.go`` appears or it is killed.
+on and their labels appended to ``<plan>.labels``; at the write whose number the plan names, or at one of the ``label``
+that it names instead, ``<plan>.reached`` is made and the writing thread waits, holding the write before or after its
+commit, until ``<plan>.go`` appears or it is killed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class _Stopper:
         self._count = 0
         self._number: int | None = None
         self._seen: list[str] = []
+        self._due = False
 
     def commit(self, connection: sqlite3.Connection, group: Sequence[Any], commit: Callable[..., None]) -> None:
         """Commit ``group`` by ``commit``, stopping where the plan says so."""
@@ -48,13 +50,13 @@ class _Stopper:
             self._number, self._count = plan["number"], 0
         for job in group:
             job.work = self._watched(job.work, plan)
-        first = self._count
+        self._due = False
         connection.set_trace_callback(self._seen.append)
         try:
             commit(connection, group)
         finally:
             connection.set_trace_callback(None)
-        if plan["when"] == "after" and first < plan["stop_at"] <= self._count:
+        if plan["when"] == "after" and self._due:
             self._hold()
 
     def _watched(self, work: Callable[[sqlite3.Connection], Any], plan: dict[str, Any]) -> Callable[..., Any]:
@@ -65,8 +67,10 @@ class _Stopper:
             label = _label(self._seen)
             with self._plan.with_suffix(".labels").open("a") as labels:
                 labels.write(f"{label}\n")
-            if plan["when"] == "before" and self._count == plan["stop_at"]:
-                self._hold()
+            if self._count == plan["stop_at"] or label == plan.get("label"):
+                self._due = True
+                if plan["when"] == "before":
+                    self._hold()
             return result
 
         return watched
