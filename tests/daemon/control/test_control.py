@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -485,3 +486,21 @@ async def test_a_thousand_half_requests_keep_nobody_out(home: Home, first_words:
         with anyio.fail_after(20):
             while len(os.listdir("/proc/self/fd")) > before:
                 await asyncio.sleep(0.02)
+
+
+async def test_nobody_waits_for_the_rest_of_half_requests_at_the_stop(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = b"POST /v1/prune HTTP/1.1\r\nHost: sublet\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n{"
+    readers = []
+    async with serving(DaemonDouble(status=STATUS), home) as client:
+        for _ in range(20):
+            reader, writer = await asyncio.open_unix_connection(home.control_socket)
+            writer.write(half)
+            readers.append((reader, writer))
+        assert await client.status() == STATUS
+    for reader, writer in readers:
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

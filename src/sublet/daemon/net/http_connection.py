@@ -52,6 +52,12 @@ class DeadlineProtocol(H11Protocol):
         self._end_reader_deadline()
         super().resume_writing()
 
+    def shutdown(self) -> None:
+        """Begin to leave. Nobody waits for the rest of a request that has not come whole by now."""
+        super().shutdown()
+        if self._body_since is not None and not self.cycle.response_started:
+            self.transport.abort()
+
     def _make_room(self) -> None:
         silent = [(since, other) for other in self.connections if (since := _silent_since(other)) is not None]
         if len(silent) >= MAX_WAITING:
