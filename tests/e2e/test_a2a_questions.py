@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from support.chat_process import Step, chat_stub
 from support.daemons import Daemon
 
 pytestmark = pytest.mark.timeout(120)
@@ -80,3 +83,41 @@ def test_a_task_that_waits_is_cancelled_like_any_other(daemon: Daemon) -> None:
     gone = client.call("CancelTask", {"id": asked["id"]})["result"]
     assert gone["status"]["state"] == "TASK_STATE_CANCELED"
     assert "error" in client.send("writer", task=asked["id"])
+
+
+def test_an_agent_asks_and_the_answer_goes_to_it_in_its_own_session_over_a_kill(tmp_path: Path) -> None:
+    asks = ["ask_human", {"question": "Which colour?", "options": ["red", "blue"]}]
+    script: list[Step] = [{"calls": [asks]}, {"say": "I have to know."}, {"say": "Painted."}]
+    with chat_stub(tmp_path / "c", script) as stub:
+        daemon = Daemon(tmp_path / "a")
+        agent = stub.agent(tools={"whitelist": ["file.*", "sublet.ask_human"]})
+        try:
+            daemon.up(agent=agent)
+            client = Client(daemon, "one")
+            asked = client.send("Paint it.")["result"]["task"]
+            assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", asked
+            assert asked["status"]["message"]["parts"][0]["text"] == "Which colour?"
+            address = urlsplit(str(daemon.info["a2a_url"])).netloc
+            daemon.kill()
+            daemon.up(agent=agent, a2a=address)
+            done = client.send("2", task=asked["id"])["result"]["task"]
+            assert done["status"]["state"] == "TASK_STATE_COMPLETED", done
+            assert done["artifacts"][0]["parts"][0]["text"].strip() == "Painted."
+            said = [one["content"] for one in stub.requests()[-1]["body"]["messages"] if one["role"] == "user"]
+            assert said == ["Paint it.", "You asked: Which colour?\n\nThe answer: blue"]
+            kinds = [json.loads(line)["kind"] for line in daemon.run("events", "--json").stdout.splitlines()]
+            assert "ask_human" in kinds
+        finally:
+            daemon.down()
+
+
+def test_an_agent_whose_rules_say_nothing_of_it_can_ask_nobody(tmp_path: Path) -> None:
+    with chat_stub(tmp_path / "c", [{"say": "done"}]) as stub:
+        daemon = Daemon(tmp_path / "a")
+        try:
+            daemon.up(agent=stub.agent())
+            daemon.json("ask", "Paint it.")
+            offered = [tool["function"]["name"] for tool in stub.requests()[0]["body"]["tools"]]
+            assert "ask_human" not in offered
+        finally:
+            daemon.down()

@@ -60,11 +60,13 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.limits import enforced_limits
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
+from sublet.supervisor.tools import JoinedTools
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.audit.auditor import Auditor
@@ -177,6 +179,7 @@ async def make_parts(
         lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
         GatewayFeed(journal, gate, state_dir / GATEWAYS),
     )
+    asks = AgentQuestions(lambda agent_id, tool: gate.could_call(agent_id, offer.role_of(agent_id), tool))
     supervising = Supervising(
         Around(
             config=config.supervisor,
@@ -194,6 +197,7 @@ async def make_parts(
             chain_of=callers.chain,
             capabilities=lambda: modules.registry.now.version,
             modules=gateways,
+            questions=asks,
         )
     )
     modules = Modules(
@@ -216,7 +220,7 @@ async def make_parts(
         chain_signer(identity),
         supervising.super_agent,
         files=job_files,
-        source=modules.tools,
+        source=JoinedTools(modules.tools, asks),
         conversations=state_dir / "conversations",
         remote=PairedAndPublic(
             functools.cache(lambda: load_text_link(identity)),

@@ -96,6 +96,8 @@ class UnifiedAgentOutput:
     """How the guardrail let it pass, as the event of the call keeps it."""
     warnings: tuple[str, ...] = ()
     """What whoever reads the answer should know besides, such as that an earlier session was lost."""
+    options: tuple[str, ...] = ()
+    """Answers to choose between, where ``text`` is a question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationError
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.supervisor.router.model import MAX_OPTIONS, Name, Part
+from sublet.supervisor.router.model import MAX_OPTIONS, Name, Part, Words
 from sublet.supervisor.router.rules import MAX_ROUNDS
 from sublet.supervisor.sessions.model import MainSession
 
@@ -19,7 +19,8 @@ MAX_ASKED_CHARS: Final = 200_000
 class PendingQuestion(Part):
     """A question, the request that it is about, and between whom to choose.
 
-    ``expires_at`` is Unix time in seconds; ``round`` counts the questions about this request.
+    ``expires_at`` is Unix time in seconds; ``round`` counts the questions about this request. ``agent`` is who asks and
+    gets the answer; empty where the supervisor does.
     """
 
     request_id: Name
@@ -28,6 +29,7 @@ class PendingQuestion(Part):
     text: Annotated[str, Field(max_length=MAX_ASKED_CHARS)]
     expires_at: float
     round: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] = 1
+    agent: Words = ""
 
 
 def pending(session: MainSession, now: float) -> PendingQuestion | None:

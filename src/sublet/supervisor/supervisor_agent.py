@@ -35,7 +35,7 @@ from sublet.supervisor.router.model import (
     RouteRequest,
     SkillFacts,
 )
-from sublet.supervisor.router.rules import MAX_ROUNDS, answered, decide, needs_classifier, unanswerable
+from sublet.supervisor.router.rules import MAX_ROUNDS, answered, chosen_option, decide, needs_classifier, unanswerable
 from sublet.supervisor.router.syntax import is_direct_hub
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.sessions.model import LastRoute, MainSession, SessionMessage, SessionRoutingState
@@ -190,6 +190,11 @@ class SupervisorAgent:
             )
             await self._note(ctx, failure)
             raise
+        if route.decision == "dispatch_agent" and output.decision == "ask_human":
+            asking = route.target
+            route = _asked_by(asking, output)
+            question = self._question(route, text, session, request, ctx, asking)
+            output = await self._carried_out(route, request, inner, question)
         await self._remember(session, route, question)
         await self._note(
             ctx,
@@ -212,7 +217,13 @@ class SupervisorAgent:
         is_answer = request.metadata.get(ANSWER) is True
         if is_answer and waiting is None:
             raise no_question(session.finger_session_id)
-        if waiting is not None and not is_direct_hub(text):
+        if waiting is not None and waiting.agent:
+            if is_answer:
+                # The agent goes on in its own session, which may not remember what it asked.
+                text = f"You asked: {waiting.question}\n\nThe answer: {chosen_option(waiting.options, text)}"
+                facts = self._facts(text, request, session, ctx, waiting.agent)
+                return text, decide(facts, None), facts, None
+        elif waiting is not None and not is_direct_hub(text):
             facts = self._facts(waiting.text, request, session, ctx)
             chosen = answered(facts, waiting.options, text)
             if chosen is not None:
@@ -241,8 +252,10 @@ class SupervisorAgent:
         text = request.text[:MAX_TEXT_JOURNALLED]
         return GivenAnswer(text=text, options=options).model_dump(mode="json", by_alias=True)
 
-    def _facts(self, text: str, request: UnifiedAgentInput, session: MainSession, ctx: AgentRunContext) -> RouteRequest:
-        named = request.metadata.get(AGENT)
+    def _facts(
+        self, text: str, request: UnifiedAgentInput, session: MainSession, ctx: AgentRunContext, agent: str = ""
+    ) -> RouteRequest:
+        named = agent or request.metadata.get(AGENT)
         routing = session.routing
         return RouteRequest(
             text=text,
@@ -290,12 +303,18 @@ class SupervisorAgent:
         return UnifiedAgentOutput(text=text, decision="dispatch_module", agent_id=route.target)
 
     def _question(
-        self, route: Route, text: str, session: MainSession, request: UnifiedAgentInput, ctx: AgentRunContext
+        self,
+        route: Route,
+        text: str,
+        session: MainSession,
+        request: UnifiedAgentInput,
+        ctx: AgentRunContext,
+        agent: str = "",
     ) -> PendingQuestion | None:
         if route.decision != "ask_human":
             return None
         before = pending(session, self._around.clock())
-        again = before is not None and request.metadata.get(ANSWER) is True
+        again = before is not None and request.metadata.get(ANSWER) is True and not agent and not before.agent
         return PendingQuestion(
             request_id=ctx.request_id,
             question=route.message,
@@ -303,6 +322,7 @@ class SupervisorAgent:
             text=text,
             expires_at=self._around.clock() + self._around.question_seconds(),
             round=before.round + 1 if before is not None and again else 1,
+            agent=agent,
         )
 
     async def _remember(self, session: MainSession, route: Route, question: PendingQuestion | None) -> None:
@@ -325,6 +345,18 @@ class SupervisorAgent:
 
     async def _note(self, ctx: AgentRunContext, message: SessionMessage) -> None:
         await self._sessions.record(ctx.finger_session_id, message.model_copy(update={"request_id": ctx.request_id}))
+
+
+def _asked_by(agent_id: str, output: UnifiedAgentOutput) -> Route:
+    """Return where a request goes whose agent has a question."""
+    return Route(
+        decision="ask_human",
+        confidence=1,
+        reason=f"agent {agent_id} asks",
+        rule="agent",
+        message=output.text,
+        options=output.options,
+    )
 
 
 def _unguarded(route: Route, failed: GuardrailFailed) -> Route:

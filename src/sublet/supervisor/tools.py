@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.supervisor.model import Job
@@ -24,6 +25,7 @@ FILE_MOVE: Final = "file.move"
 FILE_DELETE: Final = "file.delete"
 SHELL_EXEC: Final = "shell.exec"
 NETWORK_FETCH: Final = "network.fetch"
+ASK_HUMAN: Final = "sublet.ask_human"
 """Names that mean the same whichever provider asks. Others are ``mcp.SERVER.TOOL``, ``capability.ID`` and, where a
 provider's own tool fits none of these, ``PROVIDER.NAME``."""
 
@@ -80,12 +82,30 @@ class ToolSource(Protocol):
     def offers(self, agent_id: str) -> Sequence[ToolOffer]:
         """Return those that an agent is told of."""
 
-    async def call(self, call: ToolCall, job: Job) -> ToolAnswer:
-        """Make a call that the gate has allowed, in the directories of ``job``.
+    async def call(self, call: ToolCall, job: Job, agent_id: str) -> ToolAnswer:
+        """Make a call that the gate has allowed ``agent_id``, in the directories of ``job``.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for arguments that the tool does not take; ``NOT_FOUND``.
         """
+
+
+class JoinedTools:
+    """Several sources as one; each tool is of the first that offers it."""
+
+    def __init__(self, *sources: ToolSource) -> None:
+        self._sources = sources
+
+    def offers(self, agent_id: str) -> Sequence[ToolOffer]:
+        """``ToolSource.offers``."""
+        return [offer for source in self._sources for offer in source.offers(agent_id)]
+
+    async def call(self, call: ToolCall, job: Job, agent_id: str) -> ToolAnswer:
+        """``ToolSource.call``."""
+        for source in self._sources:
+            if any(offer.tool == call.tool for offer in source.offers(agent_id)):
+                return await source.call(call, job, agent_id)
+        raise SubletError(LocalCode.NOT_FOUND, f"there is no tool {call.tool[:100]!r} any more")
 
 
 class ToolGate(Protocol):

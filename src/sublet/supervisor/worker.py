@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from sublet.protocol.errors import AgentEnd, ErrorCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, Health, UnifiedAgentInput, UnifiedAgentOutput
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_questions import AgentQuestions, Asked
 from sublet.supervisor.model import Outcome, Output, Provider
 from sublet.supervisor.sessions.control import SessionControl
 from sublet.supervisor.tools import ToolGate
@@ -28,6 +30,7 @@ class WorkerAgent:
         provider: returns what does its work now.
         sessions: where its provider's sessions are bound.
         gate: makes what stands before its tools in one run; None where no tool is governed.
+        questions: takes what it asks a person meanwhile.
     """
 
     def __init__(
@@ -36,8 +39,10 @@ class WorkerAgent:
         provider: Callable[[], Provider],
         sessions: SessionControl,
         gate: Callable[[AgentConfig, AgentRunContext], ToolGate] | None = None,
+        questions: AgentQuestions | None = None,
     ) -> None:
         self._gate = gate
+        self._questions = questions
         self._config = config
         self._provider = provider
         self._sessions = sessions
@@ -81,7 +86,13 @@ class WorkerAgent:
         """
         warnings: list[str] = []
         if request.schema is None:
-            return self._output(await self._run(request.text, ctx, warnings), warnings)
+            # Only who was called by a person or a client has somebody to ask.
+            asks = self._questions if not ctx.chain.execution_chain else None
+            with asks.collected(ctx.job.delegation_id) if asks else nullcontext(Asked()) as asked:
+                output = self._output(await self._run(request.text, ctx, warnings), warnings)
+            if not asked.question:
+                return output
+            return replace(output, decision="ask_human", text=asked.question, options=asked.options)
         return await self._structured(request, request.schema, ctx, warnings)
 
     async def _run(self, prompt: str, ctx: AgentRunContext, warnings: list[str]) -> Outcome:

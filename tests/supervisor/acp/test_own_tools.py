@@ -140,7 +140,7 @@ async def test_nobody_but_the_agent_is_answered(tmp_path: Path) -> None:
         asked.append(pid)
         return False
 
-    async with OwnTools(offers, source, nobodys).opened(work, Asking(work, Log()), "1") as entry:
+    async with OwnTools(offers, source, nobodys, "test").opened(work, Asking(work, Log()), "1") as entry:
         stream = await anyio.connect_unix(Path(entry.args[-1]).with_name("tools.sock"))
         with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
             await stream.receive()

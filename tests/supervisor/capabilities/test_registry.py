@@ -126,12 +126,12 @@ async def test_agents_are_told_the_first_level_only_and_ask_for_more(tmp_path: P
     )
     assert [one.tool for one in tools.offers("b")] == ["capability.one", "capability.two"]
     work = job(tmp_path, "")
-    asked = await tools.call(ToolCall("capability.one", {"inspect": 3}, "1"), work)
+    asked = await tools.call(ToolCall("capability.one", {"inspect": 3}, "1"), work, "coder")
     assert "About one" in asked.text
-    ran = await tools.call(ToolCall("capability.one", {"args": ["x"]}, "2"), work)
+    ran = await tools.call(ToolCall("capability.one", {"args": ["x"]}, "2"), work, "coder")
     assert (ran.error, "args: x" in ran.text) == (None, True)
     assert (
-        await tools.call(ToolCall("capability.one", {"args": ["fail"]}, "3"), work)
+        await tools.call(ToolCall("capability.one", {"args": ["fail"]}, "3"), work, "coder")
     ).error == "it ended with status 1"
     with pytest.raises(SubletError, match="list of strings"):
-        await tools.call(ToolCall("capability.one", {"args": "x"}, "4"), work)
+        await tools.call(ToolCall("capability.one", {"args": "x"}, "4"), work, "coder")

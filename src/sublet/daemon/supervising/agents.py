@@ -9,6 +9,7 @@ import anyio
 from sublet.protocol.chain import address
 from sublet.supervisor.agent import AgentInitContext, AgentRunContext, UnifiedAgent
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import Dispatcher
 from sublet.supervisor.model import Provider
 from sublet.supervisor.provider_config import SuperConfig
@@ -30,6 +31,7 @@ class AgentSet:
         sessions: where bindings are kept.
         dispatcher: makes the calls of super agents.
         gate: makes what stands before the tools of one agent in one run; None where no tool is governed.
+        questions: takes what agents ask a person.
     """
 
     def __init__(
@@ -40,7 +42,9 @@ class AgentSet:
         sessions: SessionControl,
         dispatcher: Callable[[], Dispatcher],
         gate: GateMaker | None = None,
+        questions: AgentQuestions | None = None,
     ) -> None:
+        self._questions = questions
         self._node_id = node_id
         self._configs = configs
         self._provider = provider
@@ -75,4 +79,4 @@ class AgentSet:
     def _make(self, config: AgentConfig) -> UnifiedAgent:
         if isinstance(config.provider, SuperConfig):
             return SuperAgent(config, self._dispatcher())
-        return WorkerAgent(config, lambda: self._provider(config.id), self._sessions, self._gate)
+        return WorkerAgent(config, lambda: self._provider(config.id), self._sessions, self._gate, self._questions)

@@ -30,6 +30,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.supervisor.agent import AgentRunContext, Emit, UnifiedAgent
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.dispatch import CallLimits, Dispatcher, ModuleHub, NoModules
 from sublet.supervisor.model import Job, Provider, Report
 from sublet.supervisor.router.classifier import ChatClassifier
@@ -67,6 +68,7 @@ class Around:
         chain_of: the chain of an agent that asks.
         modules: what ``/hub`` reaches.
         tool_gate: makes what stands before an agent's tools.
+        questions: takes what agents ask a person.
     """
 
     config: SupervisorConfig
@@ -84,6 +86,7 @@ class Around:
     modules: ModuleHub | None = None
     tool_gate: GateMaker | None = None
     capabilities: Callable[[], str] = lambda: ""
+    questions: AgentQuestions | None = None
 
 
 class Supervising:
@@ -102,6 +105,7 @@ class Supervising:
             self.sessions,
             lambda: self.dispatcher,
             around.tool_gate,
+            around.questions,
         )
         self.supervisor = SupervisorAgent(
             Surroundings(

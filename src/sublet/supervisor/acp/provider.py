@@ -110,7 +110,7 @@ class AcpProvider:
                 job.delegation_id,
             )
 
-        return OwnTools(offers, source, whose)
+        return OwnTools(offers, source, whose, self._agent_id)
 
     def _outcome(self, talk: Talk, end: ProgramEnd) -> Outcome:
         said = clean(end.stdout.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()

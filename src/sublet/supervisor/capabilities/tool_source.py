@@ -54,7 +54,7 @@ class CapabilityTools:
             for one in found[:MAX_OFFERED]
         ]
 
-    async def call(self, call: ToolCall, job: Job) -> ToolAnswer:
+    async def call(self, call: ToolCall, job: Job, agent_id: str) -> ToolAnswer:
         """``ToolSource.call``."""
         one = self._capabilities().get(call.tool.removeprefix(TOOL_PREFIX))
         level, arguments = call.arguments.get("inspect"), call.arguments.get("args", [])

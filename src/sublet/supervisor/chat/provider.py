@@ -174,7 +174,7 @@ class ModelProvider:
         if source is None:
             return []
         offers = named(source.offers(self._config.id), command_namespace(self._config.governance))
-        return [_sourced(source, one, job) for one in offers.values()]
+        return [_sourced(source, one, job, self._config.id) for one in offers.values()]
 
     async def _conversation(self, job: Job, report: Report) -> tuple[str, Conversation]:
         """Return the session to go on with, or a new one."""
@@ -291,12 +291,12 @@ def _reschedule(limit: asyncio.Timeout, at: float) -> None:
         limit.reschedule(at)
 
 
-def _sourced(source: ToolSource, one: NamedOffer, job: Job) -> Tool:
+def _sourced(source: ToolSource, one: NamedOffer, job: Job, agent_id: str) -> Tool:
     offer = one.offer
 
     async def run(arguments: Mapping[str, JsonValue]) -> ToolResult:
         try:
-            answered = await source.call(ToolCall(offer.tool, arguments, ""), job)
+            answered = await source.call(ToolCall(offer.tool, arguments, ""), job, agent_id)
         except SubletError as error:
             raise ToolFailed(str(error)) from None
         if answered.error is not None:

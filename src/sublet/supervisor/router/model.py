@@ -147,6 +147,7 @@ class Route(Part):
         "default",
         "answer",
         "guardrail",
+        "agent",
         "none",
     ]
     message: str = ""

@@ -85,6 +85,14 @@ def unanswerable() -> Route:
     return Route(decision="reject", confidence=SURE, reason=reason, rule="answer")
 
 
+def chosen_option(options: Sequence[str], answer: str) -> str:
+    """Return the option that ``answer`` names by its number, from 1; else the answer."""
+    given = answer.strip()
+    if given.isascii() and given.isdigit() and 1 <= int(given[:4]) <= len(options):
+        return options[int(given[:4]) - 1]
+    return answer
+
+
 def _hub(request: RouteRequest, direct: Direct) -> Route:
     if not request.config.hub:
         return _rejected("hub", "/hub is switched off here (supervisor.hub in config.json)")

@@ -61,9 +61,11 @@ class OwnTools:
         offers: the tools, by the names that the agent sees.
         source: makes the calls.
         whose: tells whether whoever connects is the agent; anybody else is sent away.
+        agent_id: of the agent.
     """
 
-    def __init__(self, offers: Mapping[str, NamedOffer], source: ToolSource, whose: Whose) -> None:
+    def __init__(self, offers: Mapping[str, NamedOffer], source: ToolSource, whose: Whose, agent_id: str) -> None:
+        self._agent_id = agent_id
         self._offers = offers
         self._source = source
         self._whose = whose
@@ -95,7 +97,7 @@ class OwnTools:
     def _served(self, job: Job, asking: Asking, version: str) -> ServedTools:
         from sublet.supervisor.tool_server.served import ServedTools  # with it comes the SDK, once somebody connects
 
-        return ServedTools(self._offers, self._source, job, asking, version)
+        return ServedTools(self._offers, self._source, job, asking, version, self._agent_id)
 
 
 async def _accept(listening: socket.socket, whose: Whose, make: Callable[[], ServedTools]) -> None:

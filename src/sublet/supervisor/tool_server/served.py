@@ -52,16 +52,24 @@ class ServedTools:
         job: whose calls they are.
         asking: asks the gate, and tells people.
         version: ours, as the agent is told.
+        agent_id: whose calls they are.
     """
 
     def __init__(
-        self, offers: Mapping[str, NamedOffer], source: ToolSource, job: Job, asking: Asking, version: str
+        self,
+        offers: Mapping[str, NamedOffer],
+        source: ToolSource,
+        job: Job,
+        asking: Asking,
+        version: str,
+        agent_id: str,
     ) -> None:
         self._offers = offers
         self._schemas = {name: CheckedSchema(one.offer.parameters) for name, one in offers.items()}
         self._source = source
         self._job = job
         self._asking = asking
+        self._agent_id = agent_id
         self._ids = itertools.count(1)
         self._calls = 0
         self._server: Server[None] = Server(
@@ -130,7 +138,7 @@ class ServedTools:
             return _said(f"Refused by policy, and not done: {why}", failed=True)
         error: str | None = "it was broken off"
         try:
-            answer = await self._source.call(call, self._job)
+            answer = await self._source.call(call, self._job, self._agent_id)
             error = answer.error
             return _said(answer.text, failed=error is not None)
         except SubletError as failure:
