@@ -39,6 +39,7 @@ bench: setup ## measure what docs/benchmarks.md claims
 soak: setup ## break links, kill at every journal write, run many leases: what docs/reliability.md claims; takes an hour
 	@$(PY) benchmarks/links.py --markdown
 	@$(PY) benchmarks/crashes.py --markdown
+	@$(PY) benchmarks/trees.py --markdown
 	@$(PY) benchmarks/soak.py --markdown
 
 lock: setup ## choose the versions of requirements.lock anew

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +15,15 @@ import pytest
 
 from support.daemons import Daemon, wait_for
 from support.held_proxy import HeldProxy, free_port, held_proxy
-from support.leases import begin, conditions, finish, mount_of, view
+from support.leases import ask, begin, conditions, finish, mount_of, view
 from support.watched_leases import daemons_behind
 
 Pair = tuple[Daemon, Daemon]
 STATED_SECONDS = 15
 """What DESIGN 12 promises from the loss of a link to the error in the program."""
+CUTS = 20
+SLACK = 3
+"""Files, threads or tasks more than before that are no leak: connections come and go."""
 SILENCE_SECONDS = 30
 """A stream that is silent is noticed in 20 s."""
 
@@ -159,3 +164,71 @@ def test_a_program_that_reads_sees_an_error_and_not_the_end_of_its_file(daemons:
     assert sorted(end.audit.added) == ["result", "started"]
     shown = delegator.run("output", delegation)
     assert "link to the files was lost once" in " ".join((shown.stdout + shown.stderr).split())
+
+
+def connected(port: int) -> set[str]:
+    """Return the ports from which connections lead to ``port`` on this machine."""
+    found = set()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        local, remote, state = line.split()[1:4]
+        if state == "01" and int(remote.partition(":")[2], 16) == port:
+            found.add(local)
+    return found
+
+
+def reset(port: int) -> None:
+    """Have the kernel break every connection to ``port``."""
+    if not connected(port) or os.geteuid() != 0 or shutil.which("ss") is None:
+        pytest.skip("connections can't be broken here")
+    before = connected(port)
+    subprocess.run(["ss", "-K", "sport", "=", f":{port}"], check=False, capture_output=True)
+    try:
+        wait_for(lambda: not connected(port) & before, 5, "the end of the connections")
+    except AssertionError:
+        pytest.skip("the kernel does not break connections on request")
+
+
+def use(daemon: Daemon) -> tuple[int, int, int]:
+    """Return how many files, threads and tasks a daemon has."""
+    process = Path(f"/proc/{daemon.pid}")
+    tasks = ask(daemon, lambda client: client.status()).tasks
+    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir())), tasks
+
+
+def answers(absent: Path) -> bool:
+    """Tell whether the lender says that a file is not there."""
+    try:
+        absent.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    raise AssertionError("a file that is not there")
+
+
+@pytest.mark.timeout(120)
+def test_the_mount_comes_back_however_often_its_link_is_cut(daemons: Pair, tmp_path: Path) -> None:
+    delegator, executor = daemons
+    port = int(str(delegator.info["sftp"]).rpartition(":")[2])
+    script = (
+        "touch started; until test -e go 2>/dev/null; do sleep 0.1; done; until echo x > result; do sleep 0.1; done"
+    )
+    delegation = begin(delegator, tmp_path, script, "--ttl", "300s")
+    wait_for((tmp_path / "started").exists, 30, "the work")
+    workspace = mount_of(executor, delegation) / "workspace"
+    used = []
+    for number in range(CUTS):
+        reset(port)
+        wait_for(lambda number=number: answers(workspace / f"absent-{number}"), 20, f"return {number}")
+        if number in (2, CUTS - 1):
+            used.append([use(daemon) for daemon in daemons])
+    (tmp_path / "go").touch()
+
+    end = finish(delegator, delegation)
+    assert str(end.state) == "completed", end.error
+    assert end.result is not None
+    assert end.result.link_losses == CUTS
+    for early, late in zip(*used, strict=True):
+        assert all(after - before <= SLACK for before, after in zip(early, late, strict=True)), (early, late)
+    assert executor.mounts == []
+    assert not connected(port)

@@ -25,5 +25,5 @@ def test_many_leases_leave_nothing() -> None:
 
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
-    for name in ("crashes", "soak"):
+    for name in ("crashes", "soak", "trees"):
         assert page.count(f"<!-- benchmark:{name} -->\n") == 1, name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -157,6 +158,8 @@ class _Daemon:
             ):
                 status = await self._status(parts)
                 await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))
+                # What was made to start stays until the end: no collection has to stop everything to look through it.
+                gc.freeze()
                 log.info("ready", a2a_url=status.a2a_url, sftp=status.sftp, node_id=status.node_id)
                 ready(status)
                 await self._stop.wait()

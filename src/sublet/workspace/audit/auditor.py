@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
+from sublet.workspace.audit.collecting import no_full_collections
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.audit.shadow import Shadow, lock
 from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
@@ -284,7 +285,8 @@ class Auditor:
             shadow = Shadow(directory)
             if create:
                 shadow.create(real)
-            yield shadow
+            with no_full_collections():
+                yield shadow
         finally:
             os.close(held)
 
@@ -332,7 +334,7 @@ def _compare(
     before: Manifest, after: Manifest, author: Callable[[bytes], Literal["executor", "other"]]
 ) -> list[ChangedFile]:
     changes: list[ChangedFile] = []
-    for path in sorted(before.keys() | after.keys()):
+    for path in before.keys() | after.keys():
         old, new = before.get(path), after.get(path)
         change: Change
         if old is None:
@@ -346,6 +348,8 @@ def _compare(
         else:
             continue
         changes.append(ChangedFile(path, change, author(path)))
+    # Sorted last, since nothing else of the process goes on while all names of a large directory are sorted.
+    changes.sort(key=lambda changed: changed.path)
     return changes
 
 
