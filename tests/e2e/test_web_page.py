@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,23 @@ def _log_in(browser: Browser, daemon: Daemon) -> None:
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     assert browser.run("return document.cookie") == ""
     browser.wait_text("live", ".connection")
-    assert [line for line in browser.messages() if "favicon" not in line] == []
+    assert browser.messages() == []
+    _words(browser)
+
+
+def _words(browser: Browser) -> None:
+    """What hides is written out, markup is text, and arguments are spread without a character being changed."""
+    shown = browser.run(
+        "return import('/dom.js').then((dom) => { const p = dom.h('p', {}, arguments[0]);"
+        " return [p.textContent, p.querySelectorAll('b').length, p.querySelectorAll('.hidden-char').length]; })",
+        "a\u202e<b>\u200b\x1b\U000e0041\ta",
+    )
+    assert shown == ["aU+202E<b>U+200BU+001BU+E0041\ta", 0, 4]
+    canonical = '{"a":[1,12345678901234567890,"x\\"{,:"],"b":{},"c":[]}'
+    spread = browser.run("return import('/approvals.js').then((module) => module.spread(arguments[0]))", canonical)
+    assert json.loads(spread) == json.loads(canonical)
+    assert "12345678901234567890" in spread
+    assert spread.count("\n") == 8
 
 
 def _approve(browser: Browser) -> None:

@@ -22,7 +22,9 @@ PROGRAMS = ("chromium", "chromedriver")
 START_SECONDS = 60.0
 CALL_SECONDS = 60.0
 END_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+_MEANWHILE = ("stale element reference", "element click intercepted", "element not interactable")
 _LISTENING = re.compile(r"started successfully on port ([0-9]+)")
 
 
@@ -47,11 +49,11 @@ class Browser:
         found = self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
         return str(found)
 
-    def wait_text(self, words: str, selector: str = "body", seconds: float = 40) -> str:
+    def wait_text(self, words: str, selector: str = "body", seconds: float = WAIT_SECONDS) -> str:
         """Return the text of ``selector`` once it holds ``words``."""
         return str(self.wait(lambda: found if words in (found := self.text(selector)) else "", seconds, words))
 
-    def wait(self, condition: Any, seconds: float = 40, what: str = "a condition") -> Any:
+    def wait(self, condition: Any, seconds: float = WAIT_SECONDS, what: str = "a condition") -> Any:
         """Return what ``condition`` returns once that is true.
 
         Raises:
@@ -66,13 +68,11 @@ class Browser:
 
     def click(self, selector: str, containing: str = "") -> None:
         """Click the first visible element that fits, once it is there, as a person does."""
-        found = self.wait(lambda: self._find(selector, containing), what=f"{selector} {containing}")
-        self._call("POST", f"/element/{found[_ELEMENT]}/click", {})
+        self.wait(lambda: self._done(selector, containing, "click", {}), what=f"a click on {selector} {containing}")
 
     def type(self, selector: str, keys: str) -> None:
         """Type into the first element that fits."""
-        found = self.wait(lambda: self._find(selector, ""), what=selector)
-        self._call("POST", f"/element/{found[_ELEMENT]}/value", {"text": keys})
+        self.wait(lambda: self._done(selector, "", "value", {"text": keys}), what=f"typing into {selector}")
 
     @property
     def url(self) -> str:
@@ -111,6 +111,19 @@ class Browser:
             selector,
             containing,
         )
+
+    def _done(self, selector: str, containing: str, what: str, how: dict[str, object]) -> bool:
+        """Do something to an element; tell whether it was there, as the page may have changed meanwhile."""
+        found = self._find(selector, containing)
+        if not found:
+            return False
+        try:
+            self._call("POST", f"/element/{found[_ELEMENT]}/{what}", how)
+        except AssertionError as error:
+            if str(error).partition(":")[0] in _MEANWHILE:
+                return False
+            raise
+        return True
 
     def _chrome(self, command: str, parameters: dict[str, object]) -> None:
         self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
