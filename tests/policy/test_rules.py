@@ -350,6 +350,18 @@ def test_what_reaches_below_a_path_meets_the_rules_for_what_lies_there(effect: s
     assert call(engine, "file.list", "ws").allowed
 
 
+def test_what_is_sifted_by_itself_is_denied_only_where_it_is_and_approved_from_above() -> None:
+    sifted = tool_resource("file.search", {}, ("ws",), sifted=True)
+    denying, asking = (
+        policy(rule(), rule(effect, when={"path": {"like": "**/.env"}})) for effect in ("deny", "approval")
+    )
+    assert denying.decide(WORKER, Action.TOOL_CALL, sifted).allowed
+    assert asking.decide(WORKER, Action.TOOL_CALL, sifted).needs_grant
+    for path in ("ws/.env", "ws/a/b/.env", "ws/a/../.env"):
+        there = tool_resource("file.search", {}, (path,), sifted=True)
+        assert not denying.decide(WORKER, Action.TOOL_CALL, there).allowed
+
+
 def test_an_allow_reaches_no_higher_than_it_says() -> None:
     engine = policy(rule(when={"path": {"within": "ws/src"}}))
     assert call(engine, "file.search", "ws/src").allowed

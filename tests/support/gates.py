@@ -18,6 +18,7 @@ class ListGate:
     def __init__(self, allowed: Collection[str] | None = None) -> None:
         self._allowed = allowed
         self.asked: list[ToolCall] = []
+        self.hidden: set[str] = set()
         self.told: list[tuple[str, str | None]] = []
 
     async def ask(self, call: ToolCall) -> Verdict:
@@ -25,6 +26,10 @@ class ListGate:
         self.asked.append(call)
         allowed = self._allowed is None or call.tool in self._allowed
         return Verdict(allowed, "test", "list", "it is in the list" if allowed else f"{call.tool} is not in the list")
+
+    def reveals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.reveals``."""
+        return path not in self.hidden
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None

@@ -12,6 +12,9 @@ from sublet.protocol.bounds import MAX_TTL_SECONDS
 ARGUMENT_PREFIX: Final = "args."
 """An argument ``command`` of a tool is the attribute ``args.command``; one inside an object ``args.outer.inner``."""
 
+SIFTED: Final = "sifted"
+"""Says of a tool call that all it finds is asked for before it is told. No rule can name it."""
+
 Type = Literal["name", "path", "number", "flag", "choice", "any"]
 
 

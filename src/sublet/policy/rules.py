@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from glob import escape as glob_escape
 from typing import Final, Literal, get_args
 
-from sublet.policy.attributes import ARGUMENT_PREFIX
+from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
 from sublet.policy.globs import components, matcher, may_match_below, path_matcher, within
 from sublet.policy.model import Action, Kind, Resource
 from sublet.policy.names import plain, skeleton
@@ -67,8 +67,9 @@ class Rule:
     ``when`` are conditions on attributes of the resource. Where the attribute is not given, an allow does not match,
     and a deny or an approval does: what is not known never widens. Of an attribute with several values, an allow wants
     all to satisfy the condition, a deny or an approval any. A search or a move reaches all below the paths that it
-    names, so a deny or an approval over paths meets it from the directories above as well. ``times`` is when the rule
-    holds at all. ``hide`` makes a deny look like the absence of what was asked for.
+    names, so a deny or an approval over paths meets it from the directories above as well; a deny does not where all
+    that is found is asked for by itself (``SIFTED``). ``times`` is when the rule holds at all. ``hide`` makes a deny
+    look like the absence of what was asked for.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Rule:
             return False
         exact = self.exact
         trees = not exact and bool(PATH_ATTRIBUTES & self.when.keys()) and tool_plain(resource.name) in TREE_TOOLS
+        trees = trees and not (self.effect == "deny" and resource.attributes.get(SIFTED) is True)
         for attribute, condition in self.when.items():
             value = resource.attributes.get(attribute)
             if value is None:

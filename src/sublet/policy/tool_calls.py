@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from sublet.policy.attributes import ARGUMENT_PREFIX
+from sublet.policy.attributes import ARGUMENT_PREFIX, SIFTED
 from sublet.policy.model import Resource, Value
 from sublet.protocol.canonical import JsonValue
 
@@ -22,6 +22,7 @@ def tool_resource(
     delegation_id: str | None = None,
     peer: str | None = None,
     room: str | None = None,
+    sifted: bool = False,
 ) -> Resource:
     """Return the resource of ``Action.TOOL_CALL``.
 
@@ -35,6 +36,7 @@ def tool_resource(
         delegation_id: the delegation for which it runs.
         peer: the daemon that gave the work.
         room: the room in which it was asked for.
+        sifted: whether what it finds below its paths is asked for, file by file, before it is told.
     """
     attributes: dict[str, Value] = {}
     size = _flatten(ARGUMENT_PREFIX, arguments, attributes, 0, {})
@@ -43,6 +45,8 @@ def tool_resource(
     attributes["size_bytes"] = size
     if paths:
         attributes["path"] = tuple(paths)
+    if sifted:
+        attributes[SIFTED] = True
     return Resource(tool, attributes)
 
 

@@ -83,6 +83,10 @@ class Matches(Protocol):
         """How many files were looked at."""
 
     @property
+    def left_out(self) -> int:
+        """How many files were not looked at since they may not be told of."""
+
+    @property
     def more(self) -> bool:
         """Whether it ended at a bound before everything was looked at."""
 
@@ -99,8 +103,12 @@ class LeaseFiles(Protocol):
     async def list(self, path: ViewPath, limit: int) -> Listing:
         """Return at most ``limit`` entries of a directory."""
 
-    async def search(self, path: ViewPath, text: str, name: str, limit: int, *, ignore_case: bool) -> Matches:
+    async def search(
+        self, path: ViewPath, text: str, name: str, limit: int, *, ignore_case: bool, may: Callable[[ViewPath], bool]
+    ) -> Matches:
         """Return lines that hold ``text``, of files below ``path`` whose name matches the glob ``name``.
+
+        Files of which ``may`` says no are not opened; it is called in a thread.
 
         An empty ``text`` finds the files themselves. Links are not followed, files that are no text are left out.
         """

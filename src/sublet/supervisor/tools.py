@@ -40,12 +40,14 @@ class ToolCall:
         call_id: names the call within its run.
         paths: files and directories it touches, inside the mount, relative to the lease's view with ``/`` between
             parts and the resource's name first; a path outside of it is given as absolute.
+        sifted: whether ``ToolGate.reveals`` is asked about all that it finds before any of it is told.
     """
 
     tool: str
     arguments: Mapping[str, JsonValue]
     call_id: str
     paths: tuple[str, ...] = field(default=())
+    sifted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ class ToolGate(Protocol):
 
         Journals ``tool_call`` before it allows, ``policy_rejected`` where it refuses, ``approval_required`` where a
         person is waited for. Cancelling the call takes the question back.
+        """
+
+    def reveals(self, call: ToolCall, path: str) -> bool:
+        """Tell whether ``call``, which was allowed, may tell of what it finds at ``path``: it may, where policy allows
+        the same call there and, for a search, reading it. Nothing is written down; fit for other threads.
         """
 
     async def ended(

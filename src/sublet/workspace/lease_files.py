@@ -120,8 +120,19 @@ class MountedFiles:
             )
         return await self._in_thread(lambda: self._list(path, limit))
 
-    async def search(self, path: tuple[str, ...], text: str, name: str, limit: int, *, ignore_case: bool) -> Matches:
+    async def search(
+        self,
+        path: tuple[str, ...],
+        text: str,
+        name: str,
+        limit: int,
+        *,
+        ignore_case: bool,
+        may: Callable[[tuple[str, ...]], bool] = lambda _: True,
+    ) -> Matches:
         """Return lines that hold ``text``, of files below ``path`` whose name matches the glob ``name``.
+
+        A file of which ``may`` says no is counted and not opened, whatever it holds.
 
         An empty ``text`` finds the files themselves; a path to a file searches that alone.
 
@@ -132,7 +143,7 @@ class MountedFiles:
         if len(name) > MAX_GLOB_CHARS:
             raise refused(errno.EINVAL)
         starts = [path] if path else [(root,) for root in self._roots]
-        search = Search(text, name, limit, ignore_case=ignore_case)
+        search = Search(text, name, limit, ignore_case=ignore_case, may=may)
         return await self._in_thread(lambda: self._search(starts, search))
 
     async def move(self, old: tuple[str, ...], new: tuple[str, ...]) -> None:

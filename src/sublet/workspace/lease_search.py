@@ -33,17 +33,22 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a search found; ``more`` tells that it ended at a bound."""
+    """What a search found; ``left_out`` files may not be told of, ``more`` tells that it ended at a bound."""
 
     found: Sequence[Match]
     files: int
+    left_out: int
     more: bool
 
 
 class Search:
     """One search, until a bound."""
 
-    def __init__(self, text: str, name: str, limit: int, *, ignore_case: bool) -> None:
+    def __init__(
+        self, text: str, name: str, limit: int, *, ignore_case: bool, may: Callable[[tuple[str, ...]], bool]
+    ) -> None:
+        self._may = may
+        self._left_out = 0
         self._wanted = text.lower() if ignore_case else text
         self._fold = ignore_case
         self._name = re.compile(fnmatch.translate(name or "*"))
@@ -53,15 +58,19 @@ class Search:
 
     def matches(self, *, more: bool) -> Matches:
         """Return what was found."""
-        return Matches(self._found, self._files, more)
+        return Matches(self._found, self._files, self._left_out, more)
 
     def look(self, fs: ConfinedFs, root: str, parts: Parts, size: int) -> bool:
         """Look at one file and tell whether to go on."""
         if not parts or not self._name.match(os.fsdecode(parts[-1])):
             return True
-        if self._files == MAX_SEARCHED_FILES or self._bytes > MAX_SEARCHED_BYTES:
+        if self._files + self._left_out >= MAX_SEARCHED_FILES or self._bytes > MAX_SEARCHED_BYTES:
             return False
         path = (root, *map(os.fsdecode, parts))
+        # Before it is opened: how many are left out must not tell what is in them.
+        if not self._may(path):
+            self._left_out += 1
+            return True
         self._files += 1
         if not self._wanted:
             self._found.append(Match(path, 0, ""))

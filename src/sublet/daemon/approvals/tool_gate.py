@@ -32,7 +32,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, JobResource
-from sublet.supervisor.tools import ToolCall, Verdict
+from sublet.supervisor.tools import FILE_READ, FILE_SEARCH, ToolCall, Verdict
 
 MAX_OPEN_CALLS: Final = 1_024
 """Calls of one run that were allowed and have not ended; of more, the oldest is told to be unknown."""
@@ -129,6 +129,19 @@ class RunGate:
             # What can't be written down or looked up is not allowed.
             log.error("a tool call could not be decided on", tool=clean_line(call.tool, 80), reason=str(error))
             return Verdict(False, "global", "unavailable", error.message, error.hint)
+
+    def reveals(self, call: ToolCall, path: str) -> bool:
+        """``ToolGate.reveals``."""
+
+        def foreseen(tool: str, arguments: Mapping[str, JsonValue]) -> Decision:
+            there = self._resource(ToolCall(tool, arguments, call.call_id, (path,), call.sifted))
+            return self._parts.gate.foresee(self._facts.subject, Action.TOOL_CALL, there).decision
+
+        same = foreseen(call.tool, call.arguments)
+        # What a person has to approve, she has approved for the call as a whole.
+        if not same.allowed and not same.needs_grant:
+            return False
+        return call.tool != FILE_SEARCH or foreseen(FILE_READ, {"path": path}).allowed
 
     async def ended(
         self, call: ToolCall, *, error: str | None = None, result: Mapping[str, JsonValue] | None = None
@@ -296,6 +309,7 @@ class RunGate:
             access_mode=self._mode(call.paths),
             delegation_id=self._facts.delegation_id,
             peer=self._facts.peer,
+            sifted=call.sifted,
         )
 
     def _mode(self, paths: Sequence[str]) -> Literal["ro", "rw"]:

@@ -55,7 +55,7 @@ class Calls:
             self.bad += 1
             return f"Error: {error}"
         self.bad = 0
-        call = ToolCall(tool.name, arguments, raw.id, tool.paths(arguments))
+        call = ToolCall(tool.name, arguments, raw.id, tool.paths(arguments), tool.sifted)
         shown = self._shown(tool, arguments)
         verdict = await self._gate.ask(call)
         if not verdict.allowed:

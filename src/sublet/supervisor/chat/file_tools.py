@@ -13,6 +13,7 @@ from sublet.supervisor import tools
 from sublet.supervisor.chat.tool import MAX_RESULT_CHARS, Arguments, Tool, ToolFailed, ToolResult, number_of, text_of
 from sublet.supervisor.lease_files import LeaseFiles, Match, ViewPath
 from sublet.supervisor.model import Job
+from sublet.supervisor.tools import ToolCall, ToolGate
 
 MAX_PATH_CHARS: Final = 4_096
 MAX_READ_LINES: Final = 2_000
@@ -21,6 +22,7 @@ MAX_FILE_BYTES: Final = 4 << 20
 MAX_ENTRIES: Final = 1_000
 MAX_MATCHES: Final = 200
 META: Final = "meta"
+_SIFTED: Final = frozenset({tools.FILE_LIST, tools.FILE_SEARCH})
 
 _WORDS: Final = {
     errno.ENOENT: "there is no such file or directory",
@@ -45,10 +47,12 @@ class FileTools:
     Args:
         job: whose lease.
         files: its files.
+        gate: asked for what a listing or a search finds, before it is told.
     """
 
-    def __init__(self, job: Job, files: LeaseFiles) -> None:
+    def __init__(self, job: Job, files: LeaseFiles, gate: ToolGate) -> None:
         self._job = job
+        self._gate = gate
         self._files = files
 
     def tools(self) -> list[Tool]:
@@ -144,7 +148,8 @@ class FileTools:
             "required": list(required),
             "additionalProperties": False,
         }
-        return Tool(name, description, CheckedSchema(schema), guarded, self._touched, self._named)
+        sifted = name in _SIFTED
+        return Tool(name, description, CheckedSchema(schema), guarded, self._touched, self._named, sifted=sifted)
 
     def _touched(self, arguments: Arguments) -> tuple[str, ...]:
         names = [text_of(arguments, name) for name in ("path", "to") if name in arguments] or ["."]
@@ -210,15 +215,22 @@ class FileTools:
         return ToolResult(body, facts)
 
     async def _list(self, arguments: Arguments) -> ToolResult:
-        listing = await self._files.list(self._path(text_of(arguments, "path", ".")), MAX_ENTRIES)
+        path = self._path(text_of(arguments, "path", "."))
+        listing = await self._files.list(path, MAX_ENTRIES)
+        may = self._may(tools.FILE_LIST, arguments)
+        entries = [entry for entry in listing.entries if may((*path, entry.name))]
         marks = {"directory": "/", "link": " (a link, not followed)", "other": " (no file)", "file": ""}
         lines = [
             clean_name(entry.name) + marks[entry.kind] + (f"  {entry.size:,}" if entry.kind == "file" else "")
-            for entry in listing.entries
+            for entry in entries
         ]
         if listing.more:
             lines.append("[There are more; list the directories below, or search by name.]")
-        return ToolResult("\n".join(lines) or "[The directory is empty.]", {"entries": len(listing.entries)})
+        left_out = len(listing.entries) - len(entries)
+        lines += _left_out(left_out, "entries")
+        return ToolResult(
+            "\n".join(lines) or "[The directory is empty.]", {"entries": len(entries), "leftOut": left_out}
+        )
 
     async def _search(self, arguments: Arguments) -> ToolResult:
         matches = await self._files.search(
@@ -227,12 +239,23 @@ class FileTools:
             text_of(arguments, "name"),
             MAX_MATCHES,
             ignore_case=arguments.get("ignore_case") is True,
+            may=self._may(tools.FILE_SEARCH, arguments),
         )
         lines = [self._match(match) for match in matches.found]
         if matches.more:
             lines.append("[The search ended at a bound; narrow it for the rest.]")
-        facts: dict[str, JsonValue] = {"matches": len(matches.found), "files": matches.files}
-        return ToolResult("\n".join(lines) or f"[Nothing found in {matches.files:,} files.]", facts)
+        facts: dict[str, JsonValue] = {
+            "matches": len(matches.found),
+            "files": matches.files,
+            "leftOut": matches.left_out,
+        }
+        lines = lines or [f"[Nothing found in {matches.files:,} files.]"]
+        return ToolResult("\n".join([*lines, *_left_out(matches.left_out, "files")]), facts)
+
+    def _may(self, tool: str, arguments: Arguments) -> Callable[[ViewPath], bool]:
+        """Return what tells whether a call may tell of a path that it finds."""
+        call = ToolCall(tool, arguments, "", sifted=True)
+        return lambda path: self._gate.reveals(call, "/".join(path))
 
     def _match(self, match: Match) -> str:
         name = self._shown(match.path)
@@ -277,6 +300,10 @@ class FileTools:
             if exact:
                 raise ToolFailed("the file is not UTF-8, so it can't be edited here") from None
             return part.data.decode("utf-8", "replace")
+
+
+def _left_out(count: int, what: str) -> list[str]:
+    return [f"[Left out: {count:,} {what} that policy denies.]"] if count else []
 
 
 def _text(description: str, limit: int = MAX_PATH_CHARS) -> dict[str, JsonValue]:

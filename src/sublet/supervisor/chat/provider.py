@@ -139,7 +139,7 @@ class ModelProvider:
             if not key:
                 detail = f"the daemon's environment has no {self._model.api_key_env}, which is to hold the model's key"
                 return Outcome("failed", "", detail=detail, launched=False)
-        async with self._offered(job, report) as tools, self._endpoint(self._model, key) as endpoint:
+        async with self._offered(job, gate, report) as tools, self._endpoint(self._model, key) as endpoint:
             system = system_prompt(job, tools, self._model.instructions)
             calls = Calls(tools, gate, work.note)
             flushing = asyncio.create_task(flush_regularly((capture,)))
@@ -151,12 +151,12 @@ class ModelProvider:
                 flushing.cancel()
 
     @asynccontextmanager
-    async def _offered(self, job: Job, report: Report) -> AsyncIterator[list[Tool]]:
+    async def _offered(self, job: Job, gate: ToolGate, report: Report) -> AsyncIterator[list[Tool]]:
         """Open what the tools work with, and close it at the end."""
         files = self._tools.files(job)
         runs = ConfinedRuns(self._config, job, self._tools.sandbox, self._environ, self._tools.limiter, self._own)
         try:
-            tools = FileTools(job, files).tools()
+            tools = FileTools(job, files, gate).tools()
             if self._config.sandbox.allow_exec:
                 tools.append(shell_tool(runs))
             async with McpTools(self._config.mcp_servers, runs, self._environ) as servers:

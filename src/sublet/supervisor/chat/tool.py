@@ -40,6 +40,7 @@ class Tool:
         paths: tells which paths a call touches, relative to the view; absolute where outside of it.
         shown: tells for people, in a few words, what a call is about.
         wire: its name on the wire, where that is not made of ``name``.
+        sifted: whether it asks the gate about all that it finds (``ToolCall.sifted``).
     """
 
     name: str
@@ -49,6 +50,7 @@ class Tool:
     paths: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
     shown: Callable[[Arguments], str] = lambda _: ""
     wire: str = ""
+    sifted: bool = False
 
     @property
     def wire_name(self) -> str:
