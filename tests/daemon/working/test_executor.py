@@ -369,7 +369,7 @@ async def test_a_host_key_that_is_not_the_lenders_is_not_trusted(side: Worker, k
 
 
 async def test_a_lender_that_is_not_there_is_told_of_soon(side: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert data_link.FIRST_LINK_SECONDS <= 20
+    assert data_link.FIRST_LINK_SECONDS <= 30
     monkeypatch.setattr(data_link, "FIRST_LINK_SECONDS", 1.0)
     accept = await side.accepted()
     start = side.start(accept)

@@ -21,9 +21,9 @@ DIRECT_CONNECT_SECONDS = 2.0
 """How long the direct way is tried before the delegator is asked to dial us."""
 REVERSE_WAIT_SECONDS = 15.0
 """How long we wait for the delegator to dial for the first time."""
-FIRST_LINK_SECONDS = 15.0
-"""How long the delegator is tried for the first time: its daemon may have been killed and be on its way back. A wrong
-address has to be told soon."""
+FIRST_LINK_SECONDS = 30.0
+"""How long the delegator is tried for the first time: its daemon may have been killed, even twice, and be on its way
+back on a busy machine. A wrong address has to be told soon, too."""
 MAX_FIRST_VIEWS = 3
 """How often a view is asked for whose link broke before it was there."""
 MAX_OUTAGE_SECONDS = 300.0
