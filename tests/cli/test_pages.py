@@ -68,6 +68,16 @@ def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     assert all(option in out for option in ("--staged", "--max-files", "--git", "--notify", "--json"))
 
 
+def test_help_shows_names_and_no_types(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    root = get_command(app)
+    for name, command in getattr(root, "commands").items():  # noqa: B009 - the type of groups is typer's secret
+        for inner in getattr(command, "commands", {"": None}):
+            assert run([name, *([inner] if inner else []), "--help"]) == 0
+            out = capsys.readouterr().out
+            assert not re.search(r"<(str|int|path)>|\[\[", out), out
+
+
 def test_groups_of_things_list_them_where_no_command_is_named() -> None:
     root = get_command(app)
     groups = {name: group for name, group in getattr(root, "commands").items() if hasattr(group, "commands")}  # noqa: B009

@@ -50,7 +50,7 @@ sublet ask "/agents"                      who is there""",
 def ask(
     ctx: typer.Context,
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="What to do; - reads it from stdin.", show_default=False)
+        str | None, typer.Argument(metavar="TEXT", help="What to do; - reads it from stdin.", show_default=False)
     ] = None,
     session: SessionOption = None,
     agent: Annotated[

@@ -128,7 +128,7 @@ def capability_run(
     ctx: typer.Context,
     capability_id: IdArgument,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What it is called with.", show_default=False)
+        list[str] | None, typer.Argument(metavar="-- ARGS", help="What it is called with.", show_default=False)
     ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Give it what is on standard input.")] = False,
     as_json: JsonFlag = False,

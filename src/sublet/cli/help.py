@@ -23,7 +23,11 @@ class Sectioned(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                is_argument = parameter.param_type_name == "argument"
+                default = "Arguments" if is_argument else "Options"
+                if is_argument:  # its type says nothing to people, and the usage line which of them are required
+                    name, text = record
+                    record = (name.partition(" <")[0].strip("[]{}"), text.removesuffix("[required]").rstrip())
                 heading = getattr(parameter, "rich_help_panel", None)
                 sections.setdefault(heading if isinstance(heading, str) else default, []).append(record)
         for title, rows in sections.items():

@@ -68,7 +68,9 @@ def peers_add(
     link: Annotated[
         str, typer.Argument(metavar="LINK", help="What `sublet pair` printed over there.", show_default=False)
     ],
-    name: Annotated[str, typer.Option("--name", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Pair with the daemon that made LINK. Both sides pin each other's key."""
@@ -216,7 +218,7 @@ def token_revoke(
 def allow(
     ctx: typer.Context,
     directory: Annotated[
-        str | None, typer.Argument(metavar="[DIR]", help="Directory; without one, list.", show_default=False)
+        str | None, typer.Argument(metavar="DIR", help="Directory; without one, list.", show_default=False)
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the allowed directories.", show_default=False)] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take DIR off the list.", show_default=False)] = False,

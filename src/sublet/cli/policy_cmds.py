@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sublet.policy.config import PolicyConfig
 
 FileArgument = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="Policy file; by default yours.", show_default=False)
+    Path | None, typer.Argument(metavar="FILE", help="Policy file; by default yours.", show_default=False)
 ]
 
 policy = group(

@@ -9,6 +9,7 @@ import typer
 from sublet.cli.ask_cmds import LAST, resolve_session
 from sublet.cli.connection import run
 from sublet.cli.errors import Exit
+from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
@@ -24,7 +25,7 @@ def replay(
         bool,
         typer.Option("--with-current", help="Decide by the rules of now, not by those of then.", show_default=False),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Decide again what was decided in a session, and compare.
 

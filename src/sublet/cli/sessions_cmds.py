@@ -74,7 +74,7 @@ def sessions_show(
 @sessions.command(cls=Sectioned, name="create")
 def sessions_create(
     ctx: typer.Context,
-    title: Annotated[str, typer.Argument(metavar="[TITLE]", help="What it is about.", show_default=False)] = "",
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it is about.", show_default=False)] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Begin a session; `ask --session` goes on with it."""
