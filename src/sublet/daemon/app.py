@@ -119,6 +119,7 @@ class _Daemon:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
+            parts.onward.use(service)
             control = ControlServer(
                 service,
                 self._config.home,

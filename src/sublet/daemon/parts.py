@@ -55,6 +55,7 @@ from sublet.daemon.working.executor import Executor
 from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of
+from sublet.daemon.working.onward import OnwardTools
 from sublet.daemon.working.remote_agents import PairedAndPublic
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
@@ -123,6 +124,7 @@ class Parts:
     supervising: Supervising
     callers: Callers
     modules: Modules
+    onward: OnwardTools
     gateways: Gateways
     replays: ReplayService
     pruning: Pruning
@@ -179,7 +181,12 @@ async def make_parts(
         lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
         GatewayFeed(journal, gate, state_dir / GATEWAYS),
     )
-    asks = AgentQuestions(lambda agent_id, tool: gate.could_call(agent_id, offer.role_of(agent_id), tool))
+
+    def could_call(agent_id: str, tool: str) -> bool:
+        return gate.could_call(agent_id, offer.role_of(agent_id), tool)
+
+    asks = AgentQuestions(could_call)
+    onward = OnwardTools(lambda: offer.agents, could_call)
     supervising = Supervising(
         Around(
             config=config.supervisor,
@@ -210,7 +217,7 @@ async def make_parts(
         calls,
         journal,
         lambda agent_id: offer.capabilities_of(agent_id),
-        lambda agent_id, tool: gate.could_call(agent_id, offer.role_of(agent_id), tool),
+        could_call,
     )
     await modules.load()
     tools = ProviderTools(
@@ -220,7 +227,7 @@ async def make_parts(
         chain_signer(identity),
         supervising.super_agent,
         files=job_files,
-        source=JoinedTools(modules.tools, asks),
+        source=JoinedTools(modules.tools, asks, onward),
         conversations=state_dir / "conversations",
         remote=PairedAndPublic(
             functools.cache(lambda: load_text_link(identity)),
@@ -335,6 +342,7 @@ async def make_parts(
         supervising=supervising,
         callers=callers,
         modules=modules,
+        onward=onward,
         gateways=gateways,
         replays=ReplayService(gate, journal, policy),
         pruning=Pruning(

@@ -26,6 +26,9 @@ FILE_DELETE: Final = "file.delete"
 SHELL_EXEC: Final = "shell.exec"
 NETWORK_FETCH: Final = "network.fetch"
 ASK_HUMAN: Final = "sublet.ask_human"
+DELEGATE: Final = "sublet.delegate"
+DELEGATE_OUTPUT: Final = "sublet.delegate_output"
+DELEGATE_CANCEL: Final = "sublet.delegate_cancel"
 """Names that mean the same whichever provider asks. Others are ``mcp.SERVER.TOOL``, ``capability.ID`` and, where a
 provider's own tool fits none of these, ``PROVIDER.NAME``."""
 
