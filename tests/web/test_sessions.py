@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ async def test_a_file_that_is_spoilt_logs_nobody_in(tmp_path: Path) -> None:
     for spoilt in (b"", b"{", b"[1]", b"\xff", b'[{"cookie_hash": "x"}]'):
         path.write_bytes(spoilt)
         assert Sessions(path).find("", "") is None
+    path.unlink()
+    os.mkfifo(path)
+    assert Sessions(path).find("", "") is None
     made = await Sessions(path).begin()
     assert Sessions(path).find(made.cookie, made.key) is not None
 

@@ -19,6 +19,7 @@ from anyio import Lock, to_thread
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sublet.disk.durable import write_whole
+from sublet.disk.plain_file import read_plain
 
 MAX_SESSIONS = 16
 """One more ends the oldest."""
@@ -105,8 +106,7 @@ class Sessions:
 
 def _read(path: Path) -> list[Session]:
     try:
-        with path.open("rb") as file:
-            return _SESSIONS.validate_json(file.read(MAX_FILE_BYTES))[-MAX_SESSIONS:]
+        return _SESSIONS.validate_json(read_plain(path, MAX_FILE_BYTES, follow=False))[-MAX_SESSIONS:]
     except (OSError, ValidationError):
         return []
 

@@ -13,6 +13,7 @@ import structlog
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
@@ -102,12 +103,18 @@ class GatewayFeed:
 
 def _read(path: Path) -> int | None:
     try:
-        with path.open("rb") as file:
-            return int(file.read(MAX_CURSOR_BYTES))
-    except (OSError, ValueError):
+        return int(read_plain(path, MAX_CURSOR_BYTES, follow=False))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.error("it is not known what a gateway was told; it begins with what happens now", reason=str(error))
         return None
 
 
 def _write(path: Path, cursor: int) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_durably(path, str(cursor).encode())
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(path, str(cursor).encode())
+    except OSError as error:
+        # It goes on all the same: after a restart some come twice, and none is left out.
+        log.warning("what a gateway was told can't be kept", path=str(path), reason=error.strerror)
