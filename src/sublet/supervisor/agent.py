@@ -65,13 +65,19 @@ class AgentRunContext:
     report: Report
     subject: Subject
     causation_id: int | None = None
+    route_decision: str | None = None
+    """What the supervisor has decided, where it did: of all that follows from it."""
+    provider_session_id: str | None = None
+    """The session of the provider that is gone on with, where there is one."""
 
     def keys(self, agent_id: str | None = None) -> EventKeys:
         """Return the key fields of an event of this run."""
         return EventKeys(
             finger_session_id=self.finger_session_id or None,
             agent_id=agent_id,
+            provider_session_id=self.provider_session_id,
             request_id=self.request_id,
+            route_decision=self.route_decision,
             causation_id=self.causation_id,
         )
 

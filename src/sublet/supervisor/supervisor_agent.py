@@ -169,7 +169,7 @@ class SupervisorAgent:
         target = route.target if route.decision == "dispatch_agent" else None
         keys = ctx.keys(target).model_copy(update={"route_decision": route.decision})
         cause = await ctx.emit(EventKind.ROUTE_DECIDED, keys, decided)
-        inner = replace(ctx, causation_id=cause)
+        inner = replace(ctx, causation_id=cause, route_decision=route.decision)
         question = self._question(route, text, session, request, ctx)
         try:
             output = await self._carried_out(route, request, inner, question)

@@ -98,6 +98,7 @@ class WorkerAgent:
     async def _run(self, prompt: str, ctx: AgentRunContext, warnings: list[str]) -> Outcome:
         """Have the provider work on one prompt."""
         bound = await self._bound(ctx, warnings)
+        ctx = replace(ctx, provider_session_id=bound)
         gate = self._gate(self._config, ctx) if self._gate is not None else ctx.job.gate
         job = replace(ctx.job, prompt=prompt, provider_session_id=bound, chain=ctx.chain, gate=gate)
         outcome = await self._provider().run(job, ctx.report)
@@ -131,7 +132,8 @@ class WorkerAgent:
             return outcomes[-1].summary
 
         async def failed(kept: Documented) -> None:
-            await ctx.emit(EventKind.GUARDRAIL_FAILED, ctx.keys(self.id), kept.data, kept.documents)
+            said = replace(ctx, provider_session_id=outcomes[-1].provider_session_id)
+            await ctx.emit(EventKind.GUARDRAIL_FAILED, said.keys(self.id), kept.data, kept.documents)
 
         passed = await guarded(ask, request.text, schema, request.guard, failed)
         if passed.repairs:

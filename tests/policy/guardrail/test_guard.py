@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from sublet.policy.guardrail.check import Passed, check
+from sublet.policy.guardrail.evidence import NOTHING_WITHIN, TOO_LONG, judge_again
 from sublet.policy.guardrail.extract import MAX_REPLY_CHARS
-from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind
+from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Issue
 from sublet.policy.guardrail.guard import Guarded, guarded
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.options import MAX_QUOTED_CHARS, GuardOptions, GuardrailFailed
@@ -228,3 +229,35 @@ def test_a_reply_that_takes_long_to_read_is_given_up(reply: str, kind: FailureKi
 def test_a_schema_whose_parts_multiply_is_looked_into_within_a_bound(schema: Mapping[str, JsonValue]) -> None:
     assert failed('{"a": "x"}', schema).kind is FailureKind.INVALID
     assert len(CheckedSchema(schema).applied(schema)) <= MAX_PARTS
+
+
+@pytest.mark.anyio
+async def test_what_a_mask_keeps_back_is_journalled_nowhere_and_judged_the_same_again() -> None:
+    replies = ['{"count": "many", "pin": "hunter2"}', 'pin: hunter2, [{"pin": "hunter2"}]', "hunter2"]
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"count": {"type": "integer"}}}
+    schema["required"] = ["count"]
+    agent = Agent(*replies)
+    with pytest.raises(GuardrailFailed) as refused:
+        await guarded(agent.ask, "Count.", schema, GuardOptions(mask=Mask(("/count",))), agent.emit)
+    assert "hunter2" not in str(agent.events) + str(agent.documents) + refused.value.reply + str(refused.value)
+    assert [event["class"] for event in agent.events] == ["invalid", "invalid", "no_json"]
+    for event in agent.events[:2]:
+        again = judge_again(schema, agent.documents[str(event["kept"])])
+        assert isinstance(again, Failed)
+        assert again.kind == event["class"]
+    assert (agent.events[2]["kept"], agent.events[2]["notKept"]) == (None, NOTHING_WITHIN)
+
+
+@pytest.mark.anyio
+async def test_a_reply_is_kept_whole_and_its_check_is_the_same_again() -> None:
+    agent = Agent("\x1b no \ud800", "x" * 70_000, GOOD_TEXT)
+    found = await agent.guarded(GuardOptions())
+    first, second = agent.events
+    assert judge_again(REPORT, agent.documents[str(first["kept"])]) == Failed(
+        FailureKind.NO_JSON, (Issue("", "the reply holds no JSON value"),)
+    )
+    assert (first["cut"], second["cut"], second["kept"], second["notKept"]) == (True, True, None, TOO_LONG)
+    kept = {one.digest: unpacked(one) for one in found.evidence.documents}
+    assert judge_again(REPORT, kept[str(found.evidence.data["kept"])]) == Passed(found.value, found.repairs)
+    with pytest.raises(ValueError, match="can't be read"):
+        judge_again(REPORT, {"other": 1})
