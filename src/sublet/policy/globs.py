@@ -10,10 +10,12 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 MAX_MATCHERS: Final = 16_384
+MAX_PATHS: Final = 512
+"""Paths whose components are remembered: every rule over paths asks for those of the same few."""
 ANY_DEPTH: Final = "**"
 
 _WILDCARDS = re.compile(r"[*?\[]")
@@ -62,13 +64,16 @@ def path_matcher(pattern: str) -> Callable[[str], bool]:
 
     A path with ``..`` or an empty component matches nothing: what it names can't be told from its text.
     """
-    parts = pattern.strip("/").split("/")
     absolute = pattern.startswith("/")
-    expressions = [None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts]
+    expressions = _expressions(pattern)
 
     def matches(path: str) -> bool:
         found = components(path)
         if found is None or path.startswith("/") != absolute:
+            return False
+        # The last component says no to almost every path, and costs least.
+        last = expressions[-1]
+        if last is not None and (not found or last.match(found[-1]) is None):
             return False
         return len(expressions) in _places(expressions, found)
 
@@ -80,12 +85,18 @@ def may_match_below(pattern: str, path: str) -> bool:
     found = components(path)
     if found is None:
         return True
-    parts = pattern.strip("/").split("/")
-    expressions = [None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts]
+    expressions = _expressions(pattern)
     return path.startswith("/") == pattern.startswith("/") and bool(_places(expressions, found))
 
 
-def _places(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
+@functools.lru_cache(maxsize=MAX_MATCHERS)
+def _expressions(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+    """Return what each component has to be like; None where it is any number of components."""
+    parts = pattern.strip("/").split("/")
+    return tuple(None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts)
+
+
+def _places(expressions: Sequence[re.Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
     """Return the places in the pattern that can be reached after the components, so that no pattern is costly."""
     places = _spread({0}, expressions)
     for component in path:
@@ -103,7 +114,7 @@ def _places(expressions: list[re.Pattern[str] | None], path: tuple[str, ...]) ->
     return places
 
 
-def _spread(places: set[int], expressions: list[re.Pattern[str] | None]) -> set[int]:
+def _spread(places: set[int], expressions: Sequence[re.Pattern[str] | None]) -> set[int]:
     """Return ``places`` with those behind a ``**``, which may match nothing."""
     found = set(places)
     for place in places:
@@ -113,6 +124,7 @@ def _spread(places: set[int], expressions: list[re.Pattern[str] | None]) -> set[
     return found
 
 
+@functools.lru_cache(maxsize=MAX_PATHS)
 def components(path: str) -> tuple[str, ...] | None:
     """Return the components of ``path``; None where ``..``, a NUL or nothing at all makes it tell nothing."""
     if not path or "\0" in path:

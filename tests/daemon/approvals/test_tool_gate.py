@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -378,6 +379,30 @@ async def test_the_same_call_is_one_question_and_questions_are_bounded(tmp_path:
         assert await side.service.list_approvals(HUMAN) == [], "cancelling a call takes its question back"
         states = {one.state for one in await side.service.list_approvals(HUMAN, pending=False)}
         assert states == {"withdrawn"}
+
+
+async def test_a_flood_of_questions_is_bounded_and_hides_no_other_agent_and_loses_none(tmp_path: Path) -> None:
+    async with desk(tmp_path) as side:
+
+        async def ask(agent: str, number: int) -> None:
+            canonical = canonical_arguments({"n": number})
+            asked = Call(agent, "shell.exec", arguments_digest(canonical), Resource("shell.exec"), "ses_1")
+            await side.questions.ask(asked, canonical, {}, asking(), until=side.clock() + 600)
+
+        flooding = [f"flood{number}" for number in range(20)]
+        for number in range(2 * MAX_PENDING_PER_AGENT):
+            for agent in flooding:
+                if number < MAX_PENDING_PER_AGENT:
+                    await ask(agent, number)
+                    continue
+                with pytest.raises(SubletError, match=f"calls of {agent} wait for a person already"):
+                    await ask(agent, number)
+        await ask("quiet", 0)
+        shown = await side.questions.list(limit=len(flooding) + 1)
+        assert {one.agent for one in shown} == {*flooding, "quiet"}, "each agent has its turn on the first page"
+        assert all(json.loads(one.arguments) == {"n": 0} for one in shown), "the oldest of each"
+        everything = await side.questions.list(limit=1_000)
+        assert len(everything) == len(flooding) * MAX_PENDING_PER_AGENT + 1
 
 
 async def test_a_long_call_says_that_it_is_cut_and_is_complete_where_asked_for(tmp_path: Path) -> None:

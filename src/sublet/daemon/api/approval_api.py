@@ -30,7 +30,7 @@ class ApprovalApi(Protocol):
         """Forget the key and void all grants."""
 
     async def list_approvals(self, caller: Subject, *, limit: int = 100, pending: bool = True) -> list[ApprovalView]:
-        """Return approvals, the newest first; with ``pending`` those only that can still be decided."""
+        """Return approvals, the newest first; with ``pending`` those that can still be decided, agents in turn."""
 
     async def get_approval(self, approval_id: str, caller: Subject) -> ApprovalView:
         """Return one approval with its complete arguments."""

@@ -215,13 +215,21 @@ class Questions:
         return await self.find(approval.id)
 
     async def list(self, *, limit: int = 100, pending: bool = True) -> builtins.list[Approval]:
-        """Return approvals, the newest first; with ``pending`` those only that a person can still decide."""
+        """Return approvals, the newest first; with ``pending`` those only that a person can still decide.
+
+        Those go by turns: the oldest of each agent, then the next of each, so that none hides those of another.
+        """
         now = self._clock()
 
         def work(connection: sqlite3.Connection) -> list[Approval]:
-            only = "WHERE state = 'pending' AND expires_at > ?" if pending else "WHERE ? IS NOT NULL"
-            query = f"SELECT * FROM approvals {only} ORDER BY created_at DESC, id LIMIT ?"  # noqa: S608 - constants
-            return [_approval(row, now) for row in connection.execute(query, (now, limit))]
+            rows = connection.execute(
+                """SELECT *, row_number() OVER (PARTITION BY agent ORDER BY created_at, id) AS turn FROM approvals
+                    WHERE state = 'pending' AND expires_at > ? ORDER BY turn, created_at, id LIMIT ?"""
+                if pending
+                else "SELECT * FROM approvals WHERE ? IS NOT NULL ORDER BY created_at DESC, id LIMIT ?",
+                (now, limit),
+            )
+            return [_approval(row, now) for row in rows]
 
         return await self._journal.read(work)
 
