@@ -333,4 +333,4 @@ def _no_audit(record: DelegationRecord) -> SubletError:
             LocalCode.NOT_FOUND, f"{record.id} has no audit: {record.audit_error.message}", record.audit_error.hint
         )
     why = "It ended before any access was given." if record.settled else "It is made when access is cut."
-    return SubletError(LocalCode.NOT_FOUND, f"{record.id} is {record.state} and has no audit", why)
+    return SubletError(LocalCode.NOT_FOUND, f"{record.id} has no audit; its state is: {record.state}", why)
