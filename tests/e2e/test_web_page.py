@@ -62,6 +62,7 @@ def test_a_person_follows_a_lease_approves_a_call_and_sees_why_another_was_denie
         {"calls": [["file_write", {"path": "notes.txt", "content": "x"}]]},
         {"calls": [["shell_exec", {"command": COMMAND}]]},
         {"say": f"finished {HOSTILE}"},
+        {"say": "pong <b>"},
     ]
     with (
         chat_stub(tmp_path / "chat", script) as stub,
@@ -86,7 +87,7 @@ def test_a_person_follows_a_lease_approves_a_call_and_sees_why_another_was_denie
         browser.wait_text("1", "nav .badge")
         _approve(browser)
         finish(lender, delegation)
-        _denials_and_events(browser)
+        _denials_and_events(browser, executor)
 
         browser.click("button", "Log out")
         browser.wait_text("Log in to Sublet")
@@ -147,7 +148,7 @@ def _approve(browser: Browser) -> None:
     browser.wait_text("human by passphrase")
 
 
-def _denials_and_events(browser: Browser) -> None:
+def _denials_and_events(browser: Browser, executor: Daemon) -> None:
     go(browser, "Denials")
     browser.wait_text("no-notes")
     text = browser.run("return [...document.querySelectorAll('.denial')].map((one) => one.innerText).join('\\n--\\n')")
@@ -157,6 +158,11 @@ def _denials_and_events(browser: Browser) -> None:
     safe(browser)
     go(browser, "Events")
     browser.wait_text("tool result")
+    assert executor.json("ask", "ping")["result"] == "pong <b>"
+    # A route and a reply, live.
+    browser.wait_text("pong <b>", ".events")
+    assert {"route decided", "dispatch sent", "dispatch result"} <= set(browser.text(".events").splitlines())
+    safe(browser)
     browser.type("input[type=search]", "file.write")
     browser.wait(lambda: "tool result" not in browser.text(".events"), what="the filter")
     assert "policy rejected" in browser.text(".events")
