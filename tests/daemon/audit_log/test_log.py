@@ -171,6 +171,21 @@ async def test_what_was_added_while_no_daemon_ran_is_told_of(tmp_path: Path, sto
     assert "found cut off or changed" in (await checked(directory, store)).problem
 
 
+async def test_a_stop_whose_end_can_not_be_remembered_is_taken_for_a_crash(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    store = await Store.open(tmp_path / "sublet.db")
+    log = await AuditLog.open(directory, LogMemory(store), KEY)
+    await log.add_durably("decision", {"n": 1})
+    await store.close()
+    await log.close()
+    again = await Store.open(tmp_path / "sublet.db")
+    try:
+        await filled(directory, again)
+        assert (await checked(directory, again)).problem == ""
+    finally:
+        await again.close()
+
+
 async def test_half_an_entry_after_a_stop_in_order_is_no_crash(tmp_path: Path, store: Store) -> None:
     directory = tmp_path / "log"
     await filled(directory, store)

@@ -25,6 +25,7 @@ from sublet.daemon.audit_log.verify import Remembered, Verdict, verify
 from sublet.daemon.audit_log.writer import MAX_WAITING, Write, Writer, unwritable
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import SubletError
 
 FLUSH_SECONDS: Final = 1.0
 CHECKPOINT_ENTRIES: Final = 500
@@ -166,8 +167,13 @@ class AuditLog:
         """Write what waits, end the thread, and have the store remember that this is the end."""
         await asyncio.to_thread(self._writer.close)
         await asyncio.sleep(0)  # what the thread told last is taken note of
-        if self._in_file == self._head.seq:
+        if self._in_file != self._head.seq:
+            return
+        try:
             await self._memory.remember_head(self._head, closed=True)
+        except SubletError as error:
+            # The next start then takes it for a crash, after which more may stand there than the store knows.
+            log.warning("the end of the audit log could not be remembered", reason=str(error))
 
     def _add(self, kind: str, fields: Mapping[str, JsonValue], done: asyncio.Future[None] | None) -> int:
         if self._writer.waiting >= MAX_WAITING:
