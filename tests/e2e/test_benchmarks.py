@@ -37,9 +37,19 @@ def test_the_delegation_benchmark_prints_every_row() -> None:
     assert all(row["value"] >= 0 and row["unit"] for row in printed["rows"])
 
 
+@pytest.mark.timeout(180)
+def test_the_supervisor_benchmark_prints_every_row() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "supervisor.py"), "--quick", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["unit"] for row in rows] == ["ms", "ms", "events/s"]
+    assert all(row["value"] > 0 for row in rows)
+
+
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name in ("delegation", "sftp", "policy"):
+    for name in ("delegation", "sftp", "policy", "supervisor"):
         begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
         assert begin
         table, _ = rest.split("<!-- /benchmark -->", 1)
