@@ -68,3 +68,18 @@ async def test_codex_runs_what_it_may(tmp_path: Path, allowed: bool) -> None:
         await AcpProvider(config, BubblewrapSandbox(), environ, files=job_files).run(work, Log())
     assert [(call.tool, call.paths) for call in gate.asked] == [("shell.exec", ("workspace",))]
     assert (tmp_path / "mount/workspace/notes.md").exists() == allowed
+
+
+@pytest.mark.skipif(shutil.which("gemini") is None, reason="gemini is not installed here")
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_gemini_writes_what_it_may(tmp_path: Path, allowed: bool) -> None:
+    target = tmp_path / "mount/workspace/notes.md"
+    config = AgentConfig.model_validate({"id": "gemini", "provider": {"type": "acp", "preset": "gemini"}})
+    gate = ListGate(["file.write"] if allowed else [])
+    with serving("write_file", {"file_path": str(target), "content": "by gemini\n"}) as url:
+        environ = {"PATH": os.environ["PATH"], "GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": url}
+        work = replace(job(tmp_path, "Write it.", seconds=100), gate=gate)
+        outcome = await AcpProvider(config, BubblewrapSandbox(), environ, files=job_files).run(work, Log())
+    assert (outcome.reason, outcome.summary) == ("done", "done"), outcome
+    assert [(call.tool, call.paths) for call in gate.asked] == [("file.write", ("workspace/notes.md",))]
+    assert target.exists() == allowed

@@ -1,4 +1,4 @@
-"""A stand-in for the endpoint of OpenAI's Responses, on loopback: one call of a tool, then the end."""
+"""Stand-ins for the endpoints of OpenAI's Responses and of Gemini, on loopback: one call of a tool, then the end."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ def responses(body: Mapping[str, Any], tool: str, arguments: Mapping[str, Any]) 
     ]
 
 
+def gemini(body: Mapping[str, Any], tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of Gemini's, which is the same whether it is streamed or not."""
+    part: dict[str, Any] = {"functionCall": {"name": tool, "args": dict(arguments)}}
+    if "responseJsonSchema" in json.dumps(body):
+        # It asks first which of its models is to answer.
+        part = {"text": json.dumps({"reasoning": "easy", "model_choice": "flash"})}
+    elif any("functionResponse" in one for item in body.get("contents", []) for one in item.get("parts", [])):
+        part = {"text": SAID}
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
 def _told(event: Mapping[str, Any]) -> str:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
 
@@ -47,6 +60,13 @@ def serving(tool: str, arguments: Mapping[str, Any]) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+            if "enerateContent" in self.path:
+                answer = json.dumps(gemini(body, tool, arguments))
+                if "stream" in self.path:
+                    self._send(f"data: {answer}\n\n".encode(), "text/event-stream")
+                else:
+                    self._send(answer.encode(), "application/json")
+                return
             events = responses(body, tool, arguments)
             self._send("".join(map(_told, events)).encode(), "text/event-stream")
 

@@ -129,12 +129,14 @@ class AcpPreset:
         asking_mode: the session mode in which it does, where it would begin in another.
         session_meta: what it is told beside the protocol's own fields when a session begins.
         login_methods: variables with a key, and the method by which the program is told to log in with that one.
+        files: whether it may have us read and write files; without it uses its own tools, in the sandbox as well.
     """
 
     program: Preset
     asking_mode: str | None = None
     session_meta: Mapping[str, JsonValue] = field(default_factory=dict)
     login_methods: tuple[tuple[str, str], ...] = ()
+    files: bool = True
 
 
 _CLAUDE, _CODEX, _GEMINI = PRESETS["claude"], PRESETS["codex"], PRESETS["gemini"]
@@ -161,6 +163,8 @@ ACP_PRESETS: Mapping[str, AcpPreset] = {
         replace(_GEMINI, argv=("gemini", "--experimental-acp", "--skip-trust"), confined=(), unconfined=()),
         asking_mode="default",
         login_methods=(("GEMINI_API_KEY", "gemini-api-key"),),
+        # It takes our answer that a file is not there for a failure, and so never makes a new one by way of us.
+        files=False,
     ),
     "opencode": AcpPreset(
         Preset(

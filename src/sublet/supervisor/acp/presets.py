@@ -16,12 +16,16 @@ from sublet.supervisor.provider_config import AcpConfig, IflowConfig
 
 @dataclass(frozen=True, slots=True)
 class AcpPlan:
-    """How to start the program, which mode to ask for, the ``_meta`` of its sessions, and how it can log in."""
+    """How to start the program, which mode to ask for, the ``_meta`` of its sessions, and how it can log in.
+
+    ``files`` tells whether it may have us read and write files.
+    """
 
     program: ProgramPlan
     mode: str | None
     session_meta: Mapping[str, JsonValue]
     login_methods: tuple[str, ...] = ()
+    files: bool = True
 
 
 def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
@@ -47,4 +51,5 @@ def acp_plan(config: AgentConfig, environ: Mapping[str, str]) -> AcpPlan:
     )
     asking = known.asking_mode if known else None
     logins = tuple(method for name, method in known.login_methods if environ.get(name)) if known else ()
-    return AcpPlan(program, provider.mode or asking, known.session_meta if known else {}, logins)
+    meta = known.session_meta if known else {}
+    return AcpPlan(program, provider.mode or asking, meta, logins, known is None or known.files)

@@ -65,7 +65,7 @@ class AcpProvider:
         self._limits = config.limits
         self._plan = acp_plan(config, environment)
         self._sandbox = sandbox
-        self._files = files
+        self._files = files if self._plan.files else None
         self._agent_id = config.id
         self._source = source
         self._owners = owners
