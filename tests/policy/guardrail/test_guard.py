@@ -242,7 +242,7 @@ async def test_what_a_mask_keeps_back_is_journalled_nowhere_and_judged_the_same_
     assert "hunter2" not in str(agent.events) + str(agent.documents) + refused.value.reply + str(refused.value)
     assert [event["class"] for event in agent.events] == ["invalid", "invalid", "no_json"]
     for event in agent.events[:2]:
-        again = judge_again(schema, agent.documents[str(event["kept"])])
+        again = judge_again(CheckedSchema(schema), agent.documents[str(event["kept"])])
         assert isinstance(again, Failed)
         assert again.kind == event["class"]
     assert (agent.events[2]["kept"], agent.events[2]["notKept"]) == (None, NOTHING_WITHIN)
@@ -253,11 +253,13 @@ async def test_a_reply_is_kept_whole_and_its_check_is_the_same_again() -> None:
     agent = Agent("\x1b no \ud800", "x" * 70_000, GOOD_TEXT)
     found = await agent.guarded(GuardOptions())
     first, second = agent.events
-    assert judge_again(REPORT, agent.documents[str(first["kept"])]) == Failed(
+    assert judge_again(CheckedSchema(REPORT), agent.documents[str(first["kept"])]) == Failed(
         FailureKind.NO_JSON, (Issue("", "the reply holds no JSON value"),)
     )
     assert (first["cut"], second["cut"], second["kept"], second["notKept"]) == (True, True, None, TOO_LONG)
     kept = {one.digest: unpacked(one) for one in found.evidence.documents}
-    assert judge_again(REPORT, kept[str(found.evidence.data["kept"])]) == Passed(found.value, found.repairs)
+    assert judge_again(CheckedSchema(REPORT), kept[str(found.evidence.data["kept"])]) == Passed(
+        found.value, found.repairs
+    )
     with pytest.raises(ValueError, match="can't be read"):
-        judge_again(REPORT, {"other": 1})
+        judge_again(CheckedSchema(REPORT), {"other": 1})

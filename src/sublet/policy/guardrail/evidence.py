@@ -5,7 +5,6 @@ Under a mask, nothing beyond it is kept: the values that were found in the reply
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -42,7 +41,7 @@ def evidence(reply: str, schema: CheckedSchema, mask: Mask | None) -> Documented
     return Documented(data, tuple(one for one in (rules, found) if one is not None))
 
 
-def judge_again(schema: Mapping[str, JsonValue], kept: JsonValue) -> Passed | Failed:
+def judge_again(schema: CheckedSchema, kept: JsonValue) -> Passed | Failed:
     """Make a check again from what was kept of it.
 
     Args:
@@ -51,19 +50,17 @@ def judge_again(schema: Mapping[str, JsonValue], kept: JsonValue) -> Passed | Fa
 
     Raises:
         ValueError: what was kept can't be read.
-        SubletError: the schema can't be used any more.
     """
     try:
         found = _File.model_validate(kept)
     except ValidationError:
         raise ValueError("what was kept of the reply can't be read") from None
-    checked = CheckedSchema(schema)
     if found.reply is not None:
         examined = examine(found.reply)
-        return examined if isinstance(examined, Failed) else judge(examined, checked, None)
+        return examined if isinstance(examined, Failed) else judge(examined, schema, None)
     candidates = tuple(Candidate(one.value, Place(one.place), frozenset(one.mends)) for one in found.found)
     # They are masked already; a second time, an index would name another item.
-    return judge(Examined(candidates, found.count), checked, None)
+    return judge(Examined(candidates, found.count), schema, None)
 
 
 def _kept(reply: str, mask: Mask | None) -> tuple[Document | None, str]:

@@ -37,13 +37,14 @@ def _verdict(data: Mapping[str, JsonValue], basis: Basis) -> Facts | str:
     """Return whether what was kept of a reply passes, with what was mended; or why not; or why it can't be told."""
     if isinstance(why := data.get("notKept"), str):
         return why
-    schema, kept = basis.document(data.get("schema")), basis.document(data.get("kept"))
-    if not isinstance(schema, dict) or kept is None:
-        return "what was checked is not kept any more"
+    kept = basis.document(data.get("kept"))
     from sublet.policy.guardrail.check import Passed  # what reads schemas is loaded by whoever uses one
     from sublet.policy.guardrail.evidence import judge_again
 
     try:
+        schema = basis.schema(data.get("schema"))
+        if schema is None or kept is None:
+            return "what was checked is not kept any more"
         found = judge_again(schema, kept)
     except (ValueError, SubletError) as error:
         return str(error)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sublet.policy.recorded import DECIDED
 from sublet.policy.rule_set import RuleSet, rule_set_of
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.events import Event
+
+if TYPE_CHECKING:
+    from sublet.policy.guardrail.schema import CheckedSchema
 
 GUARDRAIL: Final = "guardrail"
 """In the data of ``dispatch_result``: how the answer passed."""
@@ -40,11 +43,27 @@ class Basis:
     def __init__(self, documents: Mapping[str, JsonValue], current: RuleSet | None = None) -> None:
         self._documents = documents
         self._read: dict[str, RuleSet] = {}
+        self._schemas: dict[str, CheckedSchema] = {}
         self.current = current
 
     def document(self, digest: JsonValue) -> JsonValue:
         """Return what is kept under ``digest``; None where nothing is."""
         return self._documents.get(digest) if isinstance(digest, str) else None
+
+    def schema(self, digest: JsonValue) -> CheckedSchema | None:
+        """Return the schema that is kept under ``digest``; None where none is.
+
+        Raises:
+            SubletError: it can't be used any more.
+        """
+        document = self.document(digest)
+        if not isinstance(digest, str) or not isinstance(document, dict):
+            return None
+        if digest not in self._schemas:
+            from sublet.policy.guardrail.schema import CheckedSchema  # loaded by whoever uses one
+
+            self._schemas[digest] = CheckedSchema(document)
+        return self._schemas[digest]
 
     def rules(self, digest: str | None) -> RuleSet | None:
         """Return the rules to decide by; None where those of then are not kept any more.
