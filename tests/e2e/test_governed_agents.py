@@ -73,7 +73,7 @@ class Governed:
         )
 
     def ask(self, *arguments: str, check: Sequence[int] | None = (0,)) -> Any:
-        return self.daemon.json("ask", *arguments, check=check)
+        return self.daemon.json("ask", *arguments, check=check, timeout=150)
 
     def events(self, session: str | None = None) -> list[Event]:
         return ask(self.daemon, lambda client: client.events_since(0, session_id=session, limit=500)).events
@@ -167,7 +167,7 @@ def test_every_event_is_told_with_its_keys_and_every_failure_replays_to_its_clas
         waits.start()
         asked = wait_for(lambda: governed.daemon.json("approvals")["approvals"], 40, "a question")
         governed.daemon.run("approvals", "deny", asked[0]["id"])
-        waits.join(60)
+        waits.join(150)
         assert further("@program fail")["error"]["code"] == "TASK_FAILED"
         assert further("@team work")["error"]["code"] == "DEPTH_REFUSED"
         assert further("/hub nowhere work")["routeDecision"] == "reject"

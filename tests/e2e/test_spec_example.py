@@ -53,7 +53,7 @@ def test_the_example_loads_and_acts(tmp_path: Path) -> None:
         (directory / "bd").write_text('#!/bin/sh\necho "$1: 3 issues"\n')
     try:
         daemon.up(agent=EXAMPLE)
-        found = daemon.json("ask", json.dumps([["cap_bd", {"args": ["list"]}]]))
+        found = daemon.json("ask", json.dumps([["cap_bd", {"args": ["list"]}]]), timeout=100)
         offered, answer = json.loads(found["result"])
         # The one that its whitelist grants, and not the other one, which it could never call.
         assert list(offered) == ["cap_bd"]
