@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from support.daemons import Daemon, wait_for
@@ -161,6 +161,20 @@ def test_websocket(daemon: Daemon) -> None:
         assert "by socket" in json.loads(socket.recv(timeout=30))["output"]
         refused = daemon.run("gateway", "send", "sock", "x", "--json", check=None)
         assert json.loads(refused.stdout)["error"]["code"] == "INVALID_ARGUMENT"
+
+
+def test_others_connect_while_a_websocket_is_open_and_its_place_is_taken(daemon: Daemon) -> None:
+    sock, web = daemon.json("gateway", "show", "sock"), daemon.json("gateway", "show", "web")
+    mine, theirs = ({"Authorization": f"Bearer {shown['token']}"} for shown in (sock, web))
+    with connect(sock["url"], additional_headers=mine) as first:
+        with httpx.stream("GET", f"{web['url']}/stream", headers=theirs, timeout=30) as stream:
+            assert stream.status_code == 200
+            with connect(sock["url"], additional_headers=mine) as second:
+                second.send(json.dumps({"type": "input", "requestId": "w1", "message": "later", "blocking": True}))
+                assert json.loads(second.recv(timeout=30))["type"] == "ack"
+                assert "later" in json.loads(second.recv(timeout=30))["output"]
+        with pytest.raises(ConnectionClosed):
+            first.recv(timeout=30)
 
 
 def test_nobody_connects_without_the_token_or_from_a_page_or_by_another_name(daemon: Daemon) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import anyio
 from anyio.abc import TaskGroup
 from starlette.applications import Starlette
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -118,6 +118,8 @@ class GatewayServer:
                 taken += 1
         except MalformedGatewayMessage as error:
             return JSONResponse({"error": str(error)}, status_code=400)
+        except ClientDisconnect:
+            return Response(status_code=499)
         return JSONResponse({"taken": taken}, status_code=202)
 
     async def _stream(self, request: Request) -> Response:

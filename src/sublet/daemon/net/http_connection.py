@@ -94,7 +94,8 @@ class DeadlineProtocol(H11Protocol):
 
 def _silent_since(connection: object) -> float | None:
     """Return since when ``connection`` waits for a request or the rest of one; None where it has one whole."""
-    assert isinstance(connection, DeadlineProtocol)
+    if not isinstance(connection, DeadlineProtocol):
+        return None  # it became a WebSocket
     if connection._body_since is not None:
         return connection._body_since
     if connection._header_deadline is not None:
