@@ -52,10 +52,10 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], name:
 
 
 def test_a_group_without_a_command_shows_its_help(tmp_path: Path) -> None:
-    done = sublet(tmp_path, "peers")
+    done = sublet(tmp_path, "policy")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Usage: sublet peers")
+    assert done.stderr.startswith("Usage: sublet policy")
 
 
 @pytest.mark.parametrize("argv", [("ls",), ("output", "last"), ("status",)])
