@@ -147,7 +147,7 @@ def test_killed_between_use_and_effect_it_is_used_up_unknown_and_never_used_agai
     assert list((tmp_path / "first").iterdir()) == []
     assert (scene.found(grant).state, scene.found(grant).outcomes) == ("used up", [UNKNOWN_OUTCOME])
     called = next(one for one in scene.told() if one.kind == "tool_call" and one.data.get("grantId") == grant)
-    [end] = [one for one in scene.told() if one.data.get("causationId") == called.seq]
+    [end] = [one for one in scene.told() if one.keys.causation_id == called.seq]
     assert (end.kind, end.data["error"]) == ("tool_error", UNKNOWN_OUTCOME)
 
     second = begin(scene.lender, project(tmp_path, "again"), "Go.")
