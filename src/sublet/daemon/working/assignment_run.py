@@ -284,11 +284,13 @@ class AssignmentRun:
 
         What ends the work lets a transfer that is under way come to its end, as ``detach`` would.
         """
-        brought = False
-        while not brought:
+        while True:
             await self._link.restored(mount)
             with anyio.CancelScope(deadline=self.deadline.at, shield=True) as self._returning:
-                brought = await mount.bring_back()
+                if await mount.bring_back():
+                    return
+            if self._returning.cancelled_caught:
+                return  # the lease is over, or the daemon stops: nothing more is brought
 
     async def _provide(self, mount: Carried) -> Outcome | SubletError:
         """Give the agent its prompt, and then every follow-up, in the same mount and the same private directory.

@@ -101,6 +101,8 @@ class UnpackedView:
 
     async def bring_back(self) -> bool:
         """``Carried.bring_back``."""
+        if self._brought is not None:
+            return True
         if self.cut.is_set():
             return False
         # Its channel ends with the transfer, which is no loss of the link.
@@ -114,6 +116,9 @@ class UnpackedView:
             self._bringing = False
             self.cut.set()
             return False
+        except BaseException:
+            self._brought = False  # what was begun on this channel does not come to its end
+            raise
         return True
 
     async def detach(self, *, flush: bool = True) -> bool:
