@@ -30,6 +30,7 @@ from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.paths import Home
 from sublet.mcp_server import asking
 from sublet.mcp_server import server as server_module
+from sublet.mcp_server.session import HostSession
 from sublet.protocol.canonical import JsonValue
 from support.approvals import HUMAN, Desk, desk
 from support.fake_daemon_api import FakeDaemonApi
@@ -267,3 +268,30 @@ async def test_a_rule_can_deny_a_tool_to_hosts(tmp_path: Path, home: Home, api: 
         assert refused.startswith("POLICY_DENIED: lending is decided by a person")
         assert not (await client.call_tool("directory", {})).is_error
     assert api.requests == []
+
+
+async def test_questions_that_are_decided_are_forgotten_and_open_ones_taken_back(
+    tmp_path: Path, home: Home, api: FakeDaemonApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MAX_WAITING", 2)
+    monkeypatch.setattr(server_module, "ANSWER_SECONDS", asking.MARGIN_SECONDS + 0.1)
+    kept: list[set[str]] = []
+    remember = asking.Asking._remember
+
+    async def seen(self: asking.Asking, session: HostSession, question_id: str) -> None:
+        await remember(self, session, question_id)
+        kept.append(set(session.waiting))
+
+    monkeypatch.setattr(asking.Asking, "_remember", seen)
+    async with scene(tmp_path, home, api) as here:
+        async with here.host("legacy", lambda _: says("cancel")) as client:
+            for number in range(4):
+                assert (await client.call_tool("delegate", {**WORK, "prompt": f"Work {number}."})).is_error
+                if number < 3:
+                    await here.side.service.deny_approval((await here.pending())[0].id, HUMAN)
+            [last] = await here.pending()
+            assert last.id in kept[-1]
+            assert len(kept[-1]) == 2
+        with anyio.fail_after(20):
+            while await here.pending():
+                await anyio.sleep(0.01)

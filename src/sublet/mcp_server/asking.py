@@ -40,6 +40,8 @@ MAX_SHOWN_CHARS: Final = 4_000
 MARGIN_SECONDS: Final = 3.0
 """What is left of a call's time to answer it, or to begin what was approved."""
 APPROVALS_PAGE: Final = "/#/approvals"
+MAX_WAITING: Final = 64
+"""Questions of one host that are remembered before those that are decided are forgotten; few can be open at once."""
 
 Said: TypeAlias = Literal["accept", "decline", "cancel"]
 
@@ -83,7 +85,7 @@ class Asking:
         question = await self._calls.question(call)
         if question is None:
             return None
-        ctx.lifespan_context.waiting.add(question.id)
+        await self._remember(ctx.lifespan_context, question.id)
         request = self._request(ctx, question)
         if request is None:
             return None
@@ -100,8 +102,24 @@ class Asking:
 
     async def left(self, session: HostSession) -> None:
         """Take back what a host waited for that is gone."""
-        for question_id in session.waiting:
-            await self._calls.withdraw(question_id)
+        for question_id in tuple(session.waiting):
+            try:
+                await self._calls.withdraw(question_id)
+            except SubletError as error:  # the others are taken back all the same
+                log.warning("a question was not taken back", question=question_id, reason=str(error))
+
+    async def _remember(self, session: HostSession, question_id: str) -> None:
+        session.waiting.add(question_id)
+        if len(session.waiting) > MAX_WAITING:
+            for one in session.waiting - {question_id}:
+                if not await self._is_open(one):
+                    session.waiting.discard(one)
+
+    async def _is_open(self, question_id: str) -> bool:
+        try:
+            return await self._calls.decided(question_id, 0) == "pending"
+        except SubletError:  # it is kept no more
+            return False
 
     async def _ask(
         self, ctx: ServerRequestContext[HostSession], request: t.ElicitRequest, question: OpenQuestion, seconds: float

@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 MAX_SESSIONS = 64
 MAX_REFUSALS = 16
 """Connections beyond ``MAX_SESSIONS`` that are told why at once; further ones are just closed."""
+LEAVE_SECONDS = 2.0
+"""How long what a host waited for may take to be taken back; the daemon may be about to stop."""
 ACCEPT_PAUSE_SECONDS = 0.1
 PUMP_WAIT_SECONDS = 30.0
 PUMP_RETRY_SECONDS = 1.0
@@ -106,7 +108,7 @@ class McpFace:
                     try:
                         await connection.serve_connection(stream, self._server.low, session, self._server.options)
                     finally:
-                        with anyio.CancelScope(shield=True):
+                        with anyio.move_on_after(LEAVE_SECONDS, shield=True):
                             await self._server.left(session)
             elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
                 why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
