@@ -7,6 +7,7 @@ import contextlib
 import json
 import secrets
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,9 @@ from sublet.daemon.control.client import ControlClient
 from sublet.daemon.paths import resolve_home
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
-from support.daemons import COMMAND_SECONDS, SHELL_AGENT, Daemon, wait_for
+from support.daemons import COMMAND_SECONDS, SHELL_AGENT, CommandFailed, Daemon, wait_for
+
+PORT_SECONDS = 40.0
 
 T = TypeVar("T")
 ANY_STATUS = None
@@ -137,9 +140,20 @@ def process_state(pid: int) -> str:
 
 
 def restart(daemon: Daemon, agent: Mapping[str, Any] | None = SHELL_AGENT) -> None:
-    """Start a daemon that is gone again, where its peers know it to be."""
-    address = urlsplit(str(daemon.info["a2a_url"])).netloc
-    daemon.up(agent=agent, a2a=address, sftp=str(daemon.info["sftp"]))
+    """Start a daemon that is gone again, where its peers know it to be.
+
+    The system may have lent one of its ports to somebody's outgoing connection meanwhile, which is waited for.
+    """
+    address, sftp = urlsplit(str(daemon.info["a2a_url"])).netloc, str(daemon.info["sftp"])
+    deadline = time.monotonic() + PORT_SECONDS
+    while True:
+        try:
+            daemon.up(agent=agent, a2a=address, sftp=sftp)
+            return
+        except CommandFailed as error:
+            if "Address already in use" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
 
 
 def assignment(executor: Daemon, delegation_id: str) -> dict[str, Any]:
