@@ -13,8 +13,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet import unix_sockets
 from sublet.daemon.paths import Home
-from sublet.mcp_server import host, server, unix
+from sublet.mcp_server import host, server
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
@@ -51,7 +52,7 @@ async def test_what_is_no_socket_is_not_removed(api: FakeDaemonApi, home: Home) 
 async def test_another_user_is_refused(api: FakeDaemonApi, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(api, home) as face:
         with monkeypatch.context() as patch:
-            patch.setattr(unix.UnixStream, "peer_uid", property(lambda self: os.getuid() + 1))
+            patch.setattr(unix_sockets.UnixStream, "peer_uid", property(lambda self: os.getuid() + 1))
             reader = socket.socket(socket.AF_UNIX)
             reader.setblocking(False)
             reader.connect(face.address)
@@ -64,7 +65,7 @@ async def test_another_user_is_refused(api: FakeDaemonApi, home: Home, monkeypat
 
 def test_the_kernel_names_the_user_at_the_other_end() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
-    stream = unix.UnixStream(ours)
+    stream = unix_sockets.UnixStream(ours)
     assert stream.peer_uid == os.getuid()
     stream.close()
     theirs.close()

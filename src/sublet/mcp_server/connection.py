@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from sublet.mcp_server.session import HostSession
-    from sublet.mcp_server.unix import UnixStream
+    from sublet.unix_sockets import UnixStream
 
 CHUNK = 65536
 REFUSE_SECONDS = 2.0

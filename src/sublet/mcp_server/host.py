@@ -16,8 +16,8 @@ import structlog
 
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import MCP_SOCKET
-from sublet.mcp_server import unix
 from sublet.policy.model import Subject
+from sublet.unix_sockets import UnixStream, accept
 
 if TYPE_CHECKING:
     import socket
@@ -81,7 +81,7 @@ class McpFace:
                 group.start_soon(self._pump)
                 while True:
                     try:
-                        stream = await unix.accept(self._listener)
+                        stream = await accept(self._listener)
                     except OSError as error:
                         log.warning("no MCP connection could be accepted", reason=str(error))
                         await anyio.sleep(ACCEPT_PAUSE_SECONDS)
@@ -91,7 +91,7 @@ class McpFace:
             self._listener.close()
             remove(self._path)
 
-    async def _attend(self, stream: unix.UnixStream) -> None:
+    async def _attend(self, stream: UnixStream) -> None:
         from sublet.mcp_server import connection
 
         assert self._server is not None

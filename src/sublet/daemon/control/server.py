@@ -17,9 +17,10 @@ from sublet.daemon.control.answers import OWNER, ControlArea
 from sublet.daemon.control.routes import ControlApi
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
-from sublet.daemon.net.unix_socket import bind_private, peer_pid, peer_uid, remove
+from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
+from sublet.unix_sockets import peer_pid, peer_uid
 
 MAX_CONNECTIONS = 256
 MAX_HEAD_BYTES = 32 << 10

@@ -1,18 +1,15 @@
-"""Unix sockets of the daemon's own user: private from the first moment on, and with who is at the other end."""
+"""Listening Unix sockets of the daemon's own user, private from the first moment on."""
 
 from __future__ import annotations
 
 import os
 import socket
 import stat
-import struct
 
 from sublet.protocol.errors import LocalCode, SubletError
 
 BACKLOG = 128
 """Connections that the kernel holds until they are accepted."""
-_UCRED = struct.Struct("3i")
-"""pid, uid and gid."""
 
 
 def bind_private(path: str) -> socket.socket:
@@ -49,19 +46,3 @@ def remove(path: str) -> None:
         os.unlink(path)
     except FileNotFoundError:
         return
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """Return the uid of the process at the other end of a Unix socket, as the kernel noted it at ``connect``."""
-    return _peer(connection)[1]
-
-
-def peer_pid(connection: socket.socket) -> int:
-    """Return the pid of the process that connected; 0 where it is in a namespace that we don't see."""
-    return _peer(connection)[0]
-
-
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    pid, uid, _ = _UCRED.unpack(raw)
-    return int(pid), int(uid)

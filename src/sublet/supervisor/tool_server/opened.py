@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import socket
-import struct
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from sublet.supervisor.program import program_paths
 from sublet.supervisor.tool_server import relay
 from sublet.supervisor.tool_server.names import NamedOffer, permission_name
 from sublet.supervisor.tools import ToolSource
+from sublet.unix_sockets import UnixStream, accept
 
 if TYPE_CHECKING:
     from sublet.supervisor.tool_server.served import ServedTools
@@ -31,8 +31,6 @@ MAX_CONNECTIONS: Final = 8
 DIRECTORY: Final = "sublet-tools"
 """Below the job's scratch directory."""
 RELAY: Final = "relay.py"
-_UCRED: Final = struct.Struct("3i")
-"""pid, uid and gid."""
 PYTHON: Final = os.path.realpath(sys.executable)
 
 log = structlog.get_logger(__name__)
@@ -101,11 +99,10 @@ class OwnTools:
 
 
 async def _accept(listening: socket.socket, whose: Whose, make: Callable[[], ServedTools]) -> None:
-    loop = asyncio.get_running_loop()
     free = asyncio.Semaphore(MAX_CONNECTIONS)
     served: ServedTools | None = None
 
-    async def serve(stream: Connection, tools: ServedTools) -> None:
+    async def serve(stream: UnixStream, tools: ServedTools) -> None:
         try:
             await tools.serve(stream)
         except Exception:
@@ -118,53 +115,19 @@ async def _accept(listening: socket.socket, whose: Whose, make: Callable[[], Ser
         while True:
             await free.acquire()
             try:
-                connection, _ = await loop.sock_accept(listening)
+                stream = await accept(listening)
             except OSError:
                 free.release()
                 await asyncio.sleep(1)  # no descriptors left, or it was gone at once
                 continue
-            stream = Connection(connection)
-            if not whose(stream.pid):
-                log.warning("somebody else wanted the tools of an agent", pid=stream.pid)
+            if not whose(stream.peer_pid):
+                log.warning("somebody else wanted the tools of an agent", pid=stream.peer_pid)
                 stream.close()
                 free.release()
                 continue
             if served is None:
                 served = make()
             group.start_soon(serve, stream, served)
-
-
-class Connection:
-    """One connection; owns ``connection``. On asyncio's own primitives, which bear being cancelled while data comes."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self._socket = connection
-
-    @property
-    def pid(self) -> int:
-        """Process id of the process that connected; 0 where it can't be seen."""
-        raw = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-        return int(_UCRED.unpack(raw)[0])
-
-    async def receive(self, size: int) -> bytes:
-        """Return up to ``size`` bytes; none when the other end is gone."""
-        try:
-            return await asyncio.get_running_loop().sock_recv(self._socket, size)
-        except ConnectionError:
-            return b""
-
-    async def send(self, data: bytes) -> bool:
-        """Send all of ``data``; False where nobody takes it any more."""
-        try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, data)
-        except ConnectionError:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._socket.close()
 
 
 def _listen(home: Path) -> socket.socket:

@@ -15,22 +15,36 @@ CHUNK = 65_536
 
 
 def main() -> None:
-    """Carry until either side ends."""
+    """Carry until either side ends, or takes no more."""
     os.chdir(os.path.dirname(os.path.abspath(__file__)))  # the whole path may be too long for a socket's name
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
         daemon.connect(SOCKET)
         own = daemon.fileno()
         while True:
             for ready in select.select([0, own], [], [])[0]:
-                data = os.read(ready, CHUNK)
+                data = _read(ready)
                 if not data:
                     return
-                _write(own if ready == 0 else 1, data)
+                if not _write(own if ready == 0 else 1, data):
+                    return
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+def _read(descriptor: int) -> bytes:
+    """Return what there is; nothing where the other side has closed or is gone."""
+    try:
+        return os.read(descriptor, CHUNK)
+    except ConnectionError:
+        return b""
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    """Write all of ``data``; False where nobody takes it any more."""
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except ConnectionError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

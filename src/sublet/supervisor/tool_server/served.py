@@ -87,7 +87,10 @@ class ServedTools:
                     try:
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                         await to_server.send(SessionMessage(message))
-                    except (ValueError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    except ValueError:
+                        log.warning("an agent's tool connection sent what is no message", agent=self._agent_id)
+                        return
+                    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                         return
 
         async def send() -> None:
@@ -162,4 +165,5 @@ async def _lines(stream: Stream) -> AsyncIterator[bytes]:
             if line.strip():
                 yield line
         if len(rest) > MAX_LINE_BYTES:
+            log.warning("an agent's tool connection sent a line that is too long", most=MAX_LINE_BYTES)
             return

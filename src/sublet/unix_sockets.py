@@ -1,4 +1,4 @@
-"""Streams over Unix sockets on asyncio's own primitives, which know who is at the other end.
+"""Streams over Unix sockets on asyncio's own primitives, which know who is at the other end; imports nothing of ours.
 
 anyio's socket streams log an error when a connection is cancelled in the moment in which data arrives, as happens to
 all of them when a daemon stops.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+from typing import Final
 
-from sublet.daemon.net.unix_socket import peer_pid, peer_uid
+_UCRED: Final = struct.Struct("3i")
+"""pid, uid and gid."""
 
 
 class UnixStream:
@@ -26,7 +29,7 @@ class UnixStream:
 
     @property
     def peer_pid(self) -> int:
-        """Process id of the process that connected."""
+        """Process id of the process that connected; 0 where it is in a namespace that we don't see."""
         return peer_pid(self._socket)
 
     async def receive(self, size: int) -> bytes:
@@ -57,3 +60,19 @@ async def accept(listener: socket.socket) -> UnixStream:
     """
     connection, _ = await asyncio.get_running_loop().sock_accept(listener)
     return UnixStream(connection)
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the uid of the process at the other end of a Unix socket, as the kernel noted it at ``connect``."""
+    return _peer(connection)[1]
+
+
+def peer_pid(connection: socket.socket) -> int:
+    """Return the pid of the process that connected; 0 where it is in a namespace that we don't see."""
+    return _peer(connection)[0]
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, _ = _UCRED.unpack(raw)
+    return int(pid), int(uid)
