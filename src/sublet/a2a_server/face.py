@@ -31,6 +31,7 @@ from sublet.a2a_server.work import is_delegation
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
+from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Error
@@ -186,9 +187,8 @@ class A2AFace:
                 f"refusing to listen on {host} without TLS",
                 "Give a certificate and key, or listen on 127.0.0.1.",
             )
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            return _listen(family, host, port)
+            return listen_tcp(host, port, MAX_CONNECTIONS)
         except OSError as error:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -231,20 +231,3 @@ class A2AFace:
             parts=[to_part(error)],
             extensions=[AWCP_URI],
         )
-
-
-def _listen(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    # The protocol is named, unlike in socket.create_server: asyncio switches Nagle's algorithm off for sockets that
-    # say they are TCP, and with it every small answer waits 40 ms for an acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.setblocking(False)
-        listener.bind((host, port))
-        listener.listen(MAX_CONNECTIONS)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -9,6 +9,7 @@ import structlog
 
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
+from sublet.daemon.net.tcp_socket import listen_tcp
 from sublet.daemon.ports import FaceContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.headers import OwnPageOnly
@@ -71,26 +72,13 @@ class WebFace:
 
     def _bind(self) -> socket.socket:
         try:
-            return _listen(self._web.port)
+            return listen_tcp(HOST, self._web.port, BACKLOG)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and not self._web.chosen:
                 # Somebody was quicker since it was looked at; nobody has to find the page but by its link.
-                return _listen(0)
+                return listen_tcp(HOST, 0, BACKLOG)
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 f"the web page can't listen on {HOST}:{self._web.port}: {error.strerror or error}",
                 "Choose another port with --web PORT; 0 is any free one, and --web off goes without.",
             ) from error
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setblocking(False)
-        listener.bind((HOST, port))
-        listener.listen(BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
