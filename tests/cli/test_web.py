@@ -46,12 +46,16 @@ def test_a_browser_is_opened_without_the_secret_in_its_arguments(
     (home / "state").mkdir(parents=True)
     opened = tmp_path / "opened"
     opener = tmp_path / "xdg-open"
-    opener.write_text(f'#!/bin/sh\necho "$@" > {opened}.new; cat "$1" >> {opened}.new; mv {opened}.new {opened}\n')
+    opener.write_text(
+        f'#!/bin/sh\necho "$@" > {opened}.new; echo $$ > {opened}.pid\n'
+        f'cat "$1" >> {opened}.new; mv {opened}.new {opened}\n'
+    )
     opener.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SUBLET_HOME", str(home))
     assert run(["web", "--open"], session=FakeControl().session()) == 0
     wait_for(opened.exists, 30, "the browser")
+    os.waitpid(int(opened.with_name("opened.pid").read_text()), 0)  # else it is left to whatever test comes next
     arguments, _, page = opened.read_text().partition("\n")
     assert "secret" not in arguments
     assert URL in page

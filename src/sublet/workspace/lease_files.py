@@ -7,18 +7,19 @@ of threads, which end with the mount; whoever asked is told after ``ANSWER_SECON
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.confined.fs import ConfinedFs
@@ -81,7 +82,8 @@ class MountedFiles:
         self._lock = threading.Lock()
         self._under_way = 0
         self._closed = False
-        self._limiter = anyio.CapacityLimiter(MAX_THREADS)
+        # Of its own, and not anyio's threads: an operation that nobody waits for any more has to keep its place.
+        self._threads = ThreadPoolExecutor(MAX_THREADS, "lease files")
 
     async def read(self, path: tuple[str, ...], offset: int, size: int) -> FilePart:
         """Return up to ``size`` bytes from ``offset`` of a regular file.
@@ -165,17 +167,22 @@ class MountedFiles:
         await self._in_thread(lambda: self._delete(path))
 
     async def aclose(self) -> None:
-        """Let go of the mount; what still waits for it does so when it ends."""
+        """Let go of the mount; what still waits for it does so when it ends. Idempotent."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             idle = self._under_way == 0
         if idle:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._close, abandon_on_cancel=True)
+                await asyncio.get_running_loop().run_in_executor(self._threads, self._close)
+        self._threads.shutdown(wait=False)
 
     async def _in_thread(self, action: Callable[[], T]) -> T:
+        if self._closed:
+            raise refused(errno.EBADF)
         with anyio.fail_after(self._seconds):
-            return await anyio.to_thread.run_sync(self._counted, action, abandon_on_cancel=True, limiter=self._limiter)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, action)
 
     def _counted(self, action: Callable[[], T]) -> T:
         """Do ``action`` unless it is over; the last that is under way then lets go, since descriptors are reused."""
