@@ -97,11 +97,14 @@ async def test_revoking_a_lease_ends_the_work_and_loses_the_mount(
         mount = await mounts.attach(mounts.reserve(LEASE), connection)
         script = "touch begun; while cat code.txt >/dev/null; do :; done; exit 7"
         async with asyncio.TaskGroup() as group:
+            # A read that waits when the link goes is told to its program by this.
+            attending = group.create_task(mount.attend())
             working = group.create_task(work(mount, tmp_path, script, "rw"))
             while not (project / "begun").exists():
                 await asyncio.sleep(0.01)
             plane.revoke(LEASE, "a test")
             assert (await working).exit_code == 7
+            attending.cancel()
         async with asyncio.timeout(5):
             await mount.cut.wait()
         assert await mount.detach() is False
