@@ -1,0 +1,186 @@
+"""Who stands behind an entity id without any relay: records that prove themselves (DESIGN 6, Identity).
+
+The domain of an entity is the node id of the daemon key that vouches for it, so whoever holds a record can check it by
+hashing one key; a relay only ever adds an alias.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from nacl.exceptions import BadSignatureError
+from nacl.signing import SigningKey, VerifyKey
+
+from sublet.protocol.canonical import JsonValue, canonical_json
+from sublet.protocol.encoding import b64, unb64
+from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
+from sublet.protocol.ezagent.ids import EntityId, checked_entity_id, entity_domain
+from sublet.protocol.ids import node_id
+
+MAX_RECORD_BYTES: Final = 16 << 10
+MAX_DEVICES: Final = 16
+KEY_BYTES: Final = 32
+_RECORD_DOMAIN: Final = b"sublet/entity/1\n"
+_DEVICE_DOMAIN: Final = b"sublet/device/1\n"
+
+
+class EntityKind(StrEnum):
+    """What an entity is, so that a person, each agent and a daemon are told apart."""
+
+    HUMAN = "human"
+    AGENT = "agent"
+    DAEMON = "daemon"
+
+
+_KINDS: Final = {kind.value: kind for kind in EntityKind}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device whose key signs for an entity, itself signed by the entity's identity key."""
+
+    name: str
+    key: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRecord:
+    """An entity's public key, vouched for by its domain. ``version`` grows with every change; the highest counts."""
+
+    entity_id: EntityId
+    kind: EntityKind
+    key: bytes
+    domain_key: bytes
+    version: int
+    devices: tuple[Device, ...]
+    signature: bytes
+
+    def verify_keys(self) -> tuple[VerifyKey, ...]:
+        """Return every key that may sign for the entity."""
+        return VerifyKey(self.key), *(VerifyKey(device.key) for device in self.devices)
+
+    def encode(self) -> bytes:
+        """Return the record as it travels."""
+        return canonical_json({**_fields(self), "signature": b64(self.signature)})
+
+
+def make_record(
+    local: str, kind: EntityKind, key: bytes, domain_key: SigningKey, version: int, devices: tuple[Device, ...] = ()
+) -> EntityRecord:
+    """Return a signed record.
+
+    Args:
+        local: local part of the entity's id.
+        kind: what it is.
+        key: the entity's raw public key.
+        domain_key: the daemon's key, whose node id is the domain.
+        version: higher than that of every record before.
+        devices: at most ``MAX_DEVICES``.
+
+    Raises:
+        Refused: the local part makes no entity id.
+    """
+    public = bytes(domain_key.verify_key)
+    entity = checked_entity_id(f"@{local}:{node_id(public)}")
+    bare = EntityRecord(entity, kind, key, public, version, devices, b"")
+    signature = domain_key.sign(_RECORD_DOMAIN + canonical_json(_fields(bare))).signature
+    return EntityRecord(entity, kind, key, public, version, devices, signature)
+
+
+def make_device(entity: EntityId, name: str, key: bytes, identity_key: SigningKey) -> Device:
+    """Return a device's key signed by the identity key of its entity."""
+    return Device(name, key, identity_key.sign(_device_bytes(entity, name, key)).signature)
+
+
+def parse_record(raw: bytes) -> EntityRecord:
+    """Return the record in ``raw``, proven: the domain's key has signed it, and the identity key each device.
+
+    Raises:
+        Refused: ``OVERSIZED``, ``MALFORMED``, or ``BAD_SIGNATURE``.
+    """
+    if len(raw) > MAX_RECORD_BYTES:
+        raise Refused(Refusal.OVERSIZED, f"a record of {len(raw)} bytes")
+    try:
+        body: JsonValue = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise malformed("a record is no JSON") from None
+    if not isinstance(body, dict):
+        raise malformed("a record is no object")
+    devices = body.get("devices")
+    version = body.get("version")
+    kind = body.get("kind")
+    if (
+        not isinstance(devices, list)
+        or len(devices) > MAX_DEVICES
+        or not isinstance(version, int)
+        or isinstance(version, bool)
+        or not 0 <= version < 2**53
+        or not isinstance(kind, str)
+        or kind not in _KINDS
+    ):
+        raise malformed("a record has another shape")
+    record = EntityRecord(
+        checked_entity_id(_text(body, "entity_id")),
+        _KINDS[kind],
+        _bytes(body, "key", KEY_BYTES),
+        _bytes(body, "domain_key", KEY_BYTES),
+        version,
+        tuple(_device(item) for item in devices),
+        _bytes(body, "signature", 64),
+    )
+    _prove(record)
+    return record
+
+
+def _prove(record: EntityRecord) -> None:
+    if node_id(record.domain_key) != entity_domain(record.entity_id):
+        raise Refused(Refusal.BAD_SIGNATURE, "the key that vouches for a record is not that of its domain")
+    try:
+        VerifyKey(record.domain_key).verify(_RECORD_DOMAIN + canonical_json(_fields(record)), record.signature)
+        identity = VerifyKey(record.key)
+        for device in record.devices:
+            identity.verify(_device_bytes(record.entity_id, device.name, device.key), device.signature)
+    except (BadSignatureError, ValueError):
+        raise Refused(Refusal.BAD_SIGNATURE, "a record, or a device in it, is not signed") from None
+
+
+def _fields(record: EntityRecord) -> dict[str, JsonValue]:
+    return {
+        "entity_id": record.entity_id,
+        "kind": str(record.kind),
+        "key": b64(record.key),
+        "domain_key": b64(record.domain_key),
+        "version": record.version,
+        "devices": [
+            {"name": device.name, "key": b64(device.key), "signature": b64(device.signature)}
+            for device in record.devices
+        ],
+    }
+
+
+def _device_bytes(entity: EntityId, name: str, key: bytes) -> bytes:
+    return _DEVICE_DOMAIN + canonical_json({"entity_id": entity, "name": name, "key": b64(key)})
+
+
+def _device(value: JsonValue) -> Device:
+    if not isinstance(value, dict):
+        raise malformed("a device is no object")
+    return Device(_text(value, "name"), _bytes(value, "key", KEY_BYTES), _bytes(value, "signature", 64))
+
+
+def _text(body: dict[str, JsonValue], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or len(value) > 512 or not value.isprintable():
+        raise malformed(f"a record without {name}")
+    return value
+
+
+def _bytes(body: dict[str, JsonValue], name: str, size: int) -> bytes:
+    raw = unb64(_text(body, name), size)
+    if raw is None:
+        raise malformed(f"a record without {name}")
+    return raw

@@ -1,0 +1,108 @@
+"""Ids of entities, rooms, refs and contents, and the only shapes they may have (ezagent 1.4, 4.2, 4.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, TypeAlias
+
+from sublet.protocol.ezagent.errors import malformed
+
+EntityId: TypeAlias = str
+RoomId: TypeAlias = str
+RefId: TypeAlias = str
+ContentId: TypeAlias = str
+
+SYSTEM_ENTITY: Final = "@system:local"
+"""The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6)."""
+
+MAX_ENTITY_CHARS: Final = 1 + 64 + 1 + 253
+_ENTITY = re.compile(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
+_ROOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_REF = re.compile(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+_HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_UUID = re.compile(r"uuid:[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+
+ROOM_SALT_BYTES: Final = 16
+_ROOM_DOMAIN: Final = b"sublet/room/1\n"
+_CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_TIME_BITS: Final = 48
+
+
+def is_entity_id(text: str) -> bool:
+    """Tell whether ``text`` is an entity id: ``@`` local part ``:`` domain, in lower case."""
+    return _ENTITY.match(text) is not None
+
+
+def checked_entity_id(text: str) -> EntityId:
+    """Return ``text`` if it is an entity id that may sign.
+
+    Raises:
+        Refused: it is none, or it is the engine's own ``@system:local``.
+    """
+    if not is_entity_id(text) or text == SYSTEM_ENTITY:
+        raise malformed("not the id of an entity")
+    return text
+
+
+def entity_domain(entity: EntityId) -> str:
+    """Return the domain of an entity id: the namespace that vouches for its key."""
+    return entity.partition(":")[2]
+
+
+def is_room_id(text: str) -> bool:
+    """Tell whether ``text`` is a room id: a UUID of version 7 in lower case."""
+    return _ROOM.match(text) is not None
+
+
+def room_id(creator: EntityId, created_ms: int, salt: bytes) -> RoomId:
+    """Return the id of the room that ``creator`` opens.
+
+    The random bits of the UUID are a hash of the creator, the time and a salt, all of which the room's config tells:
+    so nobody can pass off a config of their own as that of a room that somebody else has opened.
+
+    Args:
+        creator: entity that opens the room.
+        created_ms: Unix time in milliseconds, of 48 bits.
+        salt: ``ROOM_SALT_BYTES`` random bytes.
+
+    Raises:
+        ValueError: a time or a salt of another size.
+    """
+    if len(salt) != ROOM_SALT_BYTES:
+        raise ValueError("a salt of another size")
+    time = created_ms.to_bytes(_TIME_BITS // 8, "big") if 0 <= created_ms < 1 << _TIME_BITS else None
+    if time is None:
+        raise ValueError("a time beyond 48 bits")
+    raw = bytearray(time + hashlib.sha256(_ROOM_DOMAIN + time + salt + creator.encode()).digest()[:10])
+    raw[6] = 0x70 | raw[6] & 0x0F
+    raw[8] = 0x80 | raw[8] & 0x3F
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_ref_id(text: str) -> bool:
+    """Tell whether ``text`` is a ref id: a ULID, with or without the prefix ``ulid:``."""
+    return _REF.match(text) is not None
+
+
+def ref_id(at_ms: int, random: bytes) -> RefId:
+    """Return a ULID of a time (Unix milliseconds, 48 bits) and 10 random bytes.
+
+    Raises:
+        ValueError: a time beyond 48 bits, or another number of bytes.
+    """
+    if len(random) != 10 or not 0 <= at_ms < 1 << _TIME_BITS:
+        raise ValueError("a ULID is 48 bits of time and 80 random ones")
+    number = at_ms << 80 | int.from_bytes(random, "big")
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def is_content_id(text: str) -> bool:
+    """Tell whether ``text`` is a content id: ``sha256:`` and 64 hex digits, or ``uuid:`` and a UUID of version 7."""
+    return _HASH.match(text) is not None or _UUID.match(text) is not None
+
+
+def is_content_hash(text: str) -> bool:
+    """Tell whether ``text`` is the id of immutable content."""
+    return _HASH.match(text) is not None

@@ -1,0 +1,136 @@
+"""Key patterns of documents and what a document's id is (ezagent 2.1; DESIGN 6: the id has no ``/updates``).
+
+Chunks that begin with ``@`` are verbatim in Zenoh: no wildcard matches them, so each of those keys is used exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sublet.protocol.ezagent.errors import malformed
+from sublet.protocol.ezagent.ids import is_content_id, is_entity_id, is_room_id
+from sublet.protocol.ezagent.shards import is_shard
+
+ROOT: Final = "ezagent"
+MAX_KEY_CHARS: Final = 640
+_EXT = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
+_HASH = re.compile(r"[0-9a-f]{64}\Z")
+_PLACE = re.compile(r"\{([a-z_]+(?:\|[a-z_]+)*)\}")
+
+
+class Channel(StrEnum):
+    """The two keys of a CRDT document: its state for a first sync, and its updates as they happen."""
+
+    STATE = "state"
+    UPDATES = "updates"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a document's id says: its pattern's name and the values in it."""
+
+    kind: str
+    room_id: str | None = None
+    shard_id: str | None = None
+    content_id: str | None = None
+    ext_id: str | None = None
+    entity_id: str | None = None
+    hash: str | None = None
+
+
+_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "room_id": is_room_id,
+    "shard_id": is_shard,
+    "content_id": is_content_id,
+    "ext_id": lambda text: bool(_EXT.match(text)),
+    "entity_id": is_entity_id,
+    "hash": lambda text: bool(_HASH.match(text)),
+}
+
+PATTERNS: Final[Mapping[str, str]] = {
+    "config": "ezagent/{room_id}/config",
+    "index": "ezagent/{room_id}/index/{shard_id}",
+    "content": "ezagent/{room_id}/content/{content_id}",
+    "acl": "ezagent/{room_id}/content/{content_id}/acl",
+    "draft": "ezagent/{room_id}/ext/draft/{entity_id}",
+    "blob_ref": "ezagent/{room_id}/ext/media/blob-ref/{hash}",
+    "ext": "ezagent/{room_id}/ext/{ext_id}",
+    "ephemeral": "ezagent/{room_id}/ephemeral/{ext_id}/{entity_id}",
+    "blob": "ezagent/blob/{hash}",
+    "pubkey": "ezagent/{entity_id}/identity/pubkey",
+    "inbox": "ezagent/{entity_id}/inbox",
+    "profile": "ezagent/{entity_id}/ext/profile",
+}
+"""Every kind of document, without the channel. ``inbox`` is ours: where an invited entity learns of its rooms."""
+
+
+def instantiate(pattern: str, **values: str) -> str:
+    """Return the key of ``pattern`` with its places filled in; each value is checked for its shape.
+
+    ``@{entity_id}`` of the specification is written ``{entity_id}`` here too, since the id begins with ``@``.
+
+    Raises:
+        Refused: a value is missing, or it has another shape than its place asks for.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        value = values.get(name)
+        if value is None or not _fits(name, value):
+            raise malformed(f"no {name} for a key")
+        return value
+
+    return _PLACE.sub(fill, pattern.replace("@{entity_id}", "{entity_id}"))
+
+
+def doc_id(kind: str, **values: str) -> str:
+    """Return the id of a document of one of ``PATTERNS``.
+
+    Raises:
+        Refused: as for ``instantiate``.
+    """
+    return instantiate(PATTERNS[kind], **values)
+
+
+def parse_doc_id(text: str) -> Place:
+    """Return what a document's id says.
+
+    Raises:
+        Refused: it is the id of no document that exists here.
+    """
+    if len(text) > MAX_KEY_CHARS:
+        raise malformed("a document's id is too long")
+    chunks = text.split("/")
+    for kind, pattern in _SPLIT.items():
+        if len(pattern) != len(chunks):
+            continue
+        values: dict[str, str] = {}
+        for expected, chunk in zip(pattern, chunks, strict=True):
+            name = expected[1:-1] if expected.startswith("{") else None
+            if name is None:
+                if expected != chunk:
+                    break
+            elif not _fits(name, chunk):
+                break
+            else:
+                values[name] = chunk
+        else:
+            return Place(kind, **values)
+    raise malformed("the id of no document")
+
+
+def channel_key(doc: str, channel: Channel) -> str:
+    """Return the key of one channel of a document."""
+    return f"{doc}/{channel}"
+
+
+def _fits(name: str, value: str) -> bool:
+    check = _CHECKS.get(name)
+    return check is not None and len(value) <= MAX_KEY_CHARS and check(value)
+
+
+_SPLIT: Final = {kind: tuple(pattern.split("/")) for kind, pattern in PATTERNS.items()}

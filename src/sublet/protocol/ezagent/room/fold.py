@@ -1,0 +1,246 @@
+"""From the statements of a config to the state that counts: a function of their set, whatever order they came in.
+
+Statements are taken in one order that every peer finds alike: what a statement is known to follow comes first, then
+what takes power, then by id. Each is checked by the table against the state so far. Then what a removal or a lowered
+power does not cover is struck out, the most powerful writer's first, and all is taken again, until nothing more is.
+Nobody can strike out what somebody of more power wrote, so this ends, and the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.room.seen import CONFIG, covers
+from sublet.protocol.ezagent.room.state import Grant, Level, Membership, Removal, Role, RoomState
+from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
+from sublet.protocol.ezagent.room.table import allowed
+from sublet.protocol.ezagent.yjs.model import ItemId
+
+MAX_REASON_CHARS: Final = 500
+
+
+def evaluate(room: RoomId, statements: Iterable[Statement]) -> RoomState:
+    """Return the state of a room's config.
+
+    Args:
+        room: id of the room.
+        statements: every write of its config's log; for each key, in the order that the CRDT gives them.
+    """
+    known = {statement.id: statement for statement in statements}
+    start = genesis(room, known.values())
+    if start is None:
+        return RoomState(room)
+    creator, client = start
+    first = _first_clock(known, client)
+    placed = _placed(known, creator, client, first)
+    order = _order(placed)
+    struck: set[ItemId] = set()
+    while True:
+        fold = _Fold(room, creator, placed, first)
+        fold.take_all([statement for statement in order if statement.id not in struck])
+        more = fold.uncovered()
+        if not more:
+            return fold.finished(list(placed.values()))
+        struck |= more
+
+
+def _first_clock(known: Mapping[ItemId, Statement], client: int) -> tuple[int, int]:
+    """Return the range of clocks that the creator's first writes take, up to the first that replaces one."""
+    clocks = sorted(clock for owner, clock in known if owner == client)
+    end = clocks[0]
+    for clock in clocks:
+        if clock != end or known[client, clock].origin is not None:
+            break
+        end = clock + 1
+    return client, end
+
+
+def _placed(
+    known: Mapping[ItemId, Statement], creator: EntityId, client: int, first: tuple[int, int]
+) -> dict[ItemId, Statement]:
+    """Leave out what stands in a nested map that is not the room's own."""
+
+    def own(item: ItemId | None) -> bool:
+        if item is None:
+            return True
+        holder = known.get(item)
+        if holder is None or not isinstance(holder.value, NestedMap) or not own(holder.container):
+            return False
+        made_first = item[0] == client and item[1] < first[1] and holder.signer == creator
+        return made_first or holder.path[0] == "ext"
+
+    return {id: statement for id, statement in known.items() if own(statement.container)}
+
+
+def _order(statements: Mapping[ItemId, Statement]) -> list[Statement]:
+    """Return the statements in the one order that all peers find."""
+    by_client: dict[int, list[int]] = {}
+    for client, clock in sorted(statements):
+        by_client.setdefault(client, []).append(clock)
+    waits: dict[ItemId, int] = dict.fromkeys(statements, 0)
+    follow: dict[ItemId, list[ItemId]] = {}
+
+    def after(earlier: ItemId, later: ItemId) -> None:
+        if earlier in statements and earlier != later:
+            follow.setdefault(earlier, []).append(later)
+            waits[later] += 1
+
+    for client, clocks in by_client.items():
+        for earlier, later in itertools.pairwise(clocks):
+            after((client, earlier), (client, later))
+    for statement in statements.values():
+        if statement.origin is not None:
+            after(statement.origin, statement.id)
+        if statement.container is not None:
+            after(statement.container, statement.id)
+        seen = statement.seen
+        for client, upto in (seen.get(CONFIG, {}) if seen is not None else {}).items():
+            covered = [known for known in by_client.get(client, ()) if known < upto]
+            if covered:
+                after((client, covered[-1]), statement.id)
+    ready = [(_rank(statements[id]), id) for id, count in waits.items() if count == 0]
+    heapq.heapify(ready)
+    left = set(statements)
+    order: list[Statement] = []
+    while left:
+        if not ready:  # somebody claims to have seen what follows their own write: break that at one place, alike
+            ready = [min((_rank(statements[id]), id) for id in left)]
+        taken = heapq.heappop(ready)[1]
+        if taken not in left:
+            continue
+        left.discard(taken)
+        order.append(statements[taken])
+        for next_one in follow.get(taken, ()):
+            waits[next_one] -= 1
+            if waits[next_one] == 0 and next_one in left:
+                heapq.heappush(ready, (_rank(statements[next_one]), next_one))
+    return order
+
+
+def _rank(statement: Statement) -> int:
+    return 0 if statement.restricts() else 1
+
+
+class _Fold:
+    """The state while statements are taken in order."""
+
+    def __init__(
+        self, room: RoomId, creator: EntityId, statements: Mapping[ItemId, Statement], first: tuple[int, int]
+    ) -> None:
+        self.state = RoomState(room, creator)
+        self._statements = statements
+        self._first = first
+        self._effective: dict[ItemId, tuple[Statement, int]] = {}
+
+    def take_all(self, statements: Sequence[Statement]) -> None:
+        """Let statements count, in order; one whose writer is let in by a later one counts right after that."""
+        waiting: list[Statement] = []
+        for statement in statements:
+            if not self._take(statement):
+                waiting.append(statement)
+                continue
+            while (found := next((index for index, late in enumerate(waiting) if self._take(late)), None)) is not None:
+                del waiting[found]
+
+    def _take(self, statement: Statement) -> bool:
+        """Let a statement count if its writer may make it, and tell whether they may."""
+        founding = statement.id[0] == self._first[0] and statement.id[1] < self._first[1]
+        if not founding and not (self._written_inside(statement) and allowed(statement, self.state)):
+            return False
+        power = 101 if founding else self.state.power(statement.signer)
+        self._effective[statement.id] = (statement, power)
+        path = statement.path
+        if statement.about_member():
+            self._member(statement)
+        elif len(path) == 3 and path[:2] == USERS and statement.level is not None:
+            self.state.users[statement.subject] = Level(statement.level, statement.seen)
+        elif len(path) == 2 and path[0] == "power_levels" and statement.level is not None:
+            self.state.levels[path[1]] = Level(statement.level, statement.seen)
+        elif path == ("membership", "policy") and not isinstance(statement.value, NestedMap):
+            self.state.fields[path] = statement.value
+        return True
+
+    def _written_inside(self, statement: Statement) -> bool:
+        """Tell whether a member wrote it as a member, not before; of who is none, the table decides."""
+        membership = self.state.entities.get(statement.signer)
+        if membership is None or membership.current() is None:
+            return True
+        return membership.counts(CONFIG, statement.id)
+
+    def _member(self, statement: Statement) -> None:
+        role, seen = statement.role, statement.seen
+        if role is None:
+            return
+        membership = self.state.entities.setdefault(statement.subject, Membership())
+        if role is not Role.LEFT:
+            after = frozenset(self._ancestors(statement))
+            membership.grants.append(Grant(statement.id, role, statement.signer, seen, after))
+            return
+        value = statement.value if isinstance(statement.value, dict) else {}
+        reason = value.get("reason")
+        membership.removals.append(
+            Removal(
+                statement.id,
+                statement.signer,
+                seen if seen is not None else {},
+                value.get("banned") is True,
+                reason[:MAX_REASON_CHARS] if isinstance(reason, str) else "",
+            )
+        )
+
+    def _ancestors(self, statement: Statement) -> Iterable[ItemId]:
+        """Yield the earlier writes of the same key that a write's author knew."""
+        here, steps = statement.origin, 0
+        while here is not None and here in self._statements and steps <= len(self._statements):
+            yield here
+            here, steps = self._statements[here].origin, steps + 1
+
+    def uncovered(self) -> set[ItemId]:
+        """Return what the most powerful restriction strikes out, of those that strike out anything."""
+        by_signer: dict[EntityId, list[tuple[Statement, int]]] = {}
+        for found in self._effective.values():
+            by_signer.setdefault(found[0].signer, []).append(found)
+        restrictions = [found for found in self._effective.values() if self._takes_power(found[0])]
+        restrictions.sort(key=lambda found: (-found[1], found[0].id))
+        for restriction, power in restrictions:
+            struck = {
+                statement.id
+                for statement, held in by_signer.get(restriction.subject, ())
+                if statement.id != restriction.id and held < power and self._void(restriction, statement)
+            } | {
+                statement.id
+                for statement, _ in by_signer.get(restriction.subject, ())
+                if restriction.signer == restriction.subject
+                and statement.id[1] > restriction.id[1]
+                and self._void(restriction, statement)
+            }
+            if struck:
+                return struck
+        return set()
+
+    def _takes_power(self, statement: Statement) -> bool:
+        if statement.about_member():
+            return statement.role is Role.LEFT
+        return statement.restricts() and statement.signer != statement.subject
+
+    def _void(self, restriction: Statement, statement: Statement) -> bool:
+        seen = restriction.seen
+        if seen is not None and covers(seen, CONFIG, statement.id):
+            return False
+        if restriction.path[:2] == USERS:
+            return not allowed(statement, self.state)  # less power is not none: what it still reaches stays
+        membership = self.state.entities.get(restriction.subject)
+        return membership is not None and not membership.counts(CONFIG, statement.id)
+
+    def finished(self, statements: Sequence[Statement]) -> RoomState:
+        """Return the state, with the plain fields as the CRDT orders the writes that count."""
+        for statement in statements:
+            if statement.id in self._effective and not isinstance(statement.value, NestedMap):
+                self.state.fields[statement.path] = statement.value
+        for path in [path for path, value in self.state.fields.items() if value is None or path[:2] == MEMBERS]:
+            del self.state.fields[path]
+        return self.state

@@ -1,0 +1,184 @@
+"""What a room's config says once it is decided who was allowed to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.room.seen import Seen, covers
+from sublet.protocol.ezagent.yjs.model import ItemId, Value
+
+
+class Role(StrEnum):
+    """What a member is; ``LEFT`` stands where somebody has left or was removed."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+    LEFT = "left"
+
+
+class Policy(StrEnum):
+    """How somebody becomes a member (ezagent 4.2)."""
+
+    OPEN = "open"
+    KNOCK = "knock"
+    INVITE = "invite"
+
+
+_POLICIES: Final = {policy.value: policy for policy in Policy}
+ROLES: Final = {role.value: role for role in Role}
+
+
+ROLE_POWER: Final[Mapping[Role, int]] = MappingProxyType(
+    {Role.OWNER: 100, Role.ADMIN: 50, Role.MEMBER: 0, Role.LEFT: -1}
+)
+NO_POWER: Final = -1
+MAX_POWER: Final = 100
+DEFAULT_ADMIN_LEVEL: Final = 50
+DEFAULT_EXT_LEVEL: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level that was written, and what its writer had seen of those whom it takes power from."""
+
+    value: int
+    seen: Seen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A grant that counts. ``after`` are the removals that its writer knew of."""
+
+    id: ItemId
+    role: Role
+    by: EntityId
+    seen: Seen | None
+    after: frozenset[ItemId]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A removal that counts."""
+
+    id: ItemId
+    by: EntityId
+    seen: Seen
+    banned: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class Membership:
+    """All that counts about one entity's membership."""
+
+    grants: list[Grant] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+
+    def current(self) -> Grant | None:
+        """Return the grant that holds: one that knew of every removal, the last written of those."""
+        gone = frozenset(removal.id for removal in self.removals)
+        holding = [grant for grant in self.grants if gone <= grant.after]
+        return holding[-1] if holding else None
+
+    def banned(self) -> bool:
+        """Tell whether the last removal is a ban."""
+        return bool(self.removals) and self.removals[-1].banned
+
+    def counts(self, doc: str, item: ItemId) -> bool:
+        """Tell whether an item was written as a member: by every removal's vector, or after a later grant."""
+        if not self.grants:
+            return False
+        first = self.grants[0]
+        if not first.after and first.seen is not None and covers(first.seen, doc, item):
+            return False  # written before the first grant
+        return all(
+            covers(removal.seen, doc, item) or self._after_return(removal, doc, item) for removal in self.removals
+        )
+
+    def _after_return(self, removal: Removal, doc: str, item: ItemId) -> bool:
+        return any(
+            removal.id in grant.after and not (grant.seen is not None and covers(grant.seen, doc, item))
+            for grant in self.grants
+        )
+
+
+@dataclass(slots=True)
+class RoomState:
+    """A room's config as it counts. ``fields`` holds the plain fields by path."""
+
+    room_id: RoomId
+    creator: EntityId | None = None
+    entities: dict[EntityId, Membership] = field(default_factory=dict)
+    users: dict[EntityId, Level] = field(default_factory=dict)
+    fields: dict[tuple[str, ...], Value] = field(default_factory=dict)
+    levels: dict[str, Level] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """Return how somebody becomes a member."""
+        value = self.fields.get(("membership", "policy"))
+        return _POLICIES.get(value, Policy.INVITE) if isinstance(value, str) else Policy.INVITE
+
+    @property
+    def name(self) -> str:
+        """Return the room's name."""
+        value = self.fields.get(("name",))
+        return value if isinstance(value, str) else ""
+
+    @property
+    def enabled_extensions(self) -> tuple[str, ...]:
+        """Return the ids of the extensions that the room has enabled."""
+        value = self.fields.get(("enabled_extensions",))
+        return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+    def role(self, entity: EntityId) -> Role | None:
+        """Return an entity's role, or None where it is no member."""
+        membership = self.entities.get(entity)
+        grant = membership.current() if membership is not None else None
+        return grant.role if grant is not None else None
+
+    def members(self) -> dict[EntityId, Role]:
+        """Return every member with its role."""
+        found = ((entity, self.role(entity)) for entity in sorted(self.entities))
+        return {entity: role for entity, role in found if role is not None}
+
+    def level(self, name: str) -> Level:
+        """Return one of the room's levels: ``default``, ``events_default``, ``admin``, or that of an extension."""
+        fallback = {"default": 0, "events_default": 0, "admin": DEFAULT_ADMIN_LEVEL}.get(name, DEFAULT_EXT_LEVEL)
+        return self.levels.get(name, Level(fallback))
+
+    def power(self, entity: EntityId) -> int:
+        """Return an entity's power, from 0 to 100; ``NO_POWER`` where it is no member."""
+        role = self.role(entity)
+        if role is None:
+            return NO_POWER
+        user = self.users.get(entity)
+        return user.value if user is not None else max(ROLE_POWER[role], self.level("default").value)
+
+    def counts(self, signer: EntityId, doc: str, item: ItemId, level: str = "events_default") -> bool:
+        """Tell whether what ``signer`` wrote counts: as a member, and with the power that ``level`` asked for then.
+
+        Args:
+            signer: who has signed it.
+            doc: part of the document's id after the room's.
+            item: id of the item.
+            level: name of the level.
+        """
+        membership = self.entities.get(signer)
+        if membership is None or not membership.counts(doc, item):
+            return False
+        needed = self.level(level)
+        role = self.role(signer)
+        if role is None:
+            return True  # what a removal covers was written with the power of that time
+        if self.power(signer) >= needed.value:
+            return True
+        lowered = self.users.get(signer)
+        marks = [needed.seen, lowered.seen if lowered is not None else None]
+        return any(seen is not None and covers(seen, doc, item) for seen in marks)

@@ -1,0 +1,155 @@
+"""The encoder of single edits: appending maps to an array, and setting keys of maps, byte for byte as yrs does.
+
+yrs walks an array to find its end; these edits name the item that they follow instead, so that they cost the same in a
+room of any size (DESIGN 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, ItemId, Value
+from sublet.protocol.ezagent.yjs.writer import write_number, write_text, write_value
+
+_ORIGIN = 128
+_KEY = 32
+
+
+class Nested(dict[str, "Value | Nested"]):
+    """A nested shared map, where a plain ``dict`` is one value."""
+
+
+Fields: TypeAlias = "Mapping[str, Value | Nested]"
+
+
+class Transaction:
+    """One update of one client while it is made.
+
+    Args:
+        client: the writer's client id.
+        clock: the writer's next clock in this document.
+    """
+
+    def __init__(self, client: int, clock: int) -> None:
+        self.client = client
+        self.start = clock
+        self.clock = clock
+        self._body = bytearray()
+        self._structs = 0
+        self._overwritten: list[ItemId] = []
+
+    def append_maps(self, root: str, last: ItemId | None, maps: Sequence[Fields]) -> list[ItemId]:
+        """Append maps to a root array.
+
+        Args:
+            root: name of the array.
+            last: id of its last item, deleted or not; None where it is empty.
+            maps: fields of each map, in the order in which they are written.
+
+        Returns:
+            The id of each map's item.
+        """
+        ids: list[ItemId] = []
+        for fields in maps:
+            here = self._struct(TYPE, None, root, None, last)
+            self._body.append(MAP)
+            self._fields(here, fields)
+            ids.append((self.client, here))
+            last = ids[-1]
+        return ids
+
+    def set_key(self, parent: str | ItemId, key: str, previous: ItemId | None, value: Value | Nested) -> ItemId:
+        """Set a key of a map.
+
+        Args:
+            parent: name of a root map, or the id of a nested one.
+            key: the key.
+            previous: id of the item that now stands for the key, which this one replaces; None where there is none.
+            value: a plain value, or a nested map.
+
+        Returns:
+            The id of the item that now stands for the key.
+        """
+        if previous is not None:
+            self._overwritten.append(previous)
+        return self.client, self._set(parent, key, previous, value)
+
+    def encode(self) -> bytes:
+        """Return the update."""
+        out = bytearray()
+        write_number(out, 1)
+        write_number(out, self._structs)
+        write_number(out, self.client)
+        write_number(out, self.start)
+        out += self._body
+        _write_deletions(out, self._overwritten)
+        return bytes(out)
+
+    def _set(self, parent: str | ItemId, key: str, previous: ItemId | None, value: Value | Nested) -> int:
+        if isinstance(value, Nested):
+            here = self._struct(TYPE, key, parent, None, previous)
+            self._body.append(MAP)
+            self._fields(here, value)
+        else:
+            here = self._struct(ANY, key, parent, None, previous)
+            self._body.append(1)
+            write_value(self._body, value)
+        return here
+
+    def _fields(self, parent_clock: int, fields: Fields) -> None:
+        parent = (self.client, parent_clock)
+        for key, value in fields.items():
+            self._set(parent, key, None, value)
+
+    def _struct(self, kind: int, key: str | None, parent: str | ItemId, right: None, origin: ItemId | None) -> int:
+        body, here = self._body, self.clock
+        if origin is not None:
+            body.append(kind | _ORIGIN | (_KEY if key is not None else 0))
+            write_number(body, origin[0])
+            write_number(body, origin[1])
+        else:
+            body.append(kind if key is None else kind | _KEY)
+            if isinstance(parent, str):
+                body.append(1)
+                write_text(body, parent)
+            else:
+                body.append(0)
+                write_number(body, parent[0])
+                write_number(body, parent[1])
+            if key is not None:
+                write_text(body, key)
+        self._structs += 1
+        self.clock += 1
+        return here
+
+
+def encode_append(client: int, clock: int, last: ItemId | None, maps: Sequence[Fields], root: str) -> bytes:
+    """Return the update that appends ``maps`` to the array ``root``; see ``Transaction.append_maps``."""
+    transaction = Transaction(client, clock)
+    transaction.append_maps(root, last, maps)
+    return transaction.encode()
+
+
+def _write_deletions(out: bytearray, ids: list[ItemId]) -> None:
+    by_client: dict[int, list[int]] = {}
+    for client, clock in ids:
+        by_client.setdefault(client, []).append(clock)
+    write_number(out, len(by_client))
+    for client in sorted(by_client, reverse=True):
+        write_number(out, client)
+        ranges = _ranges(sorted(by_client[client]))
+        write_number(out, len(ranges))
+        for start, length in ranges:
+            write_number(out, start)
+            write_number(out, length)
+
+
+def _ranges(clocks: list[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for clock in clocks:
+        if ranges and ranges[-1][0] + ranges[-1][1] == clock:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+        else:
+            ranges.append((clock, 1))
+    return ranges
