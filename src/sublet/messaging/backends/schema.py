@@ -1,0 +1,96 @@
+"""The tables of the messaging database. Change them freely and raise ``SCHEMA_VERSION``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SCHEMA_VERSION: Final = 1
+
+SCHEMA: Final = """
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY,
+    doc_id TEXT NOT NULL UNIQUE,
+    room_id TEXT,
+    kind TEXT NOT NULL,
+    entries INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX documents_of_room ON documents (room_id, kind, doc_id);
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    client INTEGER,
+    start INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    envelope BLOB NOT NULL
+);
+CREATE INDEX log_of_client ON log (document, client, until);
+CREATE TABLE clients (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    next INTEGER NOT NULL,
+    signer TEXT NOT NULL,
+    PRIMARY KEY (document, client)
+) WITHOUT ROWID;
+CREATE TABLE entries (
+    number INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    origin_client INTEGER,
+    origin_clock INTEGER,
+    right_client INTEGER,
+    right_clock INTEGER,
+    entry_id TEXT NOT NULL,
+    signer TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    shown INTEGER NOT NULL
+);
+CREATE INDEX entries_of_document ON entries (document, number);
+CREATE INDEX entries_by_id ON entries (entry_id);
+CREATE INDEX entries_hidden ON entries (signer) WHERE shown = 0;
+CREATE TABLE writes (
+    number INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    entry_client INTEGER,
+    entry_clock INTEGER,
+    container_client INTEGER,
+    container_clock INTEGER,
+    key TEXT NOT NULL,
+    origin_client INTEGER,
+    origin_clock INTEGER,
+    right_client INTEGER,
+    right_clock INTEGER,
+    signer TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    value BLOB
+);
+CREATE INDEX writes_of_entry ON writes (document, entry_client, entry_clock, number);
+CREATE INDEX writes_by_item ON writes (document, client, clock);
+CREATE TABLE deletions (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    signer TEXT NOT NULL
+);
+CREATE INDEX deletions_of_document ON deletions (document);
+CREATE TABLE contents (
+    room_id TEXT NOT NULL,
+    content_id TEXT NOT NULL,
+    raw BLOB NOT NULL,
+    PRIMARY KEY (room_id, content_id)
+) WITHOUT ROWID;
+CREATE TABLE records (entity_id TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
+CREATE TABLE index_entries (
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    rank TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (name, key, rank)
+) WITHOUT ROWID;
+"""

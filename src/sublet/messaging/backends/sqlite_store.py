@@ -1,0 +1,375 @@
+"""The store on SQLite: one file, one writer, group commit. ``:memory:`` serves tests.
+
+``synchronous=NORMAL`` with a write-ahead log: nothing committed is lost when the process is killed; the last commits
+may go with the power of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sublet.messaging.backends.schema import SCHEMA, SCHEMA_VERSION
+from sublet.messaging.engine.backend import (
+    Batch,
+    DeletionRow,
+    DocumentRow,
+    EntryRow,
+    EventRow,
+    IndexEntry,
+    StagedUpdate,
+    WriteRow,
+)
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
+from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+
+_ENTRY: Final = (
+    "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown"
+)
+_WRITE: Final = (
+    "client, clock, entry_client, entry_clock, container_client, container_clock, key, origin_client, origin_clock, "
+    "right_client, right_clock, signer, seq, value"
+)
+MAX_DELETE_ONLY: Final = 1_000
+"""Envelopes that only delete are in no state vector; the last so many of a document go with every difference."""
+_PARAMETERS: Final = 500
+
+
+class SqliteStore:
+    """See ``engine.backend.Store``.
+
+    Args:
+        path: the database's file, made if it is missing; None keeps it in memory.
+
+    Raises:
+        SubletError: ``INTERNAL``: the file is of another version.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            self._db.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        elif version != SCHEMA_VERSION:
+            self._db.close()
+            raise SubletError(
+                LocalCode.INTERNAL,
+                f"the messages in {path} have format {version}, this program writes {SCHEMA_VERSION}",
+                "Use the version of Sublet that wrote them, or move the file away to begin anew.",
+            )
+
+    def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
+        found = self.find_document(doc_id)
+        if found is not None:
+            return found
+        cursor = self._db.execute(
+            "INSERT INTO documents (doc_id, room_id, kind) VALUES (?, ?, ?)", (doc_id, room_id, kind)
+        )
+        return DocumentRow(int(cursor.lastrowid or 0), doc_id, room_id, kind)
+
+    def find_document(self, doc_id: str) -> DocumentRow | None:
+        row = self._db.execute(
+            "SELECT number, doc_id, room_id, kind, entries FROM documents WHERE doc_id = ?", (doc_id,)
+        ).fetchone()
+        return DocumentRow(*row) if row is not None else None
+
+    def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
+        rows = self._db.execute(
+            "SELECT number, doc_id, room_id, kind, entries FROM documents "
+            "WHERE room_id = ? AND kind = ? ORDER BY doc_id",
+            (room_id, kind),
+        )
+        return [DocumentRow(*row) for row in rows]
+
+    def rooms(self) -> list[RoomId]:
+        rows = self._db.execute("SELECT room_id FROM documents WHERE kind = 'config' ORDER BY number")
+        return [str(room_id) for (room_id,) in rows]
+
+    def clients(self, document: int) -> dict[int, tuple[int, EntityId]]:
+        rows = self._db.execute("SELECT client, next, signer FROM clients WHERE document = ?", (document,))
+        return {client: (clock, signer) for client, clock, signer in rows}
+
+    def clients_of(self, room_id: RoomId, signer: EntityId | None) -> dict[str, dict[int, int]]:
+        rows = self._db.execute(
+            "SELECT d.doc_id, c.client, c.next FROM documents d JOIN clients c ON c.document = d.number "
+            "WHERE d.room_id = ? AND (? IS NULL OR c.signer = ?)",
+            (room_id, signer, signer),
+        )
+        found: dict[str, dict[int, int]] = {}
+        for doc_id, client, clock in rows:
+            found.setdefault(doc_id, {})[client] = clock
+        return found
+
+    def entries(self, document: int) -> list[EntryRow]:
+        rows = self._db.execute(
+            f"SELECT {_ENTRY} FROM entries WHERE document = ? ORDER BY number",  # noqa: S608 - a constant
+            (document,),
+        )
+        return [_entry(row) for row in rows]
+
+    def find_entry(self, entry_id: str) -> tuple[DocumentRow, ItemId] | None:
+        return self.find_refs([entry_id]).get(entry_id)
+
+    def find_refs(self, ref_ids: Iterable[RefId]) -> dict[RefId, tuple[DocumentRow, ItemId]]:
+        found: dict[RefId, tuple[DocumentRow, ItemId]] = {}
+        for ref_id in ref_ids:
+            row = self._db.execute(
+                "SELECT d.number, d.doc_id, d.room_id, d.kind, d.entries, e.client, e.clock FROM entries e "
+                "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? ORDER BY e.number LIMIT 1",
+                (ref_id,),
+            ).fetchone()
+            if row is not None:
+                found[ref_id] = DocumentRow(*row[:5]), (row[5], row[6])
+        return found
+
+    def hidden_entries(self, signers: Iterable[EntityId]) -> list[tuple[DocumentRow, EntryRow]]:
+        found: list[tuple[DocumentRow, EntryRow]] = []
+        for signer in signers:
+            rows = self._db.execute(
+                f"SELECT d.number, d.doc_id, d.room_id, d.kind, d.entries, {_prefixed('e', _ENTRY)} FROM entries e "  # noqa: S608
+                "JOIN documents d ON d.number = e.document WHERE e.signer = ? AND e.shown = 0 ORDER BY e.number",
+                (signer,),
+            )
+            found += [(DocumentRow(*row[:5]), _entry(row[5:])) for row in rows]
+        return found
+
+    def mark_shown(self, items: Iterable[tuple[int, ItemId]]) -> None:
+        self._db.executemany(
+            "UPDATE entries SET shown = 1 WHERE document = ? AND client = ? AND clock = ?",
+            [(document, *item) for document, item in items],
+        )
+
+    def writes(self, document: int, entry: ItemId | None) -> list[WriteRow]:
+        if entry is None:
+            rows = self._db.execute(
+                f"SELECT {_WRITE} FROM writes WHERE document = ? AND entry_client IS NULL ORDER BY number",  # noqa: S608
+                (document,),
+            )
+        else:
+            rows = self._db.execute(
+                f"SELECT {_WRITE} FROM writes "  # noqa: S608
+                "WHERE document = ? AND entry_client = ? AND entry_clock = ? ORDER BY number",
+                (document, *entry),
+            )
+        return [_write(row) for row in rows]
+
+    def find_write(self, document: int, item: ItemId) -> WriteRow | None:
+        row = self._db.execute(
+            f"SELECT {_WRITE} FROM writes WHERE document = ? AND client = ? AND clock = ?",  # noqa: S608 - a constant
+            (document, *item),
+        ).fetchone()
+        return _write(row) if row is not None else None
+
+    def deletions(self, document: int) -> list[DeletionRow]:
+        rows = self._db.execute("SELECT client, clock, length, signer FROM deletions WHERE document = ?", (document,))
+        return [DeletionRow(Deletion(client, clock, length), signer) for client, clock, length, signer in rows]
+
+    def envelope(self, seq: int) -> bytes:
+        (raw,) = self._db.execute("SELECT envelope FROM log WHERE seq = ?", (seq,)).fetchone()
+        return bytes(raw)
+
+    def log_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
+        wanted: list[int] = []
+        for client, (clock, _) in self.clients(document).items():
+            if have.get(client, 0) < clock:
+                rows = self._db.execute(
+                    "SELECT seq FROM log WHERE document = ? AND client = ? AND until > ?",
+                    (document, client, have.get(client, 0)),
+                )
+                wanted += [seq for (seq,) in rows]
+        rows = self._db.execute(
+            "SELECT seq FROM log WHERE document = ? AND client IS NULL ORDER BY seq DESC LIMIT ?",
+            (document, MAX_DELETE_ONLY),
+        )
+        wanted += [seq for (seq,) in rows]
+        found: list[bytes] = []
+        for seq in sorted(wanted):
+            raw = self.envelope(seq)
+            limit_bytes -= len(raw)
+            if limit_bytes < 0 and found:
+                return found, True
+            found.append(raw)
+        return found, False
+
+    def last_seq(self) -> int:
+        (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()
+        return int(seq)
+
+    def content(self, room_id: RoomId, content_id: ContentId) -> bytes | None:
+        row = self._db.execute(
+            "SELECT raw FROM contents WHERE room_id = ? AND content_id = ?", (room_id, content_id)
+        ).fetchone()
+        return bytes(row[0]) if row is not None else None
+
+    def records(self) -> dict[EntityId, bytes]:
+        return {entity: bytes(raw) for entity, raw in self._db.execute("SELECT entity_id, raw FROM records")}
+
+    def setting(self, name: str) -> JsonValue:
+        row = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        value: JsonValue = json.loads(row[0]) if row is not None else None
+        return value
+
+    def commit(self, batch: Batch) -> None:
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if batch.updates:
+                self._write_updates(batch.updates)
+            db.executemany(
+                "INSERT OR IGNORE INTO contents VALUES (?, ?, ?)",
+                [(room, content, raw) for (room, content), raw in batch.contents.items()],
+            )
+            db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", batch.records.items())
+            db.executemany(
+                "INSERT OR REPLACE INTO settings VALUES (?, ?)",
+                [(name, json.dumps(value)) for name, value in batch.settings.items()],
+            )
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+
+    def _write_updates(self, updates: Sequence[StagedUpdate]) -> None:
+        db, log, clients, entries, writes, deletions = self._db, [], {}, [], [], []
+        grown: dict[int, int] = {}
+        for update in updates:
+            number, row = update.document.number, update.log
+            log.append((row.seq, number, row.client, row.start, row.end, row.envelope))
+            if row.client is not None:
+                clients[number, row.client] = (row.end, update.signer)
+            entries += [(number, *_entry_values(entry)) for entry in update.entries]
+            if update.entries:
+                grown[number] = grown.get(number, 0) + len(update.entries)
+            writes += [(number, *_write_values(write)) for write in update.writes]
+            deletions += [
+                (number, cut.deletion.client, cut.deletion.clock, cut.deletion.length, cut.signer)
+                for cut in update.deletions
+            ]
+        db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", log)
+        db.executemany(
+            "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?)", [(*key, *value) for key, value in clients.items()]
+        )
+        db.executemany(
+            f"INSERT INTO entries (document, {_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            entries,
+        )
+        if writes:
+            db.executemany(
+                f"INSERT INTO writes (document, {_WRITE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                writes,
+            )
+        if deletions:
+            db.executemany("INSERT INTO deletions VALUES (?, ?, ?, ?, ?)", deletions)
+        db.executemany(
+            "UPDATE documents SET entries = entries + ? WHERE number = ?",
+            [(count, number) for number, count in grown.items()],
+        )
+
+    def append_events(self, events: Sequence[EventRow], keep: int) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, ?)",
+            [(event.cursor, event.kind, event.room_id, json.dumps(event.data)) for event in events],
+        )
+        self._db.execute("DELETE FROM events WHERE cursor <= ?", (events[-1].cursor - keep,))
+        self._db.execute("COMMIT")
+
+    def events(self, after: int, limit: int) -> list[EventRow]:
+        rows = self._db.execute(
+            "SELECT cursor, kind, room_id, data FROM events WHERE cursor > ? ORDER BY cursor LIMIT ?", (after, limit)
+        )
+        return [EventRow(cursor, kind, room_id, json.loads(data)) for cursor, kind, room_id, data in rows]
+
+    def last_cursor(self) -> int:
+        (cursor,) = self._db.execute("SELECT coalesce(max(cursor), 0) FROM events").fetchone()
+        return int(cursor)
+
+    def put_index(self, entries: Sequence[IndexEntry]) -> None:
+        self._db.executemany(
+            "INSERT OR REPLACE INTO index_entries VALUES (?, ?, ?, ?)",
+            [(entry.index, entry.key, entry.rank, json.dumps(entry.value)) for entry in entries],
+        )
+
+    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+        rows = self._db.execute(
+            "SELECT name, key, rank, value FROM index_entries WHERE name = ? AND key = ? ORDER BY rank DESC LIMIT ?",
+            (index, key, limit),
+        )
+        return [IndexEntry(name, found, rank, json.loads(value)) for name, found, rank, value in rows]
+
+    def index_keys(self, index: str) -> list[tuple[str, int]]:
+        rows = self._db.execute(
+            "SELECT key, count(*) FROM index_entries WHERE name = ? GROUP BY key ORDER BY key", (index,)
+        )
+        return [(str(key), int(count)) for key, count in rows]
+
+    def drop_index(self, index: str, key: str, rank: str) -> None:
+        self._db.execute("DELETE FROM index_entries WHERE name = ? AND key = ? AND rank = ?", (index, key, rank))
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _entry(row: Sequence[Any]) -> EntryRow:
+    return EntryRow(
+        row[0], row[1], row[2], _pair(row[3], row[4]), _pair(row[5], row[6]), row[7], row[8], row[9], bool(row[10])
+    )
+
+
+def _entry_values(entry: EntryRow) -> tuple[object, ...]:
+    return (
+        entry.client,
+        entry.clock,
+        entry.length,
+        *(entry.origin or (None, None)),
+        *(entry.right or (None, None)),
+        entry.entry_id,
+        entry.signer,
+        entry.seq,
+        entry.shown,
+    )
+
+
+def _write(row: Sequence[Any]) -> WriteRow:
+    return WriteRow(
+        row[0],
+        row[1],
+        _pair(row[2], row[3]),
+        _pair(row[4], row[5]),
+        row[6],
+        _pair(row[7], row[8]),
+        _pair(row[9], row[10]),
+        row[11],
+        row[12],
+        bytes(row[13]) if row[13] is not None else None,
+    )
+
+
+def _write_values(write: WriteRow) -> tuple[object, ...]:
+    return (
+        write.client,
+        write.clock,
+        *(write.entry or (None, None)),
+        *(write.container or (None, None)),
+        write.key,
+        *(write.origin or (None, None)),
+        *(write.right or (None, None)),
+        write.signer,
+        write.seq,
+        write.value,
+    )
+
+
+def _pair(client: int | None, clock: int | None) -> ItemId | None:
+    return (client, clock) if client is not None and clock is not None else None
+
+
+def _prefixed(table: str, columns: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns.split(", "))

@@ -1,0 +1,98 @@
+"""Identity: who signs, and whose key is whose (ezagent 4.1).
+
+Signatures are made by the writer and verified by the intake, before anything is applied, which is stricter than a hook
+after the write could be; what is left for hooks is the author's own signature of a ref.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sublet.messaging.engine.contexts import OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    ANY_DATATYPE,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Declaration,
+    Hooks,
+    Index,
+    Operation,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.protocol.encoding import b64
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.roots import StorageType
+
+
+def _sign(context: PreSend) -> None:
+    """Sign a ref when nothing of it changes any more; the envelope is signed by whoever encodes it."""
+    if context.intent.datatype == "timeline_index" and context.intent.event is Change.INSERT:
+        context.sign_ref()
+
+
+def _whoami(context: OperationContext) -> dict[str, Any]:
+    return _shown(context, context.entity)
+
+
+def _get_pubkey(context: OperationContext, entity_id: EntityId) -> dict[str, Any]:
+    return _shown(context, entity_id)
+
+
+def _shown(context: OperationContext, entity: EntityId) -> dict[str, Any]:
+    record = context.engine.keyring.record(entity)
+    if record is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"nobody here knows {entity}", "Its daemon may be away; try again later."
+        )
+    return {
+        "entity_id": record.entity_id,
+        "kind": str(record.kind),
+        "public_key": b64(record.key),
+        "devices": [device.name for device in record.devices],
+    }
+
+
+IDENTITY = Declaration(
+    id="identity",
+    version="0.1.0",
+    origin=Origin.BUILT_IN,
+    datatypes=(
+        Datatype(
+            id="entity_keypair",
+            storage_type=StorageType.BLOB,
+            key_pattern="ezagent/@{entity_id}/identity/pubkey",
+            persistent=True,
+            writer_rule="signer == entity_id",
+        ),
+    ),
+    hooks=Hooks(
+        pre_send=(
+            PreSendHook("identity.sign_envelope", Trigger(ANY_DATATYPE, Change.ANY), priority=0, run=_sign, last=True),
+        ),
+    ),
+    annotations=(
+        Annotation(
+            AnnotationPlace.ON_ENTITY,
+            "device_keys",
+            "keys of devices, each signed by the identity key",
+            writer_rule="signer == entity_id",
+        ),
+    ),
+    indexes=(
+        Index(
+            id="entity_lookup",
+            input="records of entities that were met",
+            transform="entity_id -> public key",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="identity.get_pubkey",
+            read=_get_pubkey,
+        ),
+    ),
+    operations=(Operation("identity.whoami", _whoami),),
+)

@@ -1,0 +1,217 @@
+"""What can be done with rooms: each as one or a few writes to the config, which every peer checks by the same table."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.engine.contexts import OperationContext
+from sublet.messaging.engine.declaration import AnnotationPlace, Origin
+from sublet.messaging.engine.timeline_shards import DEFAULT_REFS_PER_MONTH
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, is_entity_id
+from sublet.protocol.ezagent.ids import room_id as new_room_id
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.room.seen import seen_value
+from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role, RoomState
+from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, USERS
+from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, LEVELS, MAX_NAME_CHARS
+from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
+from sublet.protocol.ezagent.yjs.model import Value
+
+MAX_KNOCK_CHARS: Final = 500
+
+
+def create(
+    context: OperationContext,
+    name: str,
+    policy: str = "invite",
+    invite: list[EntityId] | None = None,
+    extensions: list[str] | None = None,
+) -> dict[str, JsonValue]:
+    """Open a room.
+
+    Args:
+        context: who asks; becomes the owner.
+        name: from 1 to ``MAX_NAME_CHARS`` characters.
+        policy: how others become members: ``open``, ``knock`` or ``invite``.
+        invite: who is a member from the start.
+        extensions: which are enabled; all that this daemon knows by default.
+    """
+    engine, creator = context.engine, context.entity
+    if not 0 < len(name) <= MAX_NAME_CHARS or policy not in {item.value for item in Policy}:
+        raise _wrong("a room has a name of at most 256 characters and a policy of open, knock or invite")
+    members = [_entity(entity) for entity in invite or []]
+    enabled = extensions if extensions is not None else _extensions(context)
+    salt, now = os.urandom(ROOM_SALT_BYTES), engine.now_ms()
+    room = new_room_id(creator, now, salt)
+    fields: dict[str, Value | Nested] = {
+        "room_id": room,
+        "created_by": creator,
+        "salt": salt.hex(),
+        "created_at": rfc3339(now),
+        "name": name,
+        "membership": Nested(
+            policy=policy,
+            members=Nested({creator: "owner", **dict.fromkeys(members, "member")}),
+            knocks=Nested(),
+        ),
+        "power_levels": Nested(default=0, events_default=0, admin=DEFAULT_ADMIN_LEVEL, users=Nested()),
+        "relays": [],
+        "encryption": "transport_only",
+        "timeline": {"window_size": "monthly", "max_refs_per_window": DEFAULT_REFS_PER_MONTH},
+        "enabled_extensions": list(enabled),
+        "ext": Nested({name: Nested() for name in engine.registry.shared_on(_CONFIG, tuple(enabled))}),
+    }
+
+    def write(transaction: Transaction) -> None:
+        for key, value in fields.items():
+            transaction.set_key("config", key, None, value)
+
+    engine.want_room(room)
+    engine.writing.found(creator, doc_id("config", room_id=room), write)
+    return {"room_id": room, "name": name}
+
+
+def list_rooms(context: OperationContext) -> list[dict[str, JsonValue]]:
+    """Return the rooms that the caller is a member of."""
+    states = [context.engine.rooms.state(room) for room in sorted(context.engine.wanted_rooms)]
+    return [_summary(state, context.entity) for state in states if state.role(context.entity) is not None]
+
+
+def get(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
+    """Return a room's config as it counts."""
+    state = context.state(room_id)
+    fields = {".".join(path): value for path, value in state.fields.items() if path[:2] not in (MEMBERS, USERS)}
+    members: dict[str, Any] = {
+        entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
+    }
+    return {**_summary(state, context.entity), "config": fields, "members": members}
+
+
+def members(context: OperationContext, room_id: RoomId) -> dict[str, str]:
+    """Return each member's role."""
+    return {entity: str(role) for entity, role in context.state(room_id).members().items()}
+
+
+def update_config(context: OperationContext, room_id: RoomId, changes: dict[str, Any]) -> None:
+    """Change fields of the config, named with dots, such as ``membership.policy``.
+
+    A level that is changed tells what was seen of those whom it may take power from.
+    """
+    context.state(room_id)
+    writes: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in changes.items():
+        path = tuple(name.split("."))
+        if path[0] == "power_levels" and len(path) == 2 and path[1] in LEVELS:
+            value = {"level": value, "seen": _seen(context, room_id, None)}
+        elif path not in ADMIN_FIELDS and path[0] != "ext":
+            raise _wrong(f"{name} is no field of a room's config that can be changed")
+        writes.append((path, value))
+    _write(context, room_id, writes)
+
+
+def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: str = "member") -> None:
+    """Make somebody a member, or give a member another role."""
+    state = context.state(room_id)
+    if role not in (Role.MEMBER, Role.ADMIN, Role.OWNER):
+        raise _wrong("a role is member, admin or owner")
+    writes: list[tuple[tuple[str, ...], Any]] = [((*MEMBERS, _entity(entity)), _grant(context, room_id, entity, role))]
+    if (*KNOCKS, entity) in state.fields:
+        writes.append(((*KNOCKS, entity), None))
+    _write(context, room_id, writes)
+
+
+def join(context: OperationContext, room_id: RoomId) -> dict[str, str]:
+    """Become a member of an open room whose config is here, or take up an invitation."""
+    state = context.engine.rooms.state(room_id)
+    if state.creator is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, "nobody who is reachable knows this room", "Try again when a member is up."
+        )
+    if state.role(context.entity) is None:
+        _write(context, room_id, [((*MEMBERS, context.entity), _grant(context, room_id, context.entity, "member"))])
+    return {"room_id": room_id, "name": state.name}
+
+
+def knock(context: OperationContext, room_id: RoomId, text: str = "") -> None:
+    """Ask to be let in."""
+    _write(context, room_id, [((*KNOCKS, context.entity), {"text": text[:MAX_KNOCK_CHARS]})])
+
+
+def leave(context: OperationContext, room_id: RoomId) -> None:
+    """Leave a room; what was sent before stays."""
+    context.state(room_id)
+    _write(context, room_id, [((*MEMBERS, context.entity), _removal(context, room_id, context.entity))])
+
+
+def kick(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "", ban: bool = False) -> None:
+    """Remove somebody of less power; what this daemon has of theirs stays, what they write later does not count."""
+    context.state(room_id)
+    _write(
+        context, room_id, [((*MEMBERS, _entity(entity)), _removal(context, room_id, entity, reason=reason, banned=ban))]
+    )
+
+
+def set_power(context: OperationContext, room_id: RoomId, entity: EntityId, level: int) -> None:
+    """Give a member another power, from 0 to 100."""
+    context.state(room_id)
+    value = {"level": level, "seen": _seen(context, room_id, entity)}
+    _write(context, room_id, [((*USERS, _entity(entity)), value)])
+
+
+_CONFIG: Final = AnnotationPlace.ON_ROOM_CONFIG
+
+
+def _write(context: OperationContext, room_id: RoomId, writes: list[tuple[tuple[str, ...], Any]]) -> None:
+    config = doc_id("config", room_id=room_id)
+    context.engine.writing.set_fields(context.entity, config, [(None, path, value) for path, value in writes])
+
+
+def _grant(context: OperationContext, room_id: RoomId, entity: EntityId, role: str) -> Value:
+    """Return a grant; where its subject has written before, it tells what was written outside."""
+    state = context.engine.rooms.state(room_id)
+    seen = _seen(context, room_id, entity) if state.role(entity) is None else {}
+    return {"role": role, "seen": seen} if seen else role
+
+
+def _removal(
+    context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "", banned: bool = False
+) -> Value:
+    value: dict[str, Value] = {"role": "left", "seen": _seen(context, room_id, entity)}
+    if reason:
+        value["reason"] = reason
+    if banned:
+        value["banned"] = True
+    return value
+
+
+def _seen(context: OperationContext, room_id: RoomId, entity: EntityId | None) -> dict[str, Value]:
+    clocks = context.engine.store.clients_of(room_id, entity)
+    return seen_value({name.split("/", 2)[2]: by_client for name, by_client in clocks.items()})
+
+
+def _summary(state: RoomState, entity: EntityId) -> dict[str, JsonValue]:
+    return {
+        "room_id": state.room_id,
+        "name": state.name,
+        "policy": str(state.policy),
+        "role": str(state.role(entity)),
+        "members": len(state.members()),
+    }
+
+
+def _extensions(context: OperationContext) -> list[str]:
+    return [item.id for item in context.engine.registry.declarations if item.origin is Origin.STANDARD]
+
+
+def _entity(text: str) -> EntityId:
+    if not is_entity_id(text):
+        raise _wrong(f"{text[:80]!r} is no entity id; one looks like @alice:node-…")
+    return text
+
+
+def _wrong(message: str) -> SubletError:
+    return SubletError(LocalCode.INVALID_ARGUMENT, message, "sublet room --help names the fields.")

@@ -1,0 +1,224 @@
+"""Timeline: the refs of a room in the order that all peers agree on (ezagent 4.3)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Final
+
+from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    QOS_DATA,
+    AfterWriteHook,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Declaration,
+    Hooks,
+    Index,
+    Operation,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.sequence import Node
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import RefId, RoomId, ref_id
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.ezagent.yjs.encode import Nested
+
+DEFAULT_LIMIT: Final = 50
+MAX_LIMIT: Final = 200
+ACTIVE: Final = "active"
+DELETED: Final = "deleted_by_author"
+
+
+def _generate_ref(context: PreSend) -> None:
+    """Give a ref its id and its core fields, and make the shared maps in which others will annotate it."""
+    given, room = dict(context.fields), context.room
+    context.fields.clear()
+    core = {
+        "ref_id": ref_id(context.now_ms, os.urandom(10)),
+        "author": context.intent.entity,
+        "content_type": given.pop("content_type"),
+        "content_id": given.pop("content_id"),
+        "created_at": rfc3339(context.now_ms),
+        "status": ACTIVE,
+        "signature": "",
+    }
+    context.fields.update(core | given)
+    for name in context.shared_annotations(room.enabled_extensions if room is not None else ()):
+        context.fields.setdefault(f"ext.{name}", Nested())
+
+
+def _detect_change(context: AfterWrite) -> None:
+    """Tell of new, and of deleted, messages."""
+    change = context.change
+    if change.event is Change.INSERT:
+        fields = change.fields
+        context.emit(
+            "message.new",
+            {
+                "ref_id": change.entry_id,
+                "author": change.signer,
+                "content_id": str(fields["content_id"]),
+                "created_at": str(fields["created_at"]),
+                "local": change.local,
+            },
+        )
+    elif change.path == ("status",) and change.value == DELETED:
+        context.emit("message.deleted", {"ref_id": change.entry_id, "author": change.signer})
+
+
+def _list(
+    context: OperationContext,
+    room_id: RoomId,
+    limit: int = DEFAULT_LIMIT,
+    before: RefId | None = None,
+    after: RefId | None = None,
+) -> dict[str, Any]:
+    """Return a page of refs in order: the last ones, or those before or after a ref."""
+    context.state(room_id)
+    if not 0 < limit <= MAX_LIMIT or (before is not None and after is not None):
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"limit is from 1 to {MAX_LIMIT}, and before excludes after",
+            "Ask for one page.",
+        )
+    cursor = before or after
+    place = _place_of(context, room_id, cursor) if cursor is not None else None
+    walk = _forwards(context, room_id, place) if after is not None else _backwards(context, room_id, place)
+    found = list(islice(walk, limit + 1))
+    page = found[:limit] if after is not None else found[:limit][::-1]
+    items = [context.engine.reading.entry(document, node) for document, node in page]
+    reading = AfterRead(context.engine, "timeline_index", context.entity, room_id, items)
+    context.engine.hooks.after_read(context.engine, reading)
+    more = len(found) > limit
+    edge = page[-1 if after is not None else 0][1].entry_id if page and more else None
+    return {"refs": reading.items, "next_cursor": edge}
+
+
+def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+    context.state(room_id)
+    ref = context.engine.reading.ref(ref_id)
+    if ref is None or ref["room_id"] != room_id:
+        raise _no_ref(ref_id)
+    reading = AfterRead(context.engine, "timeline_index", context.entity, room_id, [ref])
+    context.engine.hooks.after_read(context.engine, reading)
+    return reading.items[0]
+
+
+def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tuple[str, Node]:
+    found = context.engine.store.find_entry(cursor)
+    if found is None or found[0].room_id != room_id:
+        raise _no_ref(cursor)
+    node = context.engine.document(found[0].doc_id).list.nodes[found[1]]
+    return found[0].doc_id.rpartition("/")[2], node
+
+
+def _backwards(
+    context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
+) -> Iterator[tuple[Document, Node]]:
+    names = [name for name in context.engine.shards.names(room_id) if place is None or name <= place[0]]
+    for name in reversed(names):
+        document = context.engine.document(doc_id("index", room_id=room_id, shard_id=name))
+        start = place[1] if place is not None and place[0] == name else None
+        for node in document.list.backwards(start):
+            if context.engine.reading.counts(document, node):
+                yield document, node
+
+
+def _forwards(
+    context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
+) -> Iterator[tuple[Document, Node]]:
+    names = [name for name in context.engine.shards.names(room_id) if place is None or name >= place[0]]
+    for name in names:
+        document = context.engine.document(doc_id("index", room_id=room_id, shard_id=name))
+        start = place[1] if place is not None and place[0] == name else None
+        for node in document.list.forwards(start):
+            if context.engine.reading.counts(document, node):
+                yield document, node
+
+
+def _annotations(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+    ref = _get_ref(context, room_id, ref_id)
+    return {name: value for name, value in ref.items() if name.startswith("ext.")}
+
+
+def _annotate(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Any) -> None:
+    _set_annotation(context, room_id, ref_id, name, key, value)
+
+
+def _remove_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str) -> None:
+    _set_annotation(context, room_id, ref_id, name, key, None)
+
+
+def _set_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Any) -> None:
+    context.state(room_id)
+    engine = context.engine
+    annotation = engine.registry.annotations.get((AnnotationPlace.ON_REF, name))
+    found = engine.store.find_entry(ref_id)
+    if found is None or found[0].room_id != room_id:
+        raise _no_ref(ref_id)
+    if annotation is None or not annotation.nested:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"ext.{name} is no map that several write", "See docs/messaging.md."
+        )
+    engine.writing.set_field(context.entity, found[0].doc_id, ref_id, (f"ext.{name}", key), value)
+
+
+def _no_ref(ref: RefId) -> SubletError:
+    return SubletError(LocalCode.NOT_FOUND, f"no message {ref} in this room", "Read the room for the ids of messages.")
+
+
+TIMELINE = Declaration(
+    id="timeline",
+    version="0.1.0",
+    dependencies=("identity", "room"),
+    origin=Origin.BUILT_IN,
+    datatypes=(
+        Datatype(
+            id="timeline_index",
+            storage_type=StorageType.CRDT_ARRAY,
+            key_pattern="ezagent/{room_id}/index/{shard_id}/{state|updates}",
+            persistent=True,
+            writer_rule="signer ∈ room.members AND ref.author == signer",
+            qos=QOS_DATA,
+        ),
+    ),
+    hooks=Hooks(
+        pre_send=(PreSendHook("timeline.generate_ref", Trigger("timeline_index", Change.INSERT), 20, _generate_ref),),
+        after_write=(
+            AfterWriteHook("timeline.ref_change_detect", Trigger("timeline_index", Change.ANY), 30, _detect_change),
+        ),
+    ),
+    indexes=(
+        Index(
+            id="timeline_view",
+            input="timeline_index of a room, all shards",
+            transform="refs in the order of the CRDT, by pages",
+            refresh=Refresh.ON_CHANGE,
+            operation_id="timeline.list",
+            read=_list,
+        ),
+        Index(
+            id="single_ref",
+            input="timeline_index.refs[ref_id]",
+            transform="ref, content and annotations",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="timeline.get_ref",
+            read=_get_ref,
+        ),
+    ),
+    operations=(
+        Operation("annotation.list", _annotations),
+        Operation("annotation.add", _annotate, writes="timeline_index"),
+        Operation("annotation.remove", _remove_annotation, writes="timeline_index"),
+    ),
+    events=("message.new", "message.deleted"),
+)

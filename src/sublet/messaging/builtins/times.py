@@ -1,0 +1,10 @@
+"""Times as they are written: RFC 3339 in UTC with milliseconds, for display only."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def rfc3339(at_ms: int) -> str:
+    """Return a time, Unix milliseconds, as text."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

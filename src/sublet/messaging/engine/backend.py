@@ -1,0 +1,286 @@
+"""What the engine needs of a database, a network and a CRDT library (ezagent 3): interfaces, and their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
+from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+
+
+@dataclass(slots=True)
+class DocumentRow:
+    """A document that is kept. ``entries`` counts the elements of its array."""
+
+    number: int
+    doc_id: str
+    room_id: RoomId | None
+    kind: str
+    entries: int = 0
+
+
+@dataclass(slots=True)
+class EntryRow:
+    """An element of an array document, as it was added: where it stands, and where its fields are in the log."""
+
+    client: int
+    clock: int
+    length: int
+    origin: ItemId | None
+    right: ItemId | None
+    entry_id: str
+    signer: EntityId
+    seq: int
+    shown: bool
+
+
+@dataclass(slots=True)
+class WriteRow:
+    """A later write of one key: of an element of an array, or of a map document where ``entry`` is None.
+
+    ``container`` is the nested map written to, None for the root map or the element itself.
+    ``value`` is the encoded value; None where the write makes a nested map.
+    """
+
+    client: int
+    clock: int
+    entry: ItemId | None
+    container: ItemId | None
+    key: str
+    origin: ItemId | None
+    right: ItemId | None
+    signer: EntityId
+    seq: int
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class DeletionRow:
+    """A range that an update deletes, with who signed it."""
+
+    deletion: Deletion
+    signer: EntityId
+
+
+@dataclass(slots=True)
+class LogRow:
+    """An envelope with the range of clocks it brings; ``client`` is None where it only deletes."""
+
+    seq: int
+    client: int | None
+    start: int
+    end: int
+    envelope: bytes
+
+
+@dataclass(slots=True)
+class StagedUpdate:
+    """All that one accepted update adds to the store."""
+
+    document: DocumentRow
+    log: LogRow
+    signer: EntityId
+    entries: list[EntryRow] = field(default_factory=list)
+    writes: list[WriteRow] = field(default_factory=list)
+    deletions: list[DeletionRow] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EventRow:
+    """One event, at its cursor."""
+
+    cursor: int
+    kind: str
+    room_id: RoomId | None
+    data: dict[str, JsonValue]
+
+
+@dataclass(slots=True)
+class IndexEntry:
+    """One entry of an index: found by ``key``, ordered by ``rank``."""
+
+    index: str
+    key: str
+    rank: str
+    value: dict[str, JsonValue]
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is committed together."""
+
+    updates: list[StagedUpdate] = field(default_factory=list)
+    contents: dict[tuple[RoomId, ContentId], bytes] = field(default_factory=dict)
+    records: dict[EntityId, bytes] = field(default_factory=dict)
+    settings: dict[str, JsonValue] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.updates or self.contents or self.records or self.settings)
+
+
+class Store(Protocol):
+    """The database: an append-only signed log and the index that decoded updates feed. Used by one thread."""
+
+    def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
+        """Return a document, made if it is new."""
+
+    def find_document(self, doc_id: str) -> DocumentRow | None:
+        """Return a document if it is kept."""
+
+    def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
+        """Return a room's documents of one kind, in the order of their ids."""
+
+    def rooms(self) -> list[RoomId]:
+        """Return every room with a config here."""
+
+    def clients(self, document: int) -> dict[int, tuple[int, EntityId]]:
+        """Return for every client of a document its next clock and its signer."""
+
+    def clients_of(self, room_id: RoomId, signer: EntityId | None) -> dict[str, dict[int, int]]:
+        """Return the next clocks of an entity's clients, or of all, by document of a room."""
+
+    def entries(self, document: int) -> list[EntryRow]:
+        """Return the elements of a document in the order in which they were accepted."""
+
+    def find_entry(self, entry_id: str) -> tuple[DocumentRow, ItemId] | None:
+        """Return where an element of this id stands, the first accepted one."""
+
+    def hidden_entries(self, signers: Iterable[EntityId]) -> list[tuple[DocumentRow, EntryRow]]:
+        """Return elements of these signers that were never shown."""
+
+    def mark_shown(self, items: Iterable[tuple[int, ItemId]]) -> None:
+        """Note that elements (document and item) are shown now."""
+
+    def writes(self, document: int, entry: ItemId | None) -> list[WriteRow]:
+        """Return the later writes of one element, or all of a map document, in the order of acceptance."""
+
+    def find_write(self, document: int, item: ItemId) -> WriteRow | None:
+        """Return a write by the id of its item."""
+
+    def deletions(self, document: int) -> list[DeletionRow]:
+        """Return all that was deleted in a document."""
+
+    def envelope(self, seq: int) -> bytes:
+        """Return an envelope of the log."""
+
+    def log_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
+        """Return envelopes beyond a state vector in the order of acceptance, and whether there are more."""
+
+    def last_seq(self) -> int:
+        """Return the highest number in the log, 0 where it is empty."""
+
+    def content(self, room_id: RoomId, content_id: ContentId) -> bytes | None:
+        """Return an immutable content as it travels."""
+
+    def records(self) -> dict[EntityId, bytes]:
+        """Return every known identity record."""
+
+    def setting(self, name: str) -> JsonValue:
+        """Return one of our own settings, None where it was never set."""
+
+    def commit(self, batch: Batch) -> None:
+        """Make a batch durable, all or nothing."""
+
+    def append_events(self, events: Sequence[EventRow], keep: int) -> None:
+        """Keep events, and of all only the last ``keep``."""
+
+    def events(self, after: int, limit: int) -> list[EventRow]:
+        """Return events after a cursor."""
+
+    def last_cursor(self) -> int:
+        """Return the highest cursor ever given."""
+
+    def put_index(self, entries: Sequence[IndexEntry]) -> None:
+        """Write entries of indexes, in place of those with the same index, key and rank."""
+
+    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+        """Return an index's entries of a key, highest rank first."""
+
+    def index_keys(self, index: str) -> list[tuple[str, int]]:
+        """Return an index's keys with how many entries each has."""
+
+    def drop_index(self, index: str, key: str, rank: str) -> None:
+        """Remove one entry."""
+
+    def find_refs(self, ref_ids: Iterable[RefId]) -> dict[RefId, tuple[DocumentRow, ItemId]]:
+        """Return where each of these elements stands."""
+
+    def close(self) -> None:
+        """Close the database."""
+
+
+class Priority(Enum):
+    """How urgent what is published is (ezagent 3.3)."""
+
+    REAL_TIME = "real_time"
+    DATA = "data"
+    DATA_LOW = "data_low"
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """How something is published. A congested link may drop what is ``droppable``; the next difference heals that."""
+
+    priority: Priority
+    droppable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Something that was published."""
+
+    key: str
+    payload: bytes
+    attachment: bytes
+
+
+class Answer(Protocol):
+    """A query from a peer, to be answered once or dropped."""
+
+    key: str
+    payload: bytes
+
+    def reply(self, payload: bytes) -> None:
+        """Send the answer."""
+
+    def drop(self) -> None:
+        """Send none; the peer waits no longer."""
+
+
+class Network(Protocol):
+    """Publish, subscribe, query. Callbacks come from foreign threads and must only enqueue."""
+
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
+        """Publish; may block for seconds where a link is congested."""
+
+    def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
+        """Hear what others publish under an exact key; the result ends it."""
+
+    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+        """Answer queries of others for an exact key; the result ends it."""
+
+    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+        """Ask all others, and return every answer; blocks."""
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back whenever a link to a peer came or went."""
+
+    def close(self) -> None:
+        """End all sessions."""
+
+
+class TextDocuments(Protocol):
+    """A CRDT library, for documents that hold text that several write."""
+
+    def apply(self, doc_id: str, updates: Sequence[bytes]) -> None:
+        """Apply updates that were decoded strictly before."""
+
+    def text(self, doc_id: str, root: str) -> str:
+        """Return the text of a root."""
+
+    def edit(self, doc_id: str, client: int, change: Callable[[object], None]) -> bytes:
+        """Return the update that ``change`` makes."""

@@ -1,0 +1,229 @@
+"""What a hook of each phase may do, and nothing else (ezagent 2.2): what it may not do, its context does not offer.
+
+All run on the engine's thread, so none of them may wait for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nacl.signing import SigningKey
+
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.declaration import AnnotationPlace, Change
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.ezagent.yjs.model import ItemId
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+
+class HookViolation(RuntimeError):
+    """A hook did what its phase forbids: a fault of the extension, never of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A change that was accepted. ``fields`` are those of a new element; ``path`` and ``value`` those of a later write.
+
+    ``local`` tells that it was made here; ``before`` and ``after`` are the room's states around a change of its config.
+    """
+
+    datatype: str
+    event: Change
+    doc_id: str
+    room_id: RoomId | None
+    signer: EntityId
+    item: ItemId
+    entry_id: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    value: Any = None
+    local: bool = False
+    before: RoomState | None = None
+    after: RoomState | None = None
+
+
+@dataclass(slots=True)
+class Intent:
+    """What somebody wants to write. ``fields`` may still change; ``target`` is the element that an update changes."""
+
+    datatype: str
+    event: Change
+    doc_id: str
+    room_id: RoomId | None
+    entity: EntityId
+    fields: dict[str, Any]
+    target: RefId | None = None
+
+
+class PreSend:
+    """Before something is written and signed: change it, annotate it, refuse it.
+
+    There is no way from here to the network, nor to data that is not written yet.
+    """
+
+    def __init__(self, engine: Engine, intent: Intent, contents: dict[str, bytes]) -> None:
+        self._engine = engine
+        self._contents = contents
+        self.intent = intent
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that will be written, to be changed in place."""
+        return self.intent.fields
+
+    @property
+    def room(self) -> RoomState | None:
+        """Return the state of the room that is written to."""
+        return self._engine.rooms.state(self.intent.room_id) if self.intent.room_id is not None else None
+
+    @property
+    def now_ms(self) -> int:
+        """Return the time, Unix milliseconds."""
+        return self._engine.now_ms()
+
+    def annotate(self, name: str, value: Any) -> None:
+        """Put a value into the namespace ``ext.{name}``."""
+        self.intent.fields[f"ext.{name}"] = value
+
+    def refuse(self, message: str, hint: str = "", code: LocalCode = LocalCode.INVALID_ARGUMENT) -> SubletError:
+        """Return the error to raise, which keeps all of it from being written."""
+        return SubletError(code, message, hint)
+
+    def attach_content(self, content_id: str, raw: bytes) -> None:
+        """Add an immutable content that is written with it."""
+        self._contents[content_id] = raw
+
+    def has_content(self, content_id: str) -> bool:
+        """Tell whether an immutable content is here, or comes with it."""
+        room = self.intent.room_id
+        return content_id in self._contents or (
+            room is not None and self._engine.store.content(room, content_id) is not None
+        )
+
+    def author_key(self) -> SigningKey:
+        """Return the key that the author signs with."""
+        return self._engine.key(self.intent.entity)
+
+    def shared_annotations(self, enabled: tuple[str, ...]) -> list[str]:
+        """Return the annotations on refs that are shared maps, of built-ins and of enabled extensions."""
+        return self._engine.registry.shared_on(AnnotationPlace.ON_REF, enabled)
+
+    def sign_ref(self) -> None:
+        """Put the author's signature of the ref into its fields; only built-ins come late enough to ask for it."""
+        self._engine.writing.sign_ref(self.intent)
+
+
+class AfterWrite:
+    """After something was accepted: tell events, feed indexes, start tasks, and write elsewhere where it was made.
+
+    The change itself can't be changed any more, nor refused.
+    """
+
+    def __init__(self, engine: Engine, change: Happened, hook_id: str, *, may_write: bool) -> None:
+        self._engine = engine
+        self._hook_id = hook_id
+        self._may_write = may_write
+        self.change = change
+
+    @property
+    def room(self) -> RoomState | None:
+        """Return the state of the room that was written to."""
+        return self._engine.rooms.state(self.change.room_id) if self.change.room_id is not None else None
+
+    def emit(self, kind: str, data: dict[str, JsonValue]) -> None:
+        """Tell an event; its room is added."""
+        room = self.change.room_id
+        self._engine.events.tell(kind, room, {"room_id": room, **data} if room is not None else data)
+
+    def index(self, entries: Iterable[IndexEntry]) -> None:
+        """Write entries of an index."""
+        self._engine.store.put_index(list(entries))
+
+    def unindex(self, index: str, key: str, rank: str) -> None:
+        """Remove an entry of an index."""
+        self._engine.store.drop_index(index, key, rank)
+
+    def read_ref(self, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref as it counts, without contents; None where there is none."""
+        return self._engine.reading.ref(ref_id)
+
+    def write_field(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
+        """Write a field of something else, as the entity that made this change.
+
+        Raises:
+            HookViolation: the hook has not said that it writes, the change came from elsewhere, or this is what triggered
+                the hook.
+        """
+        if not self._may_write or not self.change.local:
+            raise HookViolation(f"{self._hook_id} writes, but may not here")
+        if doc_id == self.change.doc_id and target == self.change.entry_id and path[:1] == self.change.path[:1]:
+            raise HookViolation(f"{self._hook_id} changes what it was called for")
+        self._engine.after_commit(
+            lambda: self._engine.writing.set_field(self.change.signer, doc_id, target, path, value)
+        )
+
+
+class AfterRead:
+    """After data was read, before it is answered: add to the answer; what is stored stays as it is."""
+
+    def __init__(
+        self, engine: Engine, datatype: str, reader: EntityId, room_id: RoomId, items: list[dict[str, Any]]
+    ) -> None:
+        self._engine = engine
+        self.datatype = datatype
+        self.reader = reader
+        self.room_id = room_id
+        self.items = items
+
+    @property
+    def room(self) -> RoomState:
+        """Return the room's state."""
+        return self._engine.rooms.state(self.room_id)
+
+    def content(self, content_id: str) -> dict[str, JsonValue] | None:
+        """Return an immutable content that is here."""
+        return self._engine.reading.content(self.room_id, content_id)
+
+    def read_document(self, doc_id: str) -> dict[str, Any]:
+        """Return a map document as it counts."""
+        return self._engine.reading.map_document(doc_id)
+
+    def read_refs(self, ref_ids: Iterable[RefId]) -> list[dict[str, Any]]:
+        """Return refs as they count, those that are here."""
+        found = (self._engine.reading.ref(ref_id) for ref_id in ref_ids)
+        return [ref for ref in found if ref is not None]
+
+    def write_back(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
+        """Write a field later, as the reader."""
+        self._engine.after_commit(lambda: self._engine.writing.set_field(self.reader, doc_id, target, path, value))
+
+
+class OperationContext:
+    """What an operation has: who asks, one of ours and authenticated before, and the engine's parts."""
+
+    def __init__(self, engine: Engine, entity: EntityId) -> None:
+        self.engine = engine
+        self.entity = entity
+
+    def state(self, room_id: RoomId) -> RoomState:
+        """Return the state of a room that the caller may read.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: there is none here, or the caller is no member, which is not told apart.
+        """
+        state = self.engine.rooms.state(room_id)
+        if state.role(self.entity) is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND, "no such room, or you are not a member of it", "List rooms, or ask to be invited."
+            )
+        return state
+
+
+Later = Callable[[], None]

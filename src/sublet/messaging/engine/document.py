@@ -1,0 +1,335 @@
+"""One open document: who wrote up to where, the order of its elements, and where each item of an update belongs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from sublet.messaging.engine.backend import DocumentRow, EntryRow, Store, WriteRow
+from sublet.messaging.engine.sequence import Node, YataList
+from sublet.protocol.ezagent.envelope import Envelope
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.keys import Place
+from sublet.protocol.ezagent.roots import Root, StorageType
+from sublet.protocol.ezagent.yjs.model import ANY, BINARY, HOLE, MAP, TYPE, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.writer import write_value
+
+MAX_HELD: Final = 1_024
+MAX_HELD_BYTES: Final = 8 << 20
+LAYOUTS_KEPT: Final = 256
+OPAQUE: Final = "\0"
+"""First key in the path of what is text: kept in the log, shown by the CRDT library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where an item belongs: the element of the array, the nested map, and the keys from there to the item itself."""
+
+    entry: ItemId | None
+    container: ItemId | None
+    path: tuple[str, ...]
+    nested: bool
+
+
+@dataclass(slots=True)
+class NewEntry:
+    """A new element of an array, with its first fields; a nested map's are a ``dict`` too, named in ``nested``."""
+
+    item: Item
+    length: int
+    fields: dict[str, object]
+    nested: set[str]
+
+
+@dataclass(slots=True)
+class NewWrite:
+    """A write of one key. ``value`` is None and ``makes_map`` set where it makes a nested map."""
+
+    item: Item
+    located: Located
+    value: object
+    makes_map: bool
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an update does, resolved against a document; nothing is changed yet."""
+
+    entries: list[NewEntry] = field(default_factory=list)
+    writes: list[NewWrite] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Held:
+    """An update that waits for others, verified already."""
+
+    envelope: Envelope
+    update: Update
+    size: int
+
+
+class Document:
+    """A document while it is open; owned by one thread.
+
+    Args:
+        row: its row in the store.
+        place: what its id says.
+        roots: its root types.
+        store: where its entries and writes are.
+        payload: returns an accepted update's bytes by its number in the log.
+    """
+
+    def __init__(
+        self, row: DocumentRow, place: Place, roots: tuple[Root, ...], store: Store, payload: Callable[[int], Update]
+    ) -> None:
+        self.row = row
+        self.place = place
+        self._roots = {root.name: root for root in roots}
+        self._array = next((root.name for root in roots if root.storage is StorageType.CRDT_ARRAY), None)
+        self._has_text = any(root.storage is StorageType.CRDT_TEXT for root in roots)
+        self._store = store
+        self._payload = payload
+        self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
+        self.held: OrderedDict[bytes, Held] = OrderedDict()
+        self._held_bytes = 0
+        self.staged_writes: dict[ItemId, WriteRow] = {}
+        self._layouts: OrderedDict[ItemId, dict[int, Located]] = OrderedDict()
+        self._starts: dict[int, list[int]] = {}
+        self.list = YataList()
+        if self._array is not None:
+            for entry in store.entries(row.number):
+                self._place_entry(entry)
+
+    @property
+    def room_part(self) -> str:
+        """Return the part of the document's id after the room's, as removals name it."""
+        return self.row.doc_id.split("/", 2)[2]
+
+    @property
+    def root(self) -> str:
+        """Return the name of the document's first root type."""
+        return next(iter(self._roots))
+
+    def vector(self) -> dict[int, int]:
+        """Return the state vector."""
+        return {client: clock for client, (clock, _) in self.clients.items()}
+
+    def next_clock(self, client: int) -> int:
+        """Return the clock that a client's next item has."""
+        return self.clients[client][0] if client in self.clients else 0
+
+    def has(self, item: ItemId) -> bool:
+        """Tell whether an item is here."""
+        return item[1] < self.next_clock(item[0])
+
+    def known(self, update: Update) -> bool:
+        """Tell whether an update brings nothing; one that only deletes is looked up by the caller."""
+        return bool(update.items) and update.end <= self.next_clock(update.client)
+
+    def missing(self, update: Update) -> bool:
+        """Tell whether an update needs something that is not here yet."""
+        if update.items and update.start > self.next_clock(update.client):
+            return True
+        client, end = update.client, update.end
+
+        def absent(item: ItemId) -> bool:
+            return not self.has(item) and not (item[0] == client and item[1] < end)
+
+        for item in update.items:
+            if item.origin is not None and absent(item.origin):
+                return True
+            if item.right is not None and absent(item.right):
+                return True
+            if isinstance(item.parent, tuple) and absent(item.parent):
+                return True
+        return any(absent((cut.client, cut.clock + cut.length - 1)) for cut in update.deletions)
+
+    def hold(self, digest: bytes, envelope: Envelope, update: Update) -> None:
+        """Keep an update until what it needs is here; the oldest go where there are too many."""
+        if digest in self.held:
+            return
+        size = len(envelope.payload)
+        self.held[digest] = Held(envelope, update, size)
+        self._held_bytes += size
+        while len(self.held) > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
+            _, oldest = self.held.popitem(last=False)
+            self._held_bytes -= oldest.size
+
+    def release(self) -> list[Held]:
+        """Return the held updates that need nothing any more, and hold them no longer."""
+        ready = [digest for digest, held in self.held.items() if not self.missing(held.update)]
+        found = [self.held.pop(digest) for digest in ready]
+        self._held_bytes -= sum(held.size for held in found)
+        return found
+
+    def plan(self, update: Update) -> Plan:
+        """Return what an update does here.
+
+        Raises:
+            Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold.
+        """
+        plan, fresh = Plan(), dict[int, Located]()
+        for item in update.items:
+            if item.kind == HOLE:
+                continue
+            located = self._locate_new(update, item, fresh)
+            for offset in range(item.length):
+                fresh[item.clock + offset] = located
+            if not located.path and located.entry is not None:
+                plan.entries.append(NewEntry(item, item.length, {}, set()))
+            elif located.path[0] != OPAQUE:
+                self._plan_key(plan, update, item, located)
+        return plan
+
+    def _plan_key(self, plan: Plan, update: Update, item: Item, located: Located) -> None:
+        value = _value(item)
+        entry = plan.entries[-1] if plan.entries else None
+        if (
+            entry is not None
+            and located.entry == (update.client, entry.item.clock)
+            and item.clock == entry.item.clock + entry.length
+            and item.origin is None
+        ):
+            entry.length += item.length
+            _put(entry, located, value, located.nested)
+            return
+        plan.writes.append(NewWrite(item, located, value, located.nested))
+
+    def _locate_new(self, update: Update, item: Item, fresh: dict[int, Located]) -> Located:
+        nested = item.kind == TYPE and item.value == MAP
+
+        def known(other: ItemId) -> Located | None:
+            if other[0] == update.client and other[1] >= update.start:
+                return fresh.get(other[1])
+            return self.locate(other)
+
+        here = (update.client, item.clock)
+        if isinstance(item.parent, str):
+            return self._in_root(item, here, nested)
+        if item.parent is not None:
+            holder = known(item.parent)
+            if holder is None or not (holder.nested or not holder.path) or item.key is None:
+                raise Refused(Refusal.WRONG_SHAPE, "a key of something that is no map")
+            container = item.parent if holder.path else None
+            return Located(holder.entry, container, (*holder.path, item.key), nested)
+        neighbour = item.origin or item.right
+        beside = known(neighbour) if neighbour is not None else None
+        if beside is None:
+            if self._has_text:
+                return Located(None, None, (OPAQUE,), nested=False)
+            raise Refused(Refusal.WRONG_SHAPE, "beside something that is not here")
+        if not beside.path:
+            return self._element(item, here)
+        return Located(beside.entry, beside.container, beside.path, nested)
+
+    def _in_root(self, item: Item, here: ItemId, nested: bool) -> Located:
+        root = self._roots.get(str(item.parent))
+        if root is None:
+            raise Refused(Refusal.WRONG_SHAPE, "a root of another name")
+        if root.storage is StorageType.CRDT_TEXT:
+            return Located(None, None, (OPAQUE,), nested=False)
+        if root.storage is StorageType.CRDT_ARRAY:
+            if item.key is not None:
+                raise Refused(Refusal.WRONG_SHAPE, "a key of an array")
+            return self._element(item, here)
+        if item.key is None or item.key.startswith(OPAQUE):
+            raise Refused(Refusal.WRONG_SHAPE, "an element of a map")
+        return Located(None, None, (item.key,), nested)
+
+    def _element(self, item: Item, here: ItemId) -> Located:
+        if item.kind != TYPE or item.value != MAP:
+            raise Refused(Refusal.WRONG_SHAPE, "an element that is no map")
+        return Located(here, None, (), nested=True)
+
+    def locate(self, item: ItemId) -> Located | None:
+        """Return where an accepted item belongs; None where that can't be told."""
+        row = self.staged_writes.get(item)
+        if row is None and self._array is not None:
+            node = self.node_of(item)
+            if node is not None:
+                return Located(node.id, None, (), nested=True) if item == node.id else self._layout(node).get(item[1])
+        row = row or self._store.find_write(self.row.number, item)
+        if row is None:
+            return None
+        above = self.locate(row.container) if row.container is not None else None
+        path = (*above.path, row.key) if above is not None else (row.key,)
+        return Located(row.entry, row.container, path, nested=row.value is None)
+
+    def node_of(self, item: ItemId) -> Node | None:
+        """Return the element that an item was added with."""
+        starts = self._starts.get(item[0])
+        if not starts:
+            return None
+        place = bisect_right(starts, item[1]) - 1
+        if place < 0:
+            return None
+        node = self.list.nodes[item[0], starts[place]]
+        return node if item[1] < node.id[1] + node.length else None
+
+    def _layout(self, node: Node) -> dict[int, Located]:
+        """Return where the items that were added with an element belong, from the log."""
+        layout = self._layouts.get(node.id)
+        if layout is None:
+            layout = {}
+            for item in self._payload(node.seq).items:
+                if node.id[1] < item.clock < node.id[1] + node.length and isinstance(item.parent, tuple):
+                    above = layout.get(item.parent[1])
+                    path = (*(above.path if above is not None else ()), str(item.key))
+                    container = item.parent if above is not None else None
+                    layout[item.clock] = Located(node.id, container, path, item.kind == TYPE)
+            self._layouts[node.id] = layout
+            while len(self._layouts) > LAYOUTS_KEPT:
+                self._layouts.popitem(last=False)
+        return layout
+
+    def accept(self, update: Update, signer: EntityId, entries: Iterable[EntryRow]) -> None:
+        """Take an update that was found good: its clocks and its elements."""
+        if update.items:
+            self.clients[update.client] = (update.end, signer)
+        for entry in entries:
+            self._place_entry(entry)
+            self.row.entries += 1
+
+    def _place_entry(self, entry: EntryRow) -> None:
+        node = Node(
+            (entry.client, entry.clock),
+            entry.length,
+            entry.origin,
+            entry.right,
+            entry.entry_id,
+            entry.signer,
+            entry.seq,
+        )
+        self.list.integrate(node)
+        self._starts.setdefault(entry.client, []).append(entry.clock)
+
+
+def encoded(value: object) -> bytes:
+    """Return a plain value as it is kept."""
+    out = bytearray()
+    write_value(out, value)  # type: ignore[arg-type]  # what the decoder returns
+    return bytes(out)
+
+
+def _value(item: Item) -> object:
+    if item.kind == ANY and isinstance(item.value, list):
+        return item.value[-1]
+    return item.value if item.kind == BINARY else None
+
+
+def _put(entry: NewEntry, located: Located, value: object, makes_map: bool) -> None:
+    holder = entry.fields
+    for key in located.path[:-1]:
+        inner = holder.get(key)
+        if not isinstance(inner, dict):
+            return
+        holder = inner
+    if makes_map:
+        entry.nested.add("/".join(located.path))
+        holder[located.path[-1]] = {}
+    else:
+        holder[located.path[-1]] = value

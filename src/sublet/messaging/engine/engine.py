@@ -1,0 +1,195 @@
+"""The engine: one object that holds the parts together, used by one thread (ezagent 2, DESIGN 6)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from nacl.signing import SigningKey
+
+from sublet.messaging.engine.backend import Store
+from sublet.messaging.engine.contexts import Happened
+from sublet.messaging.engine.declaration import Change, Datatype
+from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.events import Events
+from sublet.messaging.engine.hooks import HookPipeline
+from sublet.messaging.engine.intake import Intake
+from sublet.messaging.engine.keyring import Keyring, LocalEntity
+from sublet.messaging.engine.reading import Reading
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.engine.rooms import Rooms
+from sublet.messaging.engine.timeline_shards import TimelineShards
+from sublet.messaging.engine.writing import Writing
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
+
+MAX_OPEN_DOCUMENTS: Final = 128
+
+
+class Engine:
+    """All parts over one store.
+
+    Args:
+        registry: what is declared.
+        store: the database.
+        local: our own entities.
+        now_ms: the clock, Unix milliseconds.
+    """
+
+    def __init__(self, registry: Registry, store: Store, local: list[LocalEntity], now_ms: Callable[[], int]) -> None:
+        self.registry = registry
+        self.store = store
+        self.now_ms = now_ms
+        self.keyring = Keyring(store, local)
+        self.rooms = Rooms(store)
+        self.events = Events(store)
+        self.hooks = HookPipeline(registry)
+        self.shards = TimelineShards(self)
+        self.reading = Reading(self)
+        self.writing = Writing(self)
+        self.intake = Intake(self)
+        self._open: OrderedDict[str, Document] = OrderedDict()
+        self._wanted_rooms: set[RoomId] = set(store.rooms())
+        self._later: list[Callable[[], None]] = []
+
+    def commit(self) -> None:
+        """Write what waits, make everything durable, and run what hooks have put off."""
+        self.writing.flush()
+        self.intake.commit()
+        while self._later:
+            later, self._later = self._later, []
+            for run in later:
+                run()
+            self.writing.flush()
+            self.intake.commit()
+
+    def after_commit(self, run: Callable[[], None]) -> None:
+        """Put something off until what is being written is durable."""
+        self._later.append(run)
+
+    def key(self, entity: EntityId) -> SigningKey:
+        """Return the key of one of our own entities."""
+        return self._local(entity).key
+
+    def client(self, entity: EntityId) -> int:
+        """Return the Yjs client id of one of our own entities in this process."""
+        return self._local(entity).client
+
+    def add_entity(self, entity: LocalEntity) -> None:
+        """Let another entity of ours write."""
+        self.keyring.add(entity)
+
+    def want_room(self, room_id: RoomId) -> None:
+        """Accept updates of a room from now on."""
+        self._wanted_rooms.add(room_id)
+
+    @property
+    def wanted_rooms(self) -> set[RoomId]:
+        """Return the rooms whose updates are accepted."""
+        return self._wanted_rooms
+
+    def datatype_of(self, document: Document) -> Datatype | None:
+        """Return the datatype whose document this is."""
+        return self.registry.datatype_at(document.place.kind, document.place.ext_id)
+
+    def document(self, name: str) -> Document:
+        """Return an open document, made if it is new.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: the id of no document.
+        """
+        found = self._open.get(name)
+        if found is not None:
+            self._open.move_to_end(name)
+            return found
+        try:
+            place = parse_doc_id(name)
+        except Refused as refused:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"no document: {refused.detail}") from None
+        return self._load(name, place)
+
+    def wanted_document(self, name: str) -> Document:
+        """Return the document that an update from the wire is for.
+
+        Raises:
+            Refused: ``UNKNOWN_DOCUMENT``: nobody here wants it, or nothing declares it.
+        """
+        found = self._open.get(name)
+        if found is not None:
+            self._open.move_to_end(name)
+            return found
+        place = parse_doc_id(name)
+        wanted = place.room_id in self._wanted_rooms if place.room_id is not None else place.entity_id is not None
+        if not wanted or not self.registry.roots(place.kind, place.ext_id):
+            raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
+        if self.registry.datatype_at(place.kind, place.ext_id) is None:
+            raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
+        return self._load(name, place)
+
+    def _load(self, name: str, place: Place) -> Document:
+        row = self.store.document(name, place.room_id, place.kind)
+        if place.kind == "index" and place.room_id is not None:
+            self.shards.added(place.room_id)
+        roots = self.registry.roots(place.kind, place.ext_id)
+        document = self._open[name] = Document(row, place, roots, self.store, self.reading.update)
+        if len(self._open) > MAX_OPEN_DOCUMENTS:
+            self._close_idle()
+        return document
+
+    def _close_idle(self) -> None:
+        """Close the documents that were used longest ago and have nothing that is only in memory."""
+        for name, document in list(self._open.items()):
+            if len(self._open) <= MAX_OPEN_DOCUMENTS:
+                return
+            if not document.held and not document.staged_writes and not self.intake.stages(document):
+                del self._open[name]
+
+    def forget_documents(self) -> None:
+        """Read every document again from what is durable."""
+        self._open.clear()
+        self.writing.drop_pending()
+
+    def config_changed(self, room_id: RoomId, signer: EntityId, *, local: bool) -> None:
+        """Decide a room's state anew, tell the hooks, and show what only now counts."""
+        before = self.rooms.changed(room_id)
+        after = self.rooms.state(room_id)
+        config = doc_id("config", room_id=room_id)
+        change = Happened(
+            "room_config", Change.UPDATE, config, room_id, signer, (0, 0), local=local, before=before, after=after
+        )
+        self.hooks.after_write(self, change)
+        known = set(before.entities) if before is not None else set()
+        for entity, membership in after.entities.items():
+            earlier = before.entities.get(entity) if before is not None and entity in known else None
+            if earlier is None or len(membership.grants) != len(earlier.grants):
+                self._show(room_id, entity)
+
+    def _show(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell of refs that were here before their author was a member by what is known now."""
+        shown: list[tuple[int, tuple[int, int]]] = []
+        for row, entry in self.store.hidden_entries([entity]):
+            item = (entry.client, entry.clock)
+            part = row.doc_id.split("/", 2)[2]
+            if row.room_id != room_id or not self.rooms.counts(room_id, entity, part, item):
+                continue
+            document = self.document(row.doc_id)
+            node = document.list.nodes.get(item)
+            datatype = self.datatype_of(document)
+            if node is None or datatype is None:
+                continue
+            fields = self.reading.entry(document, node)
+            change = Happened(datatype.id, Change.INSERT, row.doc_id, room_id, entity, item, entry.entry_id, fields)
+            self.hooks.after_write(self, change)
+            shown.append((row.number, item))
+        self.store.mark_shown(shown)
+
+    def _local(self, entity: EntityId) -> LocalEntity:
+        found = self.keyring.local.get(entity)
+        if found is None:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, f"{entity} is none of this daemon's entities", "See sublet whoami."
+            )
+        return found

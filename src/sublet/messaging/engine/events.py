@@ -1,0 +1,50 @@
+"""The stream of events (ezagent 10.3), kept with a cursor, so that a reader who was away misses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sublet.messaging.engine.backend import EventRow, Store
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.ids import RoomId
+
+KEPT_EVENTS: Final = 10_000
+MAX_PAGE: Final = 500
+
+
+class Events:
+    """Events in the order in which they happened here.
+
+    Args:
+        store: where they are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cursor = store.last_cursor()
+        self._new: list[EventRow] = []
+        self.listeners: list[Callable[[list[EventRow]], None]] = []
+
+    @property
+    def cursor(self) -> int:
+        """Return the cursor of the last event."""
+        return self._cursor
+
+    def tell(self, kind: str, room_id: RoomId | None, data: dict[str, JsonValue]) -> None:
+        """Add an event; readers see it after ``flush``."""
+        self._cursor += 1
+        self._new.append(EventRow(self._cursor, kind, room_id, data))
+
+    def flush(self) -> None:
+        """Keep the new events and tell the listeners."""
+        if not self._new:
+            return
+        fresh, self._new = self._new, []
+        self._store.append_events(fresh, KEPT_EVENTS)
+        for listener in self.listeners:
+            listener(fresh)
+
+    def since(self, cursor: int, limit: int = MAX_PAGE) -> list[EventRow]:
+        """Return kept events after a cursor, at most ``MAX_PAGE``."""
+        return self._store.events(cursor, min(limit, MAX_PAGE))

@@ -1,0 +1,71 @@
+"""Whose key is whose: our own entities with their keys, and the proven records of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nacl.signing import SigningKey, VerifyKey
+
+from sublet.messaging.engine.backend import Store
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.identity import EntityRecord, parse_record
+from sublet.protocol.ezagent.ids import EntityId
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEntity:
+    """One of our own: a person, an agent or the daemon. ``client`` is its Yjs client id, fresh in every process."""
+
+    record: EntityRecord
+    key: SigningKey
+    client: int
+
+
+class Keyring:
+    """Keys by entity.
+
+    Args:
+        store: where records were kept.
+        local: our own entities.
+    """
+
+    def __init__(self, store: Store, local: list[LocalEntity]) -> None:
+        self.local = {entity.record.entity_id: entity for entity in local}
+        self._records: dict[EntityId, EntityRecord] = {}
+        self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
+        for raw in store.records().values():
+            self._put(parse_record(raw))
+        for entity in local:
+            self._put(entity.record)
+
+    def add(self, entity: LocalEntity) -> None:
+        """Take another entity of ours."""
+        self.local[entity.record.entity_id] = entity
+        self._put(entity.record)
+
+    def record(self, entity: EntityId) -> EntityRecord | None:
+        """Return an entity's record, if it is known."""
+        return self._records.get(entity)
+
+    def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
+        """Return the keys that sign for an entity; None where it is not known."""
+        return self._keys.get(entity)
+
+    def learn(self, raw: bytes) -> EntityRecord | None:
+        """Take a record that somebody told us; return it if it is new.
+
+        Raises:
+            Refused: it does not prove itself, or it claims one of our own entities.
+        """
+        record = parse_record(raw)
+        known = self._records.get(record.entity_id)
+        if known is not None and known.version >= record.version:
+            return None
+        if record.entity_id in self.local:
+            raise Refused(Refusal.BAD_SIGNATURE, "a record of one of our own entities")
+        self._put(record)
+        return record
+
+    def _put(self, record: EntityRecord) -> None:
+        self._records[record.entity_id] = record
+        self._keys[record.entity_id] = record.verify_keys()

@@ -1,0 +1,38 @@
+"""Operations by name, generated from the declarations (ezagent 10.2): reads from indexes, writes from operations."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from sublet.messaging.engine.contexts import OperationContext
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+
+def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[str, Any]) -> Any:
+    """Return what an operation answers; what it writes is durable after the engine's next ``commit``.
+
+    Args:
+        engine: the engine, on its thread.
+        entity: who asks, one of our own.
+        name: such as ``message.send``.
+        arguments: by name.
+
+    Raises:
+        SubletError: there is no such operation, an argument is missing or not known, or the operation refuses.
+    """
+    operation = engine.registry.operations.get(name)
+    if operation is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
+        )
+    context = OperationContext(engine, entity)
+    try:
+        inspect.signature(operation.run).bind(context, **arguments)
+    except TypeError as error:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{name}: {error}", "See docs/messaging.md.") from None
+    return operation.run(context, **arguments)

@@ -1,0 +1,253 @@
+"""Reading what counts: refs with their annotations, and map documents, from the index and the log.
+
+Nothing here walks a document: a page of refs costs what its refs cost, however long the room is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from sublet.messaging.engine.authorise import annotation_counts, document_write_counts, first_keys
+from sublet.messaging.engine.backend import WriteRow
+from sublet.messaging.engine.declaration import AnnotationPlace
+from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.sequence import Node, in_order
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, Deletion, ItemId, Update
+from sublet.protocol.ezagent.yjs.reader import Reader
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+UPDATES_KEPT: Final = 512
+Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One write of one key, and what it wrote."""
+
+    id: ItemId
+    origin: ItemId | None
+    right: ItemId | None
+    signer: EntityId
+    key: str
+    container: ItemId | None
+    value: Any
+    nested: bool
+    first: bool
+
+
+class Reading:
+    """Reads what counts.
+
+    Args:
+        engine: what it is a part of.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._updates: OrderedDict[int, Update] = OrderedDict()
+
+    def update(self, seq: int) -> Update:
+        """Return an accepted update by its number in the log."""
+        found = self._updates.get(seq)
+        if found is None:
+            found = self._updates[seq] = decode_update(unpack(self._engine.store.envelope(seq)).payload)
+            while len(self._updates) > UPDATES_KEPT:
+                self._updates.popitem(last=False)
+        return found
+
+    def ref(self, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref as it counts, with its place; None where there is none that counts."""
+        found = self._engine.store.find_entry(ref_id)
+        if found is None:
+            return None
+        document = self._engine.document(found[0].doc_id)
+        node = document.list.nodes.get(found[1])
+        return self.entry(document, node) if node is not None and self.counts(document, node) else None
+
+    def counts(self, document: Document, node: Node) -> bool:
+        """Tell whether an element counts."""
+        room_id = document.place.room_id
+        if room_id is None:
+            return False
+        if document.place.kind == "index":
+            return self._engine.rooms.counts(room_id, node.signer, document.room_part, node.id)
+        return document_write_counts(
+            self._engine.registry, self._engine.rooms, document, (), node.signer, node.id, first=True
+        )
+
+    def entry(self, document: Document, node: Node) -> dict[str, Any]:
+        """Return an element's fields as they count, with ``room_id`` and ``shard_id``."""
+        candidates = self._first_fields(node) + [
+            _candidate(row) for row in self._engine.store.writes(document.row.number, node.id)
+        ]
+        fields = self._resolved(document, node, candidates)
+        return {"room_id": document.place.room_id, "shard_id": document.place.shard_id, **fields}
+
+    def elements(self, document: Document) -> Iterator[dict[str, Any]]:
+        """Yield the elements of an array document that count, in order."""
+        for node in document.list:
+            if self.counts(document, node):
+                yield self.entry(document, node)
+
+    def map_document(self, doc_id: str) -> dict[str, Any]:
+        """Return a map document as it counts; empty where there is none."""
+        row = self._engine.store.find_document(doc_id)
+        if row is None:
+            return {}
+        document = self._engine.document(doc_id)
+        candidates = [_candidate(write) for write in self._engine.store.writes(row.number, None)]
+        return self._resolved(document, None, candidates)
+
+    def content(self, room_id: RoomId, content_id: ContentId) -> dict[str, JsonValue] | None:
+        """Return an immutable content, which was checked when it came; None where it is not here."""
+        raw = self._engine.store.content(room_id, content_id)
+        if raw is None:
+            return None
+        content: dict[str, JsonValue] = json.loads(raw)
+        return content
+
+    def latest(self, document: Document, entry: ItemId | None, path: Path) -> tuple[ItemId | None, ItemId | None]:
+        """Return what a writer of a key must name: the map that holds it, None for the first, and the item it replaces.
+
+        Raises:
+            KeyError: a map on the way is missing.
+        """
+        node = document.list.nodes.get(entry) if entry is not None else None
+        candidates = self._first_fields(node) if node is not None else []
+        candidates += [_candidate(row) for row in self._rows(document, entry)]
+        container: ItemId | None = None
+        for key in path[:-1]:
+            chain = _ordered([item for item in candidates if item.container == container and item.key == key])
+            maps = [item for item in chain if item.nested]
+            if not maps:
+                raise KeyError(key)
+            container = self._holding(document, node, maps, path[: path.index(key) + 1]).id
+        chain = _ordered([item for item in candidates if item.container == container and item.key == path[-1]])
+        return container, chain[-1].id if chain else None
+
+    def _holding(self, document: Document, node: Node | None, maps: list[Candidate], path: Path) -> Candidate:
+        founding = [item for item in maps if item.first]
+        if founding:
+            return founding[0]
+        counted = [item for item in maps if self._write_counts(document, node, path, item, founded=False)]
+        return (counted or maps)[-1]
+
+    def _rows(self, document: Document, entry: ItemId | None) -> list[WriteRow]:
+        stored = self._engine.store.writes(document.row.number, entry)
+        known = {(row.client, row.clock) for row in stored}
+        return stored + [row for id, row in document.staged_writes.items() if row.entry == entry and id not in known]
+
+    def _first_fields(self, node: Node) -> list[Candidate]:
+        """Return the fields that an element was added with, as candidates."""
+        found: list[Candidate] = []
+        inner: set[ItemId] = set()
+        update = self.update(node.seq)
+        for item in update.items:
+            if not node.id[1] < item.clock < node.id[1] + node.length or item.key is None:
+                continue
+            parent = item.parent if isinstance(item.parent, tuple) else None
+            container = parent if parent in inner else None
+            id = (update.client, item.clock)
+            if item.kind == TYPE:
+                inner.add(id)
+            value = item.value[-1] if item.kind == ANY and isinstance(item.value, list) else item.value
+            plain = value if item.kind in (ANY, BINARY) else None
+            found.append(
+                Candidate(id, None, None, node.signer, item.key, container, plain, item.kind == TYPE, first=True)
+            )
+        return found
+
+    def _resolved(self, document: Document, node: Node | None, candidates: list[Candidate]) -> dict[str, Any]:
+        groups: dict[ItemId | None, dict[str, list[Candidate]]] = {}
+        for candidate in candidates:
+            groups.setdefault(candidate.container, {}).setdefault(candidate.key, []).append(candidate)
+        deleted = self._deleted(document)
+
+        def fields(container: ItemId | None, above: Path) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, chain in groups.get(container, {}).items():
+                path = (*above, key)
+                winner = self._winner(document, node, path, chain)
+                if winner is None or deleted(winner.id, partial(self._deletes, document, node, path)):
+                    continue
+                value = fields(winner.id, path) if winner.nested else winner.value
+                if value is not None:
+                    found[key] = value
+            return found
+
+        return fields(None, ())
+
+    def _winner(self, document: Document, node: Node | None, path: Path, chain: list[Candidate]) -> Candidate | None:
+        """Return the last write of a key that counts."""
+        founded = any(item.first and item.nested for item in chain)
+        for item in reversed(_ordered(chain)):
+            if self._write_counts(document, node, path, item, founded=founded):
+                return item
+        return None
+
+    def _write_counts(
+        self, document: Document, node: Node | None, path: Path, item: Candidate, *, founded: bool
+    ) -> bool:
+        engine = self._engine
+        if item.first and node is not None:
+            annotation = engine.registry.annotations.get((AnnotationPlace.ON_REF, path[0].removeprefix("ext.")))
+            if len(path) == 1 or annotation is None or not annotation.nested:
+                return True
+            return bool(first_keys(engine.registry, engine.rooms, annotation, node.signer, [path[-1]]))
+        if node is None:
+            return document_write_counts(
+                engine.registry, engine.rooms, document, path, item.signer, item.id, first=item.origin is None
+            )
+        if not path[0].startswith("ext."):
+            return item.signer == node.signer
+        return annotation_counts(
+            engine.registry, engine.rooms, document, node.signer, path, item.signer, item.id, founded=founded
+        )
+
+    def _deletes(self, document: Document, node: Node | None, path: Path, signer: EntityId) -> bool:
+        """Tell whether somebody's deletion counts: it names no clock of theirs, so only of who was never removed."""
+        room_id = document.place.room_id
+        if room_id is None:
+            return document.place.entity_id == signer
+        if not self._engine.rooms.always_counts(room_id, signer):
+            return False
+        probe = Candidate((0, 0), (0, 0), None, signer, path[-1], None, None, nested=False, first=False)
+        founded = len(path) == 1 and node is not None
+        return self._write_counts(document, node, path, probe, founded=founded)
+
+    def _deleted(self, document: Document) -> Callable[[ItemId, Callable[[EntityId], bool]], bool]:
+        rows = self._engine.store.deletions(document.row.number)
+        by_client: dict[int, list[tuple[Deletion, EntityId]]] = {}
+        for row in rows:
+            by_client.setdefault(row.deletion.client, []).append((row.deletion, row.signer))
+
+        def deleted(item: ItemId, may: Callable[[EntityId], bool]) -> bool:
+            return any(
+                cut.clock <= item[1] < cut.clock + cut.length and may(signer)
+                for cut, signer in by_client.get(item[0], ())
+            )
+
+        return deleted
+
+
+def _candidate(row: WriteRow) -> Candidate:
+    value = None if row.value is None else Reader(row.value).value()
+    id = (row.client, row.clock)
+    return Candidate(
+        id, row.origin, row.right, row.signer, row.key, row.container, value, row.value is None, first=False
+    )
+
+
+def _ordered(chain: list[Candidate]) -> list[Candidate]:
+    return in_order([(item.id, item.origin, item.right, item) for item in chain]) if chain else []

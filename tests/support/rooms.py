@@ -1,0 +1,130 @@
+"""Engines over stores in memory, joined by hand: what one publishes is given to the others when a test says so."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nacl.signing import SigningKey
+
+from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.intake import Arrival, Outcome
+from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.engine.writing import Outgoing
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
+from sublet.protocol.ezagent.identity import EntityKind, make_record
+
+NOW_MS = 1_795_852_800_000
+
+
+def entity_key(name: str) -> SigningKey:
+    """Return the same key for the same name."""
+    return SigningKey(hashlib.sha256(name.encode()).digest())
+
+
+def local_entity(name: str, client: int) -> LocalEntity:
+    """Return an entity of a daemon of its own."""
+    key = entity_key(name)
+    domain = entity_key(f"daemon of {name}")
+    return LocalEntity(make_record(name, EntityKind.AGENT, bytes(key.verify_key), domain, 1), key, client)
+
+
+@dataclass
+class Clock:
+    """A clock that goes when it is told to."""
+
+    now_ms: int = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@dataclass
+class Peer:
+    """One engine with one entity."""
+
+    name: str
+    client: int
+    path: Path | None = None
+    declarations: tuple[Declaration, ...] = BUILT_INS
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.entity = local_entity(self.name, self.client)
+        self.id = self.entity.record.entity_id
+        self.open()
+
+    def open(self) -> None:
+        """Open the engine; again, over the same file, after ``close``."""
+        self.store = SqliteStore(self.path)
+        self.engine = Engine(Registry(self.declarations), self.store, [self.entity], self.clock)
+
+    def do(self, operation: str, /, **arguments: Any) -> Any:
+        """Run an operation and make it durable."""
+        answer = run_operation(self.engine, self.id, operation, arguments)
+        self.engine.commit()
+        return answer
+
+    def published(self) -> list[Outgoing]:
+        """Return what was published since the last call."""
+        out, self.engine.writing.outgoing = self.engine.writing.outgoing, []
+        return out
+
+    def hear(self, outgoing: Iterable[Outgoing]) -> Outcome:
+        """Take what somebody has published."""
+        return self.engine.intake.take([arrival(item) for item in outgoing])
+
+    def meet(self, *others: Peer) -> None:
+        """Learn who the others are."""
+        for other in others:
+            self.engine.intake.learn(other.entity.record.encode())
+
+    def bodies(self, room: str) -> list[str]:
+        """Return the bodies of a room's last messages."""
+        refs = self.do("timeline.list", room_id=room, limit=200)["refs"]
+        return [ref["body"] for ref in refs]
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of all events so far."""
+        return [event.kind for event in self.engine.events.since(0)]
+
+    def refused(self) -> dict[str, int]:
+        """Return how often updates were refused, by reason."""
+        return {
+            str(reason): count
+            for reason, count in self.engine.intake.counts.items()
+            if reason not in ("accepted", "duplicate", "held")
+        }
+
+
+def arrival(item: Outgoing) -> Arrival:
+    """Return what was published as it arrives elsewhere."""
+    contents = decode_bundle(item.attachment).of(RecordKind.CONTENT) if item.attachment else []
+    return Arrival(item.payload, tuple(contents))
+
+
+def peers(*names: str, **options: Any) -> list[Peer]:
+    """Return peers who know each other."""
+    made = [Peer(name, 1000 + index, **options) for index, name in enumerate(names)]
+    for peer in made:
+        peer.meet(*(other for other in made if other is not peer))
+    return made
+
+
+def shared_room(*members: Peer, policy: str = "invite") -> str:
+    """Return a room of the first peer that all of them have and are members of."""
+    first, *others = members
+    room: str = first.do("room.create", name="room", policy=policy, invite=[other.id for other in others])["room_id"]
+    out = first.published()
+    for other in others:
+        other.engine.want_room(room)
+        other.hear(out)
+    return room
