@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -216,25 +217,31 @@ class SqliteStore:
         value: JsonValue = json.loads(row[0]) if row is not None else None
         return value
 
-    def commit(self, batch: Batch) -> None:
-        db = self._db
-        db.execute("BEGIN IMMEDIATE")
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
         try:
-            if batch.updates:
-                self._write_updates(batch.updates)
-            db.executemany(
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+
+    def write(self, batch: Batch) -> None:
+        if batch.updates:
+            self._write_updates(batch.updates)
+        if batch.contents:
+            self._db.executemany(
                 "INSERT OR IGNORE INTO contents VALUES (?, ?, ?)",
                 [(room, content, raw) for (room, content), raw in batch.contents.items()],
             )
-            db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", batch.records.items())
-            db.executemany(
+        if batch.records:
+            self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", batch.records.items())
+        if batch.settings:
+            self._db.executemany(
                 "INSERT OR REPLACE INTO settings VALUES (?, ?)",
                 [(name, json.dumps(value)) for name, value in batch.settings.items()],
             )
-            db.execute("COMMIT")
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
 
     def _write_updates(self, updates: Sequence[StagedUpdate]) -> None:
         db, log, clients, entries, writes, deletions = self._db, [], {}, [], [], []
@@ -273,13 +280,11 @@ class SqliteStore:
         )
 
     def append_events(self, events: Sequence[EventRow], keep: int) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?)",
             [(event.cursor, event.kind, event.room_id, json.dumps(event.data)) for event in events],
         )
         self._db.execute("DELETE FROM events WHERE cursor <= ?", (events[-1].cursor - keep,))
-        self._db.execute("COMMIT")
 
     def events(self, after: int, limit: int) -> list[EventRow]:
         rows = self._db.execute(

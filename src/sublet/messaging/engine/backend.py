@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -182,11 +183,14 @@ class Store(Protocol):
     def setting(self, name: str) -> JsonValue:
         """Return one of our own settings, None where it was never set."""
 
-    def commit(self, batch: Batch) -> None:
-        """Make a batch durable, all or nothing."""
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make everything that is written inside durable at the end, or none of it."""
+
+    def write(self, batch: Batch) -> None:
+        """Write a batch, inside a transaction."""
 
     def append_events(self, events: Sequence[EventRow], keep: int) -> None:
-        """Keep events, and of all only the last ``keep``."""
+        """Keep events, and of all only the last ``keep``; inside a transaction."""
 
     def events(self, after: int, limit: int) -> list[EventRow]:
         """Return events after a cursor."""

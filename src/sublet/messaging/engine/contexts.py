@@ -158,7 +158,7 @@ class AfterWrite:
         """Write a field of something else, as the entity that made this change.
 
         Raises:
-            HookViolation: the hook has not said that it writes, the change came from elsewhere, or this is what triggered
+            HookViolation: the hook has not said that it writes, the change came from elsewhere, or it is what triggered
                 the hook.
         """
         if not self._may_write or not self.change.local:

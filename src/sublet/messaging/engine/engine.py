@@ -147,10 +147,13 @@ class Engine:
             if not document.held and not document.staged_writes and not self.intake.stages(document):
                 del self._open[name]
 
-    def forget_documents(self) -> None:
-        """Read every document again from what is durable."""
+    def forget(self) -> None:
+        """Go back to what is durable, after a commit that failed."""
         self._open.clear()
+        self._later.clear()
         self.writing.drop_pending()
+        self.rooms.forget()
+        self.events.drop()
 
     def config_changed(self, room_id: RoomId, signer: EntityId, *, local: bool) -> None:
         """Decide a room's state anew, tell the hooks, and show what only now counts."""

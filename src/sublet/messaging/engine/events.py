@@ -32,18 +32,27 @@ class Events:
         return self._cursor
 
     def tell(self, kind: str, room_id: RoomId | None, data: dict[str, JsonValue]) -> None:
-        """Add an event; readers see it after ``flush``."""
+        """Add an event; readers see it when it is durable."""
         self._cursor += 1
         self._new.append(EventRow(self._cursor, kind, room_id, data))
 
-    def flush(self) -> None:
-        """Keep the new events and tell the listeners."""
-        if not self._new:
-            return
+    def write(self) -> list[EventRow]:
+        """Keep the new events, inside a transaction, and return them; ``publish`` tells them once that is durable."""
         fresh, self._new = self._new, []
-        self._store.append_events(fresh, KEPT_EVENTS)
-        for listener in self.listeners:
-            listener(fresh)
+        if fresh:
+            self._store.append_events(fresh, KEPT_EVENTS)
+        return fresh
+
+    def publish(self, fresh: list[EventRow]) -> None:
+        """Tell the listeners of events that are durable."""
+        if fresh:
+            for listener in self.listeners:
+                listener(fresh)
+
+    def drop(self) -> None:
+        """Forget events whose transaction failed."""
+        self._new = []
+        self._cursor = self._store.last_cursor()
 
     def since(self, cursor: int, limit: int = MAX_PAGE) -> list[EventRow]:
         """Return kept events after a cursor, at most ``MAX_PAGE``."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, HookViolation, Intent, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,
     AfterReadHook,
@@ -69,8 +69,6 @@ class HookPipeline:
                 continue
             try:
                 hook.run(AfterWrite(engine, change, hook.id, may_write=hook.writes))
-            except HookViolation:
-                raise
             except Exception:
                 log.exception("a hook failed", hook=hook.id, datatype=change.datatype)
 

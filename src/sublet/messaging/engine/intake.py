@@ -119,26 +119,28 @@ class Intake:
         return any(done.document is document for done in self._accepted)
 
     def commit(self) -> None:
-        """Make everything that was accepted durable, then run the hooks.
+        """Make everything that was accepted durable, with what the hooks make of it, in one transaction.
 
         Raises:
             Exception: the store could not; nothing of it is kept.
         """
         if not self._batch:
-            self._engine.events.flush()
             return
+        engine, store = self._engine, self._engine.store
         batch, self._batch = self._batch, Batch()
         accepted, self._accepted = self._accepted, []
         try:
-            self._engine.store.commit(batch)
+            with store.transaction():
+                store.write(batch)
+                self._tell(accepted)
+                events = engine.events.write()
         except Exception:
-            self._engine.forget_documents()
-            self._seq = self._engine.store.last_seq()
+            engine.forget()
+            self._seq = store.last_seq()
             raise
         for done in accepted:
             done.document.staged_writes.clear()
-        self._tell(accepted)
-        self._engine.events.flush()
+        engine.events.publish(events)
 
     def _one(self, arrival: Arrival, outcome: Outcome) -> None:
         try:
@@ -277,7 +279,7 @@ class Intake:
         )
 
     def _tell(self, accepted: Sequence[_Accepted]) -> None:
-        """Run the hooks for what is durable now; the config first, since it decides what else counts."""
+        """Run the hooks; the config first, since it decides what else counts."""
         configs = [done for done in accepted if done.document.place.kind == "config"]
         for room_id in {done.document.place.room_id: None for done in configs}:
             if room_id is not None:

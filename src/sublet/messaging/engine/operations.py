@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sublet.messaging.engine.contexts import OperationContext
@@ -11,6 +13,11 @@ from sublet.protocol.ezagent.ids import EntityId
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
+
+
+@cache
+def _signature(run: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(run)
 
 
 def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[str, Any]) -> Any:
@@ -32,7 +39,7 @@ def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[s
         )
     context = OperationContext(engine, entity)
     try:
-        inspect.signature(operation.run).bind(context, **arguments)
+        _signature(operation.run).bind(context, **arguments)
     except TypeError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{name}: {error}", "See docs/messaging.md.") from None
     return operation.run(context, **arguments)

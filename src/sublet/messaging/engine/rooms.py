@@ -39,6 +39,11 @@ class Rooms:
         self._plain.pop(room_id, None)
         return self._states.pop(room_id, None)
 
+    def forget(self) -> None:
+        """Forget all states, to be decided anew."""
+        self._states.clear()
+        self._plain.clear()
+
     def always_counts(self, room_id: RoomId, signer: EntityId) -> bool:
         """Tell quickly whether all that a member writes counts: never removed, never outside, with power enough."""
         plain = self._plain.get(room_id)
