@@ -64,7 +64,7 @@ def _notify(context: AfterWrite) -> None:
     earlier = before.members() if before is not None else {}
     now = after.members()
     for entity in sorted(set(now) - set(earlier)):
-        context.emit("room.member.joined", {"entity": entity, "role": str(now[entity])})
+        context.emit("room.member.joined", {"entity": entity, "role": str(now[entity]), "local": context.change.local})
     for entity in sorted(set(earlier) - set(now)):
         last = (
             after.entities[entity].removals[-1]

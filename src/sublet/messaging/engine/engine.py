@@ -53,6 +53,7 @@ class Engine:
         self.intake = Intake(self)
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._wanted_rooms: set[RoomId] = set(store.rooms())
+        self.room_listeners: list[Callable[[RoomId], None]] = []
         self._later: list[Callable[[], None]] = []
 
     def commit(self) -> None:
@@ -84,7 +85,14 @@ class Engine:
 
     def want_room(self, room_id: RoomId) -> None:
         """Accept updates of a room from now on."""
-        self._wanted_rooms.add(room_id)
+        if room_id not in self._wanted_rooms:
+            self._wanted_rooms.add(room_id)
+            for listener in self.room_listeners:
+                listener(room_id)
+
+    def unwant_room(self, room_id: RoomId) -> None:
+        """Accept no more updates of a room; what is here stays."""
+        self._wanted_rooms.discard(room_id)
 
     @property
     def wanted_rooms(self) -> set[RoomId]:

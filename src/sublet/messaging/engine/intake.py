@@ -17,6 +17,7 @@ from sublet.messaging.engine.backend import Batch, DeletionRow, EntryRow, LogRow
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan, encoded
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -47,6 +48,12 @@ class Outcome:
     accepted: int = 0
     gaps: set[str] = field(default_factory=set)
     unknown_signers: set[EntityId] = field(default_factory=set)
+
+    def add(self, other: Outcome) -> None:
+        """Add what came of another batch."""
+        self.accepted += other.accepted
+        self.gaps |= other.gaps
+        self.unknown_signers |= other.unknown_signers
 
 
 @dataclass(slots=True)
@@ -86,6 +93,18 @@ class Intake:
             self._one(arrival, outcome)
         outcome.accepted = len(self._accepted)
         self.commit()
+        return outcome
+
+    def take_bundle(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+        """Take what a peer has answered: who its signers are, the log beyond ours, and contents."""
+        outcome = Outcome()
+        for raw in bundle.of(RecordKind.IDENTITY):
+            try:
+                outcome.add(self.learn(raw))
+            except Refused as refused:
+                self.counts[refused.refusal] += 1
+        self._take_contents(room_id, bundle.of(RecordKind.CONTENT))
+        outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
 
     def learn(self, raw: bytes) -> Outcome:

@@ -1,0 +1,96 @@
+"""What a peer is told when it asks: the signed log beyond its state vector, contents, and who its signers are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sublet.messaging.engine.backend import Answer
+from sublet.messaging.engine.engine import Engine
+from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_content_hash
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import ANY
+from sublet.protocol.ezagent.yjs.vectors import decode_vector
+
+MAX_ANSWER_BYTES: Final = 512 << 10
+"""A longer difference is told in parts, each after a query with a newer state vector."""
+
+
+def answer(engine: Engine, query: Answer) -> bytes | None:
+    """Return the answer to a query; None where we know nothing about its key.
+
+    Raises:
+        Refused: the query is malformed.
+    """
+    if query.key.endswith("/state"):
+        return state(engine, query.key.removesuffix("/state"), decode_vector(query.payload or b"\0"))
+    place = parse_doc_id(query.key)
+    if place.kind == "pubkey" and place.entity_id is not None:
+        record = engine.keyring.record(place.entity_id)
+        return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
+    if place.kind == "inbox" and place.entity_id is not None:
+        return inbox(engine, place.entity_id)
+    if place.kind == "content" and place.room_id is not None and place.content_id is not None:
+        raw = engine.store.content(place.room_id, place.content_id)
+        return encode_bundle([(RecordKind.CONTENT, raw)]) if raw is not None else None
+    return None
+
+
+def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
+    """Return what a document's log holds beyond a state vector, with the contents and the signers' records."""
+    row = engine.store.find_document(name)
+    if row is None:
+        return None
+    envelopes, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
+    if not envelopes:
+        return None
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+    records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
+    if row.kind == "index" and row.room_id is not None:
+        records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row.room_id, envelopes)]
+    return encode_bundle(records, more=more)
+
+
+def inbox(engine: Engine, entity: EntityId) -> bytes | None:
+    """Return the configs of the rooms that we know an entity to be a member of."""
+    records: list[tuple[RecordKind, bytes]] = []
+    size = 0
+    for room_id in sorted(engine.wanted_rooms):
+        if engine.rooms.state(room_id).role(entity) is None:
+            continue
+        row = engine.store.find_document(doc_id("config", room_id=room_id))
+        if row is not None and size < MAX_ANSWER_BYTES:
+            envelopes, _ = engine.store.log_after(row.number, {}, MAX_ANSWER_BYTES)
+            records += [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+            records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
+            size += sum(map(len, envelopes))
+    return encode_bundle(records) if records else None
+
+
+def behind(engine: Engine, name: str, theirs: dict[int, int]) -> bool:
+    """Tell whether somebody who asked has something that we do not have."""
+    row = engine.store.find_document(name)
+    if row is None:
+        return bool(theirs)
+    ours = engine.store.clients(row.number)
+    return any(clock > (ours[client][0] if client in ours else 0) for client, clock in theirs.items())
+
+
+def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:
+    signers = {unpack(raw).signer for raw in envelopes}
+    found = (engine.keyring.record(signer) for signer in sorted(signers))
+    return [record.encode() for record in found if record is not None]
+
+
+def _contents(engine: Engine, room_id: RoomId, envelopes: list[bytes]) -> list[bytes]:
+    wanted: dict[str, None] = {}
+    for raw in envelopes:
+        for item in decode_update(unpack(raw).payload).items:
+            if item.key == "content_id" and item.kind == ANY and isinstance(item.value, list):
+                value = item.value[-1]
+                if isinstance(value, str) and is_content_hash(value):
+                    wanted[value] = None
+    found = (engine.store.content(room_id, content_id) for content_id in wanted)
+    return [raw for raw in found if raw is not None]

@@ -1,0 +1,143 @@
+"""A network in memory for tests: peers on one hub, between whom links can be cut and deliveries lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from random import Random
+from threading import Event
+
+from sublet.messaging.engine.backend import Answer, Qos, Sample
+
+
+@dataclass
+class MemoryHub:
+    """Where peers meet.
+
+    Args:
+        loss: how often a published sample is lost, from 0 to 1.
+        doubled: how often it comes twice.
+        random: decides both.
+    """
+
+    loss: float = 0.0
+    doubled: float = 0.0
+    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - decides which samples a test loses
+
+    def __post_init__(self) -> None:
+        self.peers: list[MemoryNetwork] = []
+        self._cut: set[frozenset[int]] = set()
+
+    def join(self) -> MemoryNetwork:
+        """Return the network of a new peer."""
+        peer = MemoryNetwork(self, len(self.peers))
+        self.peers.append(peer)
+        return peer
+
+    def cut(self, one: MemoryNetwork, other: MemoryNetwork) -> None:
+        """Cut the link between two peers."""
+        self._cut.add(frozenset((one.number, other.number)))
+        self._changed(one, other)
+
+    def heal(self) -> None:
+        """Restore every link."""
+        self._cut.clear()
+        self._changed(*self.peers)
+
+    def reach(self, peer: MemoryNetwork) -> list[MemoryNetwork]:
+        """Return the peers that a peer reaches."""
+        return [
+            other
+            for other in self.peers
+            if other is not peer and not other.closed and frozenset((peer.number, other.number)) not in self._cut
+        ]
+
+    def _changed(self, *peers: MemoryNetwork) -> None:
+        for peer in peers:
+            for callback in list(peer.changed):
+                callback()
+
+
+class MemoryNetwork:
+    """See ``engine.backend.Network``."""
+
+    def __init__(self, hub: MemoryHub, number: int) -> None:
+        self.number = number
+        self.closed = False
+        self.changed: list[Callable[[], None]] = []
+        self._hub = hub
+        self._heard: dict[int, tuple[str, Callable[[Sample], None]]] = {}
+        self._served: dict[int, tuple[str, Callable[[Answer], None]]] = {}
+        self._next = 0
+
+    def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
+        for peer in self._hub.reach(self):
+            if self._hub.random.random() < self._hub.loss:
+                continue
+            for _ in range(2 if self._hub.random.random() < self._hub.doubled else 1):
+                for pattern, callback in list(peer._heard.values()):
+                    if matches(pattern, key):
+                        callback(Sample(key, payload, attachment))
+
+    def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
+        return self._add(self._heard, (key, callback))
+
+    def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
+        return self._add(self._served, (key, callback))
+
+    def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+        queries = [
+            (query := _Query(key, payload), callback(query))[0]
+            for peer in self._hub.reach(self)
+            for pattern, callback in list(peer._served.values())
+            if matches(pattern, key)
+        ]
+        found = (query.wait(timeout_seconds) for query in queries)
+        return [answer for answer in found if answer is not None]
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self.changed.append(callback)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _add(
+        self, kept: dict[int, tuple[str, Callable[..., None]]], item: tuple[str, Callable[..., None]]
+    ) -> Callable[[], None]:
+        number, self._next = self._next, self._next + 1
+        kept[number] = item
+        return lambda: kept.pop(number, None) and None
+
+
+class _Query:
+    """A query that waits for its answer."""
+
+    def __init__(self, key: str, payload: bytes) -> None:
+        self.key = key
+        self.payload = payload
+        self._answer: bytes | None = None
+        self._done = Event()
+
+    def reply(self, payload: bytes) -> None:
+        self._answer = payload
+        self._done.set()
+
+    def drop(self) -> None:
+        self._done.set()
+
+    def wait(self, seconds: float) -> bytes | None:
+        self._done.wait(seconds)
+        return self._answer
+
+
+def matches(pattern: str, key: str) -> bool:
+    """Tell whether a key expression of Zenoh matches a key: ``*`` stands for a chunk, ``$*`` for a part of one.
+
+    Neither matches a chunk that begins with ``@``.
+    """
+    pieces, chunks = pattern.split("/"), key.split("/")
+    return len(pieces) == len(chunks) and all(
+        piece == chunk or ("*" in piece and not chunk.startswith("@") and fnmatchcase(chunk, piece.replace("$*", "*")))
+        for piece, chunk in zip(pieces, chunks, strict=True)
+    )

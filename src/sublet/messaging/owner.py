@@ -1,0 +1,233 @@
+"""The engine's one thread: what Zenoh's threads and the event loop hand over is done here, in batches.
+
+A batch is one commit; whoever asked for something gets the answer when that is durable, and only then is it published.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+from sublet.messaging.engine.backend import Answer, Network, Sample
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.intake import Arrival, Outcome
+from sublet.messaging.engine.writing import Outgoing
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
+from sublet.protocol.ezagent.errors import Refused
+
+log = structlog.get_logger(__name__)
+
+MAX_BATCH: Final = 256
+MAX_ARRIVALS: Final = 65_536
+"""Samples that wait; beyond that they are dropped, and a difference heals it."""
+MAX_OUTGOING: Final = 16_384
+STOP_SECONDS: Final = 4.0
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(slots=True)
+class _Call(Generic[ResultT]):
+    run: Callable[[Engine], ResultT]
+    future: Future[ResultT]
+
+
+class Owner:
+    """The thread that owns the engine, and the one that publishes, since publishing may block.
+
+    Args:
+        make_engine: makes the engine, on its thread.
+        network: where to publish.
+        answer: answers a peer's query, on the engine's thread.
+        outcome: told what came of a batch of arrivals.
+    """
+
+    def __init__(
+        self,
+        make_engine: Callable[[], Engine],
+        network: Network,
+        answer: Callable[[Engine, Answer], bytes | None],
+        outcome: Callable[[Outcome], None],
+    ) -> None:
+        self._make_engine = make_engine
+        self._network = network
+        self._answer = answer
+        self._outcome = outcome
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._sender = _Sender(network)
+        self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
+        self._started: Future[None] = Future()
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Start both threads; returns when the engine is ready.
+
+        Raises:
+            SubletError: the engine could not be made.
+        """
+        self._sender.start()
+        self._thread.start()
+        self._started.result()
+
+    def stop(self) -> None:
+        """Finish what waits, and end both threads."""
+        self._inbox.put(None)
+        self._thread.join(STOP_SECONDS)
+        self._sender.stop()
+
+    def heard(self, sample: Sample) -> None:
+        """Take something that was published; called from Zenoh's threads."""
+        if self._inbox.qsize() >= MAX_ARRIVALS:
+            self.dropped += 1
+            return
+        self._inbox.put(sample)
+
+    def asked(self, answer: Answer) -> None:
+        """Take a peer's query; called from Zenoh's threads."""
+        if self._inbox.qsize() >= MAX_ARRIVALS:
+            answer.drop()
+            return
+        self._inbox.put(answer)
+
+    def call(self, run: Callable[[Engine], ResultT]) -> Future[ResultT]:
+        """Run something with the engine; the result comes when what it wrote is durable."""
+        future: Future[ResultT] = Future()
+        self._inbox.put(_Call(run, future))
+        return future
+
+    def _run(self) -> None:
+        try:
+            engine = self._make_engine()
+        except BaseException as error:
+            self._started.set_exception(error)
+            return
+        self._started.set_result(None)
+        running = True
+        while running:
+            batch = [self._inbox.get()]
+            while len(batch) < MAX_BATCH:
+                try:
+                    batch.append(self._inbox.get_nowait())
+                except queue.Empty:
+                    break
+            running = None not in batch
+            try:
+                self._do(engine, batch)
+            except Exception:
+                log.exception("a batch of messages failed")
+        engine.store.close()
+
+    def _do(self, engine: Engine, batch: list[Any]) -> None:
+        arrivals: list[Arrival] = []
+        done: list[tuple[Future[Any], Any]] = []
+        for item in batch:
+            if isinstance(item, Sample):
+                arrivals += arrivals_of(item)
+            elif isinstance(item, _Call):
+                self._take(engine, arrivals)
+                self._call(engine, item, done)
+            elif item is not None:
+                self._take(engine, arrivals)
+                self._reply(engine, item)
+        self._take(engine, arrivals)
+        try:
+            engine.commit()
+        except Exception as error:
+            for future, _ in done:
+                future.set_exception(error)
+            raise
+        outgoing, engine.writing.outgoing = engine.writing.outgoing, []
+        for future, result in done:
+            future.set_result(result)
+        self._sender.send(outgoing)
+
+    def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
+        if arrivals:
+            taken = arrivals.copy()
+            arrivals.clear()
+            self._outcome(engine.intake.take(taken))
+
+    def _call(self, engine: Engine, call: _Call[Any], done: list[tuple[Future[Any], Any]]) -> None:
+        if not call.future.set_running_or_notify_cancel():
+            return
+        try:
+            done.append((call.future, call.run(engine)))
+        except BaseException as error:
+            call.future.set_exception(error)
+
+    def _reply(self, engine: Engine, query: Answer) -> None:
+        try:
+            payload = self._answer(engine, query)
+        except Refused:
+            payload = None
+        if payload is None:
+            query.drop()
+        else:
+            self._sender.reply(query, payload)
+
+
+def arrivals_of(sample: Sample) -> list[Arrival]:
+    """Return what a sample brings: an envelope, and the contents that are attached to it."""
+    contents: tuple[bytes, ...] = ()
+    if sample.attachment:
+        try:
+            contents = tuple(decode_bundle(sample.attachment).of(RecordKind.CONTENT))
+        except Refused:
+            contents = ()
+    return [Arrival(sample.payload, contents)]
+
+
+class _Sender:
+    """Publishes and answers on a thread of its own."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._waiting: deque[Outgoing | tuple[Answer, bytes]] = deque()
+        self._ready = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="messaging-sender", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send(self, outgoing: list[Outgoing]) -> None:
+        if outgoing:
+            with self._ready:
+                self._waiting.extend(outgoing)
+                while len(self._waiting) > MAX_OUTGOING:  # durable already: peers fetch it by a difference
+                    self._waiting.popleft()
+                self._ready.notify()
+
+    def reply(self, query: Answer, payload: bytes) -> None:
+        with self._ready:
+            self._waiting.append((query, payload))
+            self._ready.notify()
+
+    def stop(self) -> None:
+        with self._ready:
+            self._stopping = True
+            self._ready.notify()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._ready:
+                while not self._waiting and not self._stopping:
+                    self._ready.wait()
+                if not self._waiting:
+                    return
+                item = self._waiting.popleft()
+            try:
+                if isinstance(item, Outgoing):
+                    self._network.publish(item.key, item.payload, item.attachment, item.qos)
+                else:
+                    item[0].reply(item[1])
+            except Exception:
+                log.exception("could not publish")

@@ -1,0 +1,316 @@
+"""Messaging as the daemon uses it: operations as coroutines, the stream of events, and everything behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from sublet.messaging import answers
+from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.bus import Bus
+from sublet.messaging.engine.backend import Answer, EventRow, Network
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.intake import Outcome
+from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.owner import Owner
+from sublet.messaging.subscriptions import Subscriptions
+from sublet.messaging.sync import Sync
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.keys import parse_doc_id
+from sublet.protocol.ezagent.yjs.vectors import decode_vector
+
+MAX_ROOMS: Final = 4_096
+MAX_WAIT_SECONDS: Final = 60.0
+MAX_TODO: Final = 4_096
+ResultT = TypeVar("ResultT")
+
+
+class MessagingService:
+    """All of messaging in one daemon.
+
+    Args:
+        path: the database's file.
+        registry: what is declared.
+        network: how peers are reached.
+        local: our own entities.
+        now_ms: the clock, Unix milliseconds.
+        accept_invitation: tells whether an entity may bring ours into a room.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        registry: Registry,
+        network: Network,
+        local: list[LocalEntity],
+        now_ms: Callable[[], int],
+        accept_invitation: Callable[[EntityId], bool],
+    ) -> None:
+        self._path = path
+        self._registry = registry
+        self._network = network
+        self._local = local
+        self._now_ms = now_ms
+        self._accept_invitation = accept_invitation
+        self._owner = Owner(self._make_engine, network, self._answer, self._outcome)
+        self._subscriptions = Subscriptions(network, self._owner.heard, self._owner.asked, self._invited)
+        self._sync = Sync(network, self._call, self._subscriptions.known)
+        self._news = anyio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
+        self._missed = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[MessagingService]:
+        """Run while the context is open."""
+        self._loop = asyncio.get_running_loop()
+        await anyio.to_thread.run_sync(self._owner.start)
+        async with anyio.create_task_group() as group:
+            try:
+                group.start_soon(self._dispatch, group)
+                group.start_soon(self._sync.run)
+                await self._begin()
+                yield self
+            finally:
+                group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self._end)
+
+    @property
+    def level(self) -> int | None:
+        """Return the compliance level (ezagent 6.3)."""
+        return self._registry.level
+
+    def bus(self, entity: EntityId) -> Bus:
+        """Return the operations as one of our entities."""
+        return Bus(self._registry, lambda name, arguments: self.call(entity, name, **arguments))
+
+    async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any:
+        """Return what an operation answers; durable when it does.
+
+        Raises:
+            SubletError: the operation refuses.
+        """
+        return await self._call(lambda engine: run_operation(engine, entity, operation, arguments))
+
+    async def find_room(self, room_id: RoomId) -> None:
+        """Learn of a room from whoever has it, before it is joined or knocked at.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``.
+        """
+        if not is_room_id(room_id):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "not the id of a room", "sublet room list names them.")
+        await self._call(lambda engine: engine.want_room(room_id))
+        await self._listen(room_id)
+        await self._sync.room(room_id)
+
+    async def synchronise(self, room_id: RoomId) -> None:
+        """Ask all peers for what a room lacks here, and wait until that is here."""
+        await self._sync.room(room_id)
+
+    async def watch(
+        self, entity: EntityId, since: int, wait_seconds: float, room_id: RoomId | None = None
+    ) -> dict[str, Any]:
+        """Return events after a cursor that an entity may see; wait for one where there is none.
+
+        Args:
+            entity: one of ours.
+            since: a cursor, 0 for all that are kept.
+            wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
+            room_id: of one room only.
+        """
+        found: list[EventRow] = []
+        with anyio.move_on_after(min(wait_seconds, MAX_WAIT_SECONDS)):
+            while not found:
+                news = self._news
+                found, since = await self._call(partial(_visible, entity=entity, since=since, room_id=room_id))
+                if found or wait_seconds <= 0:
+                    break
+                await news.wait()
+        events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
+        return {"events": events, "cursor": since}
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many updates were accepted, held, doubled, and refused by reason."""
+        return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
+
+    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
+        return await asyncio.wrap_future(self._owner.call(run))
+
+    # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
+
+    def _make_engine(self) -> Engine:
+        engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms)
+        engine.events.listeners.append(lambda rows: self._soon(self._news_came, rows))
+        engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
+        return engine
+
+    def _answer(self, engine: Engine, query: Answer) -> bytes | None:
+        """Answer a peer; where its state vector shows that it has more than we, ask it in turn."""
+        if query.key.endswith("/state"):
+            name = query.key.removesuffix("/state")
+            if answers.behind(engine, name, decode_vector(query.payload or b"\0")):
+                self._soon(self._sync.want, name)
+        return answers.answer(engine, query)
+
+    def _outcome(self, outcome: Outcome) -> None:
+        for name in outcome.gaps:
+            self._soon(self._sync.want, name)
+        for entity in outcome.unknown_signers:
+            self._soon(self._sync.want, f"key:{entity}")
+
+    def _soon(self, run: Callable[..., Any], *arguments: Any) -> None:
+        """Run something on the event loop, from any thread; once the loop has ended nothing needs it any more."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._put, run, arguments)
+
+    def _put(self, run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Leave something to the dispatcher; where too much waits, it asks for everything instead."""
+        try:
+            self._todo.put_nowait((run, arguments))
+        except asyncio.QueueFull:
+            self._missed = True
+
+    async def _dispatch(self, group: anyio.abc.TaskGroup) -> None:
+        """Do what ``_soon`` was given, in order; what waits for something gets a task of its own."""
+        while True:
+            run, arguments = await self._todo.get()
+            if inspect.iscoroutinefunction(run):
+                group.start_soon(run, *arguments)
+            else:
+                run(*arguments)
+            if self._missed:
+                self._missed = False
+                self._news_came([])
+                group.start_soon(self._catch_up)
+
+    async def _begin(self) -> None:
+        rooms, members = await self._call(_known)
+        own = [entity.record.entity_id for entity in self._local]
+        for entity_id in own:
+            await self._declare(self._subscriptions.own, entity_id)
+            await self._declare(self._subscriptions.known, entity_id)
+        for room_id in rooms:
+            await self._listen(room_id)
+        for entity_id in members - set(own):
+            await self._declare(self._subscriptions.member, entity_id)
+            await self._declare(self._subscriptions.known, entity_id)
+        self._network.on_change(lambda: self._soon(self._catch_up))
+        self._soon(self._catch_up)
+
+    def _end(self) -> None:
+        self._owner.stop()
+        self._network.close()
+
+    async def _declare(self, declare: Callable[..., None], *arguments: Any) -> None:
+        """Declare something on the network, which takes a while and so is done on another thread."""
+        await anyio.to_thread.run_sync(declare, *arguments)
+
+    async def _listen(self, room_id: RoomId) -> None:
+        month = await self._call(lambda engine: engine.shards.current_month())
+        await self._declare(self._subscriptions.room, room_id, month)
+        self._sync.want(f"room:{room_id}")
+
+    async def _catch_up(self) -> None:
+        """After a link came or went: ask for all that may have been missed, and where we are a member now."""
+        for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
+            self._sync.want(f"room:{room_id}")
+        for entity in self._local:
+            for bundle in await self._sync.inbox(entity.record.entity_id):
+                await self._take_invitation(bundle)
+
+    def _news_came(self, rows: list[EventRow]) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+        own = {entity.record.entity_id for entity in self._local}
+        for row in rows:
+            entity = row.data.get("entity")
+            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in own:
+                self._soon(self._member_came, entity, row.data.get("local") is True)
+
+    async def _member_came(self, entity: EntityId, invited_here: bool) -> None:
+        await self._declare(self._subscriptions.member, entity)
+        await self._declare(self._subscriptions.known, entity)
+        if invited_here:
+            self._sync.want(f"offer:{entity}")
+
+    def _invited(self, query: Answer) -> None:
+        self._soon(self._read_invitation, query)
+
+    async def _read_invitation(self, query: Answer) -> None:
+        try:
+            await self._take_invitation(decode_bundle(query.payload))
+        except Refused:
+            query.drop()
+        else:
+            await self._declare(query.reply, encode_bundle(()))
+
+    async def _take_invitation(self, bundle: Bundle) -> None:
+        """Take up the rooms that a bundle of configs shows one of ours to be a member of."""
+        for room_id, signers in _configs(bundle).items():
+            if not any(self._accept_invitation(signer) for signer in signers):
+                continue
+            if await self._call(partial(_take_room, room_id=room_id, bundle=bundle)):
+                await self._listen(room_id)
+
+
+def _visible(engine: Engine, entity: EntityId, since: int, room_id: RoomId | None) -> tuple[list[EventRow], int]:
+    """Return the events of rooms that an entity is a member of, or has just left, and the cursor after them."""
+    rows = engine.events.since(since)
+    seen = [
+        row
+        for row in rows
+        if row.room_id is not None
+        and room_id in (None, row.room_id)
+        and (engine.rooms.state(row.room_id).role(entity) is not None or row.data.get("entity") == entity)
+    ]
+    return seen, rows[-1].cursor if rows else since
+
+
+def _known(engine: Engine) -> tuple[list[RoomId], set[EntityId]]:
+    rooms = sorted(engine.wanted_rooms)
+    return rooms, {entity for room_id in rooms for entity in engine.rooms.state(room_id).members()}
+
+
+def _configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
+    """Return the rooms whose configs a bundle holds, with who has signed them."""
+    rooms: dict[RoomId, set[EntityId]] = {}
+    for raw in bundle.of(RecordKind.ENVELOPE):
+        with suppress(Refused):
+            envelope = unpack(raw)
+            place = parse_doc_id(envelope.doc_id)
+            if place.kind == "config" and place.room_id is not None:
+                rooms.setdefault(place.room_id, set()).add(envelope.signer)
+    return rooms
+
+
+def _take_room(engine: Engine, room_id: RoomId, bundle: Bundle) -> bool:
+    """Take a room's config, and tell whether it is a new one that one of ours is a member of."""
+    if room_id in engine.wanted_rooms:
+        engine.intake.take_bundle(None, bundle)
+        return False
+    if len(engine.wanted_rooms) >= MAX_ROOMS:
+        return False
+    engine.wanted_rooms.add(room_id)
+    engine.intake.take_bundle(None, bundle)
+    state = engine.rooms.state(room_id)
+    if any(state.role(entity) is not None for entity in engine.keyring.local):
+        return True
+    engine.unwant_room(room_id)
+    return False

@@ -1,0 +1,179 @@
+"""Differences: what we lack is asked for with our state vector.
+
+That happens after every gap and every change of a link, and from time to time.
+
+Subscribe first, then ask: the other order loses what comes between. All answers are taken, since none is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from sublet.messaging.answers import inbox
+from sublet.messaging.engine.backend import Network
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.intake import Outcome
+from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
+from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
+from sublet.protocol.ezagent.yjs.vectors import encode_vector
+
+log = structlog.get_logger(__name__)
+
+WORKERS: Final = 4
+QUERY_SECONDS: Final = 5.0
+OFFERS: Final = 12
+"""How often a room is offered, each time after twice as long: for three minutes."""
+MAX_ROUNDS: Final = 10_000
+PERIOD_SECONDS: Final = 30.0
+SETTLE_SECONDS: Final = 0.05
+"""How long changes of links and gaps are gathered before somebody is asked."""
+
+ResultT = TypeVar("ResultT")
+Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
+
+
+class Sync:
+    """Asks peers for what we lack.
+
+    Args:
+        network: whom to ask.
+        call: runs something with the engine.
+        known: told whose keys were learnt.
+    """
+
+    def __init__(self, network: Network, call: Call[object], known: Callable[[EntityId], None]) -> None:
+        self._network = network
+        self._run_call = call
+        self._known = known
+        self._wanted: dict[str, None] = {}
+        self._ready = anyio.Event()
+        self._limiter = anyio.CapacityLimiter(WORKERS)
+        self.rounds = 0
+
+    def want(self, name: str) -> None:
+        """Ask for a document, a room (``room:ID``), or a key (``key:ENTITY``) soon; on the event loop."""
+        self._wanted[name] = None
+        self._ready.set()
+
+    async def run(self) -> None:
+        """Ask for what is wanted until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._periodically)
+            while True:
+                await self._ready.wait()
+                await anyio.sleep(SETTLE_SECONDS)
+                wanted, self._wanted, self._ready = list(self._wanted), {}, anyio.Event()
+                for name in wanted:
+                    group.start_soon(self._one, name)
+
+    async def _periodically(self) -> None:
+        while True:
+            await anyio.sleep(PERIOD_SECONDS)
+            for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
+                self.want(f"room:{room_id}")
+
+    async def _one(self, name: str) -> None:
+        try:
+            if name.startswith("room:"):
+                await self.room(name.removeprefix("room:"))
+            elif name.startswith("key:"):
+                await self.key(name.removeprefix("key:"))
+            elif name.startswith("offer:"):
+                await self.offer(name.removeprefix("offer:"))
+            else:
+                await self.document(name)
+        except Exception:
+            log.exception("could not ask for what is missing", what=name)
+
+    async def room(self, room_id: RoomId) -> None:
+        """Ask for a room's config and for its timeline of this month and the one before."""
+        await self.document(doc_id("config", room_id=room_id))
+        this = await self._call(lambda engine: engine.shards.current_month())
+        for month in (previous_month(this), this):
+            await self.month(room_id, month)
+
+    async def month(self, room_id: RoomId, month: str) -> None:
+        """Ask for a month's shards, the next one until one is empty."""
+        for index in range(MAX_SUB_SHARD + 1):
+            name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
+            await self.document(name)
+            if not await self._call(partial(_entries, name=name)):
+                return
+
+    async def document(self, name: str) -> int:
+        """Ask for what a document lacks, until nobody has more; return how many updates came."""
+        place = parse_doc_id(name)
+        total = 0
+        for _ in range(MAX_ROUNDS):
+            vector = await self._call(partial(_vector, name=name))
+            bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
+            outcome = Outcome()
+            for bundle in bundles:
+                outcome.add(await self._call(partial(_take, room_id=place.room_id, bundle=bundle)))
+            for signer in outcome.unknown_signers:
+                await self.key(signer)
+            total += outcome.accepted
+            self.rounds += 1
+            if not outcome.accepted or not any(bundle.more for bundle in bundles):
+                return total
+        return total
+
+    async def key(self, entity: EntityId) -> None:
+        """Ask for an entity's key."""
+        for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
+            await self._call(partial(_take, room_id=None, bundle=bundle))
+        if await self._call(lambda engine: engine.keyring.record(entity) is not None):
+            self._known(entity)
+
+    async def offer(self, entity: EntityId) -> None:
+        """Tell an entity which rooms it is a member of, until it has heard; who is away asks when it comes back."""
+        key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
+        wait = SETTLE_SECONDS
+        for _ in range(OFFERS):
+            payload = await self._call(partial(inbox, entity=entity))
+            if payload is None or await self._ask(key, payload):
+                return
+            await anyio.sleep(wait)
+            wait *= 2
+
+    async def inbox(self, entity: EntityId) -> list[Bundle]:
+        """Ask which rooms one of our entities is a member of."""
+        return await self._ask(doc_id("inbox", entity_id=entity), b"")
+
+    async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
+        answers = await anyio.to_thread.run_sync(
+            self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
+        )
+        bundles: list[Bundle] = []
+        for answer in answers:
+            try:
+                bundles.append(decode_bundle(answer))
+            except Refused:
+                log.info("a peer gave a malformed answer", key=key)
+        return bundles
+
+    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
+        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
+
+
+def _vector(engine: Engine, name: str) -> dict[int, int]:
+    row = engine.store.find_document(name)
+    return {client: clock for client, (clock, _) in engine.store.clients(row.number).items()} if row else {}
+
+
+def _entries(engine: Engine, name: str) -> int:
+    row = engine.store.find_document(name)
+    return row.entries if row is not None else 0
+
+
+def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+    return engine.intake.take_bundle(room_id, bundle)

@@ -1,0 +1,83 @@
+"""A peer in a process of its own: takes commands as lines of JSON on stdin, answers each with a line on stdout.
+
+``python -m support.room_peer NAME DIRECTORY LISTEN [CONNECT ...]``
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.service import MessagingService
+from sublet.protocol.errors import SubletError
+from support.rooms import local_entity
+
+
+async def main(name: str, directory: Path, listen: str, connect: tuple[str, ...]) -> None:
+    """Serve commands until stdin ends."""
+    entity: LocalEntity = local_entity(name, int.from_bytes(os.urandom(6), "big"))
+    network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((listen,), connect))
+    service = MessagingService(
+        directory / f"{name}.db",
+        Registry(BUILT_INS),
+        network,
+        [entity],
+        lambda: time.time_ns() // 1_000_000,
+        lambda _: True,
+    )
+    me = entity.record.entity_id
+    async with service.running():
+        _answer({"entity_id": me})
+        while line := await anyio.to_thread.run_sync(sys.stdin.readline):
+            command: dict[str, Any] = json.loads(line)
+            try:
+                _answer(await _do(service, me, command))
+            except SubletError as error:
+                _answer({"error": str(error)})
+
+
+async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> Any:
+    match command.pop("do"):
+        case "watch":
+            return await service.watch(me, **command)
+        case "sync":
+            await service.synchronise(command["room_id"])
+            return {}
+        case "find":
+            await service.find_room(command["room_id"])
+            return {}
+        case "counts":
+            return await service.counts()
+        case "flood":
+            room, count = command["room_id"], command["count"]
+            async with anyio.create_task_group() as group:
+                for worker in range(command["workers"]):
+                    group.start_soon(_send_many, service, me, room, count // command["workers"], worker)
+            return {"sent": count}
+        case str(operation):
+            return {"result": await service.call(me, operation, **command)}
+
+
+async def _send_many(service: MessagingService, me: str, room: str, count: int, worker: int) -> None:
+    for index in range(count):
+        sent = await service.call(me, "message.send", room_id=room, body=f"{worker}-{index}")
+        _answer({"acknowledged": sent["ref_id"]})
+
+
+def _answer(answer: object) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], Path(sys.argv[2]), sys.argv[3], tuple(sys.argv[4:]))
