@@ -60,19 +60,47 @@ async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> An
         case "counts":
             return await service.counts()
         case "flood":
-            room, count = command["room_id"], command["count"]
             async with anyio.create_task_group() as group:
                 for worker in range(command["workers"]):
-                    group.start_soon(_send_many, service, me, room, count // command["workers"], worker)
-            return {"sent": count}
+                    group.start_soon(_send_many, service, me, command, worker)
+            return {"sent": command["count"]}
+        case "paced":
+            return await _send_paced(service, me, command["room_id"], command["count"], command["every_seconds"])
+        case "receive":
+            return await _receive(service, me, command["since"], command["count"])
         case str(operation):
             return {"result": await service.call(me, operation, **command)}
 
 
-async def _send_many(service: MessagingService, me: str, room: str, count: int, worker: int) -> None:
+async def _send_many(service: MessagingService, me: str, command: dict[str, Any], worker: int) -> None:
+    """Send a worker's part; tell of each that is acknowledged unless that is not wanted."""
+    for index in range(command["count"] // command["workers"]):
+        sent = await service.call(me, "message.send", room_id=command["room_id"], body=f"{worker}-{index}")
+        if not command.get("quiet"):
+            _answer({"acknowledged": sent["ref_id"]})
+
+
+async def _send_paced(
+    service: MessagingService, me: str, room: str, count: int, every_seconds: float
+) -> dict[str, int]:
+    """Send one message after the other; return when each was given to the engine, in monotonic nanoseconds."""
+    begun: dict[str, int] = {}
     for index in range(count):
-        sent = await service.call(me, "message.send", room_id=room, body=f"{worker}-{index}")
-        _answer({"acknowledged": sent["ref_id"]})
+        at = time.monotonic_ns()
+        sent = await service.call(me, "message.send", room_id=room, body=f"paced {index}")
+        begun[sent["ref_id"]] = at
+        await anyio.sleep(every_seconds)
+    return begun
+
+
+async def _receive(service: MessagingService, me: str, since: int, count: int) -> dict[str, int]:
+    """Wait for messages of others; return when each was told, in monotonic nanoseconds."""
+    told: dict[str, int] = {}
+    while len(told) < count:
+        answer = await service.watch(me, since, 30.0)
+        at, since = time.monotonic_ns(), answer["cursor"]
+        told |= {event["ref_id"]: at for event in answer["events"] if event["kind"] == "message.new"}
+    return told
 
 
 def _answer(answer: object) -> None:

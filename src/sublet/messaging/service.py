@@ -135,13 +135,14 @@ class MessagingService:
             wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
             room_id: of one room only.
         """
-        found: list[EventRow] = []
-        with anyio.move_on_after(min(wait_seconds, MAX_WAIT_SECONDS)):
-            while not found:
-                news = self._news
-                found, since = await self._call(partial(_visible, entity=entity, since=since, room_id=room_id))
-                if found or wait_seconds <= 0:
-                    break
+        until = anyio.current_time() + min(wait_seconds, MAX_WAIT_SECONDS)
+        while True:
+            news = self._news
+            found, since = await self._call(partial(_visible, entity=entity, since=since, room_id=room_id))
+            left = until - anyio.current_time()
+            if found or left <= 0:
+                break
+            with anyio.move_on_after(left):
                 await news.wait()
         events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
         return {"events": events, "cursor": since}

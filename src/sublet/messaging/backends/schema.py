@@ -77,12 +77,8 @@ CREATE TABLE deletions (
     signer TEXT NOT NULL
 );
 CREATE INDEX deletions_of_document ON deletions (document);
-CREATE TABLE contents (
-    room_id TEXT NOT NULL,
-    content_id TEXT NOT NULL,
-    raw BLOB NOT NULL,
-    PRIMARY KEY (room_id, content_id)
-) WITHOUT ROWID;
+CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, room_id TEXT NOT NULL, raw BLOB NOT NULL);
+CREATE UNIQUE INDEX contents_by_hash ON contents (hash, room_id);
 CREATE TABLE records (entity_id TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);

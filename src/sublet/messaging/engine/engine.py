@@ -25,8 +25,11 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
+from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
 MAX_OPEN_DOCUMENTS: Final = 128
+MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
+"""Elements in memory, of all open documents: a few full shards, however long a room is."""
 
 
 class Engine:
@@ -143,17 +146,18 @@ class Engine:
             self.shards.added(place.room_id)
         roots = self.registry.roots(place.kind, place.ext_id)
         document = self._open[name] = Document(row, place, roots, self.store, self.reading.update)
-        if len(self._open) > MAX_OPEN_DOCUMENTS:
-            self._close_idle()
+        self._close_idle()
         return document
 
     def _close_idle(self) -> None:
-        """Close the documents that were used longest ago and have nothing that is only in memory."""
-        for name, document in list(self._open.items()):
-            if len(self._open) <= MAX_OPEN_DOCUMENTS:
+        """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
+        elements = sum(len(document.list) for document in self._open.values())
+        for name, document in list(self._open.items())[:-1]:
+            if len(self._open) <= MAX_OPEN_DOCUMENTS and elements <= MAX_OPEN_ELEMENTS:
                 return
             if not document.held and not document.staged_writes and not self.intake.stages(document):
                 del self._open[name]
+                elements -= len(document.list)
 
     def forget(self) -> None:
         """Go back to what is durable, after a commit that failed."""

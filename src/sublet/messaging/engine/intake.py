@@ -79,6 +79,8 @@ class Intake:
         self._seq = engine.store.last_seq()
         self._waiting: dict[EntityId, list[Arrival]] = {}
         self._deletes_seen: dict[bytes, None] = {}
+        self.staged: dict[int, Update] = {}
+        """Updates that were accepted and are not in the store yet, by their number in the log."""
         self.counts: Counter[str] = Counter()
         """How many updates were accepted, duplicates, held, and refused by reason."""
 
@@ -154,9 +156,11 @@ class Intake:
                 self._tell(accepted)
                 events = engine.events.write()
         except Exception:
+            self.staged.clear()
             engine.forget()
             self._seq = store.last_seq()
             raise
+        self.staged.clear()
         for done in accepted:
             done.document.staged_writes.clear()
         engine.events.publish(events)
@@ -258,6 +262,7 @@ class Intake:
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write
         self._batch.updates.append(staged)
+        self.staged[self._seq] = update
         self._accepted.append(_Accepted(document, envelope, client, plan, local))
 
     def _shown(self, document: Document, signer: EntityId, update: Update) -> bool:

@@ -59,7 +59,7 @@ class Reading:
 
     def update(self, seq: int) -> Update:
         """Return an accepted update by its number in the log."""
-        found = self._updates.get(seq)
+        found = self._engine.intake.staged.get(seq) or self._updates.get(seq)
         if found is None:
             found = self._updates[seq] = decode_update(unpack(self._engine.store.envelope(seq)).payload)
             while len(self._updates) > UPDATES_KEPT:

@@ -1,0 +1,88 @@
+"""Peers in processes of their own (``room_peer``), spoken to in lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).parents[1]
+
+
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RoomProcess:
+    """A peer in a process, spoken to in lines."""
+
+    def __init__(self, name: str, directory: Path, port: int, *connect: int) -> None:
+        endpoints = [f"tcp/127.0.0.1:{number}" for number in (port, *connect)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "support.room_peer", name, str(directory), *endpoints],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=TESTS,
+        )
+        self.id: str = self.line()["entity_id"]
+
+    def line(self) -> dict[str, Any]:
+        """Return its next answer."""
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def tell(self, do: str, **arguments: object) -> None:
+        """Give a command, without waiting for the answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, do: str, **arguments: object) -> Any:
+        """Give a command and return its answer."""
+        self.tell(do, **arguments)
+        answer = self.line()
+        assert "error" not in answer, answer
+        return answer.get("result", answer)
+
+    def until(self, kind: str, since: int = 0, **data: object) -> int:
+        """Wait for an event; return the cursor after it."""
+        while True:
+            answer = self.ask("watch", since=since, wait_seconds=20.0)
+            since = answer["cursor"]
+            for event in answer["events"]:
+                if event["kind"] == kind and all(event[name] == value for name, value in data.items()):
+                    return since
+
+    def bodies(self, room: str) -> list[str]:
+        """Return the bodies of a room's last messages."""
+        return [ref["body"] for ref in self.ask("timeline.list", room_id=room, limit=200)["refs"]]
+
+    def end(self) -> None:
+        """Let it end by itself."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(timeout=20) == 0
+
+
+@contextmanager
+def room_process(name: str, directory: Path, port: int, *connect: int) -> Iterator[RoomProcess]:
+    """Start a peer, and kill it at the end if it still runs."""
+    process = RoomProcess(name, directory, port, *connect)
+    try:
+        yield process
+    finally:
+        process.process.kill()
+        process.process.wait()
+        for stream in (process.process.stdin, process.process.stdout):
+            if stream is not None:
+                stream.close()
