@@ -87,10 +87,10 @@ class Peer:
         for other in others:
             self.engine.intake.learn(other.entity.record.encode())
 
-    def bodies(self, room: str) -> list[str]:
+    def bodies(self, room: str) -> list[str | None]:
         """Return the bodies of a room's last messages."""
         refs = self.do("timeline.list", room_id=room, limit=200)["refs"]
-        return [ref["body"] for ref in refs]
+        return [ref.get("body") for ref in refs]
 
     def kinds(self) -> list[str]:
         """Return the kinds of all events so far."""

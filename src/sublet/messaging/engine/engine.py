@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+import structlog
 from nacl.signing import SigningKey
 
 from sublet.messaging.engine.backend import Store
@@ -26,6 +27,8 @@ from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
+
+log = structlog.get_logger(__name__)
 
 MAX_OPEN_DOCUMENTS: Final = 128
 MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
@@ -66,7 +69,10 @@ class Engine:
         while self._later:
             later, self._later = self._later, []
             for run in later:
-                run()
+                try:
+                    run()
+                except SubletError as error:  # a hook's own write; whoever made the first one has its answer
+                    log.warning("what a hook wrote was refused", error=str(error))
             self.writing.flush()
             self.intake.commit()
 

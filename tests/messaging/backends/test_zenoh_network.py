@@ -1,0 +1,182 @@
+"""What Zenoh does that one has to know: each trap as a test, on the loopback."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+import zenoh
+
+from sublet.messaging.backends.memory_network import matches
+from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.engine.backend import Answer, Priority, Qos, Sample
+from support.room_processes import free_port
+
+VECTORS = Path(__file__).parents[2] / "protocol" / "ezagent" / "vectors"
+DATA = Qos(Priority.DATA, droppable=False)
+KEY = "ezagent/room/config/updates"
+SECONDS = 20.0
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Return a stack that closes what a test opens."""
+    with ExitStack() as entered:
+        yield entered
+
+
+def network(stack: ExitStack, *connect: int, relays: tuple[int, ...] = ()) -> tuple[ZenohNetwork, int]:
+    port = free_port()
+    listen, dial, uplink = (
+        tuple(f"tcp/127.0.0.1:{number}" for number in numbers) for numbers in ((port,), connect, relays)
+    )
+    opened = ZenohNetwork(Endpoints(listen, dial, uplink))
+    stack.callback(opened.close)
+    return opened, port
+
+
+def until(holds: Callable[[], bool], network: ZenohNetwork) -> None:
+    """Wait for a condition, looking again whenever a link changed and now and then."""
+    changed = threading.Event()
+    network.on_change(changed.set)
+    for _ in range(200):
+        if holds():
+            return
+        changed.wait(0.1)
+        changed.clear()
+    raise AssertionError("it never came to that")
+
+
+def ask(network: ZenohNetwork, key: str, answers: int = 1) -> list[bytes]:
+    """Ask until so many have answered: a declaration takes its time to reach the other side."""
+    found: list[bytes] = []
+
+    def asked() -> bool:
+        found[:] = network.query(key, b"?", SECONDS)
+        return len(found) >= answers
+
+    until(asked, network)
+    return found
+
+
+def echo(network: ZenohNetwork, key: str, text: bytes) -> None:
+    served: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+
+    def answer() -> None:
+        while True:
+            served.get().reply(text)
+
+    threading.Thread(target=answer, daemon=True).start()
+    network.serve(key, served.put)
+
+
+def test_what_is_published_comes_with_its_attachment_and_not_to_oneself(stack: ExitStack) -> None:
+    one, port = network(stack)
+    other, _ = network(stack, port)
+    heard: queue.SimpleQueue[Sample] = queue.SimpleQueue()
+    own: queue.SimpleQueue[Sample] = queue.SimpleQueue()
+    other.subscribe(KEY, heard.put)
+    one.subscribe(KEY, own.put)
+    echo(other, "ezagent/ready", b"yes")  # declared after the subscription, on the same link
+    ask(one, "ezagent/ready")
+    one.publish(KEY, b"payload", b"attachment", DATA)
+    assert heard.get(timeout=SECONDS) == Sample(KEY, b"payload", b"attachment")
+    assert own.empty()
+
+
+def test_every_answer_is_returned(stack: ExitStack) -> None:
+    one, port = network(stack)
+    for name in (b"a", b"b"):
+        other, _ = network(stack, port)
+        echo(other, "ezagent/room/index/*/state", name)
+    assert sorted(ask(one, "ezagent/room/index/2026-11/state", answers=2)) == [b"a", b"b"]
+
+
+def test_nobody_answers_at_once_where_nobody_is(stack: ExitStack) -> None:
+    one, _ = network(stack)
+    assert one.query("ezagent/room/config/state", b"", SECONDS) == []
+
+
+def test_a_relay_joins_two_clients(stack: ExitStack) -> None:
+    port = free_port()
+    config = zenoh.Config()
+    for name, value in {
+        "mode": "router",
+        "listen/endpoints": [f"tcp/127.0.0.1:{port}"],
+        "scouting/multicast/enabled": False,
+    }.items():
+        config.insert_json5(name, json.dumps(value))
+    one, _ = network(stack, relays=(port,))  # dials before the relay is there
+    router = zenoh.open(config)
+    stack.callback(router.close)
+    other, _ = network(stack, relays=(port,))
+    echo(other, KEY, b"over the relay")
+    assert ask(one, KEY) == [b"over the relay"]
+
+
+def test_a_key_with_an_entity_is_matched_exactly_only(stack: ExitStack) -> None:
+    one, port = network(stack)
+    other, _ = network(stack, port)
+    key = "ezagent/room/ephemeral/presence/@alice:a"
+    echo(other, "ezagent/room/ephemeral/presence/*", b"wildcard")
+    echo(other, "ezagent/ready", b"yes")
+    ask(one, "ezagent/ready")
+    assert one.query(key, b"", SECONDS) == []
+    echo(other, key, b"exact")
+    assert ask(one, key) == [b"exact"]
+
+
+@pytest.mark.parametrize("case", json.loads((VECTORS / "zenoh-keyexpr-cases.json").read_text())["matching"])
+def test_key_expressions_match_as_measured(case: dict[str, object]) -> None:
+    pattern, key = str(case["pattern"]), str(case["key"])
+    assert zenoh.KeyExpr(pattern).includes(zenoh.KeyExpr(key)) is case["includes"]
+    if "**" not in pattern:
+        assert matches(pattern, key) is case["includes"]
+
+
+def test_nothing_listens_but_where_it_is_told_to(stack: ExitStack) -> None:
+    before = open_addresses()
+    _, port = network(stack)
+    assert open_addresses() - before == {("127.0.0.1", port)}
+
+
+def open_addresses() -> set[tuple[str, int]]:
+    """Return where this process listens, and where it has datagram sockets, as for multicast."""
+    sockets = psutil.Process().net_connections("inet")
+    found = [item.laddr for item in sockets if item.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)]
+    return {(str(address[0]), int(address[1])) for address in found if address}
+
+
+def test_a_port_that_is_taken_is_an_error(stack: ExitStack) -> None:
+    _, port = network(stack)
+    with pytest.raises(OSError, match=str(port)):
+        ZenohNetwork(Endpoints((f"tcp/127.0.0.1:{port}",)))
+
+
+def test_links_that_come_and_go_are_told(stack: ExitStack) -> None:
+    one, port = network(stack)
+    changes: queue.SimpleQueue[None] = queue.SimpleQueue()
+    one.on_change(lambda: changes.put(None))
+    other = ZenohNetwork(Endpoints((), (f"tcp/127.0.0.1:{port}",)))
+    changes.get(timeout=SECONDS)
+    until(lambda: one.peers() == 1, one)
+    other.close()
+    until(lambda: one.peers() == 0, one)
+
+
+def test_a_process_that_closes_its_session_ends() -> None:
+    code = (
+        "from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork\n"
+        f"network = ZenohNetwork(Endpoints(('tcp/127.0.0.1:{free_port()}',), (), ('tcp/127.0.0.1:{free_port()}',)))\n"
+        "network.subscribe('ezagent/room/config/updates', print)\n"
+        "network.close()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

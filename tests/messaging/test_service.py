@@ -1,0 +1,155 @@
+"""The whole of messaging in one process, over a network in memory that loses, doubles and is cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+
+from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.service import MessagingService
+from sublet.protocol.errors import SubletError
+from support.rooms import local_entity
+
+pytestmark = pytest.mark.anyio
+SECONDS = 30
+
+
+class Member:
+    """A service with one entity on a hub."""
+
+    def __init__(self, name: str, client: int, service: MessagingService, network: MemoryNetwork) -> None:
+        self.id = local_entity(name, client).record.entity_id
+        self.service = service
+        self.network = network
+        self.bus = service.bus(self.id)
+
+    async def bodies(self, room: str) -> list[str | None]:
+        try:
+            page = await self.bus.timeline.list(room_id=room, limit=200)
+        except SubletError:
+            return []
+        return [ref.get("body") for ref in page["refs"]]
+
+    async def until(self, room: str, wanted: Callable[[list[str | None]], bool]) -> None:
+        """Wait until the room shows what is wanted, asking the others again and again."""
+        with anyio.fail_after(SECONDS):
+            while not wanted(await self.bodies(room)):
+                await self.service.synchronise(room)
+
+
+@asynccontextmanager
+async def member(name: str, client: int, hub: MemoryHub, path: Path, accepts: bool = True) -> AsyncIterator[Member]:
+    network = hub.join()
+    service = MessagingService(
+        path / f"{name}.db",
+        Registry(BUILT_INS),
+        network,
+        [local_entity(name, client)],
+        lambda: time.time_ns() // 1_000_000,
+        lambda _: accepts,
+    )
+    async with service.running():
+        yield Member(name, client, service, network)
+
+
+async def room_of(first: Member, *others: Member) -> str:
+    room: str = (await first.bus.room.create(name="r", invite=[other.id for other in others]))["room_id"]
+    for other in others:
+        with anyio.fail_after(SECONDS):
+            since = 0
+            while not await other.bus.room.list():
+                since = (await other.service.watch(other.id, since, 1.0))["cursor"]
+    return room
+
+
+async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        await alice.bus.message.send(room_id=room, body="hello")
+        await bob.until(room, lambda bodies: bodies == ["hello"])
+        seen = await bob.service.watch(bob.id, 0, 5.0, room)
+        assert "message.new" in [event["kind"] for event in seen["events"]]
+        assert alice.service.level == 0
+        assert dir(alice.bus) == ["annotation", "identity", "message", "room", "timeline"]
+        assert "send" in dir(alice.bus.message)
+        for missing in ("nothing", "message.nothing"):
+            with pytest.raises(AttributeError):
+                getattr(alice.bus.message if "." in missing else alice.bus, missing.rpartition(".")[2])
+
+
+async def test_who_is_not_wanted_brings_nobody_into_a_room(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path, accepts=False) as bob:
+        room = (await alice.bus.room.create(name="r", invite=[bob.id]))["room_id"]
+        assert await bob.service.watch(bob.id, 0, 0.5) == {"events": [], "cursor": 0}
+        assert await bob.bus.room.list() == []
+        await bob.service.find_room(room)
+        assert [item["room_id"] for item in await bob.bus.room.list()] == [room]
+
+
+async def test_both_write_while_apart_and_meet_again(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with AsyncExitStack() as stack:
+        alice, bob, carol = [
+            await stack.enter_async_context(member(name, number, hub, tmp_path))
+            for number, name in enumerate(("alice", "bob", "carol"), 1)
+        ]
+        room = await room_of(alice, bob, carol)
+        hub.cut(alice.network, bob.network)
+        hub.cut(alice.network, carol.network)
+        for number in range(5):
+            await alice.bus.message.send(room_id=room, body=f"a{number}")
+            await bob.bus.message.send(room_id=room, body=f"b{number}")
+        hub.heal()
+        for one in (alice, bob, carol):
+            await one.until(room, lambda bodies: len(bodies) == 10)
+        shown = [await one.bodies(room) for one in (alice, bob, carol)]
+        assert shown[0] == shown[1] == shown[2]
+
+
+async def test_what_is_lost_or_doubled_is_healed(tmp_path: Path) -> None:
+    hub = MemoryHub(loss=0.3, doubled=0.3, random=Random(5))
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        for number in range(40):
+            await alice.bus.message.send(room_id=room, body=str(number))
+        await bob.until(room, lambda bodies: bodies == [str(number) for number in range(40)])
+        counts = await bob.service.counts()
+        assert counts["accepted"] >= 40
+        assert counts["duplicate"] > 0
+
+
+async def test_a_late_member_reads_what_came_before_in_several_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sublet.messaging.answers.MAX_ANSWER_BYTES", 4_000)
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        room = (await alice.bus.room.create(name="r"))["room_id"]
+        for number in range(60):
+            await alice.bus.message.send(room_id=room, body=str(number))
+        async with member("bob", 2, hub, tmp_path) as bob:
+            await alice.bus.room.invite(room_id=room, entity=bob.id)
+            await bob.until(room, lambda bodies: bodies == [str(number) for number in range(60)])
+
+
+async def test_an_author_who_is_gone_is_proven_by_whoever_has_the_log(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        async with member("bob", 2, hub, tmp_path) as bob:
+            room = await room_of(alice, bob)
+            await bob.bus.message.send(room_id=room, body="I was here")
+            await alice.until(room, lambda bodies: bodies == ["I was here"])
+        async with member("carol", 3, hub, tmp_path) as carol:
+            await alice.bus.room.invite(room_id=room, entity=carol.id)
+            await carol.until(room, lambda bodies: bodies == ["I was here"])
+            assert (await carol.bus.identity.get_pubkey(entity_id=bob.id))["kind"] == "agent"
