@@ -1,4 +1,5 @@
-"""The registry of decoders: what takes bytes or text that somebody else may have made (more: ``supervisor_targets``).
+"""The registry of decoders: what takes bytes or text that somebody else may have made (more: ``supervisor_targets``,
+``messaging_targets``).
 
 A target is called with bytes. It returns, or raises one of the errors that its decoder documents; anything else is a
 finding. ``covers`` names the functions that it exercises, as ``module:name``.
@@ -127,6 +128,8 @@ EXEMPT: dict[str, str] = {
     "workspace.audit.snapshot:read_record": "takes a name and reads a file's status",
     "workspace.audit.snapshot:read": "takes a directory",
     "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
+    "messaging.engine.engine:_load": "takes the id of a document that doc_ids has checked",
+    "messaging.engine.contexts:read_document": "takes the id of a document, as a parameter of a statement",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }

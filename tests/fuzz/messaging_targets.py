@@ -1,0 +1,108 @@
+"""Decoders of messaging: envelopes, Yjs updates, bundles, records, contents, rules, and a room that is lied to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pycrdt import Array, Doc, Map
+
+from fuzz.targets import _text, target
+from sublet.messaging.engine.intake import Arrival
+from sublet.protocol.ezagent import bundle, content, envelope, identity, keys, writer_rules
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.room import seen
+from sublet.protocol.ezagent.yjs import decode, vectors
+from sublet.protocol.ezagent.yjs.reader import Reader
+from support.rooms import NOW_MS, Peer, peers, shared_room
+
+
+@target("ezagent_envelope", "protocol.ezagent.envelope:unpack", raises=[Refused])
+def _envelope(data: bytes) -> None:
+    found = envelope.unpack(data)
+    assert found.raw == data
+
+
+@target("yjs_update", "protocol.ezagent.yjs.decode:decode_update", raises=[Refused])
+def _update(data: bytes) -> None:
+    found = decode.decode_update(data)
+    assert found.items or found.deletions
+    assert found.end - found.start == sum(item.length for item in found.items)
+
+
+@target("yjs_vector", "protocol.ezagent.yjs.vectors:decode_vector", raises=[Refused])
+def _vector(data: bytes) -> None:
+    found = vectors.decode_vector(data)
+    assert vectors.decode_vector(vectors.encode_vector(found)) == found
+
+
+@target("ezagent_bundle", "protocol.ezagent.bundle:decode_bundle", raises=[Refused])
+def _bundle(data: bytes) -> None:
+    found = bundle.decode_bundle(data)
+    assert bundle.encode_bundle(found.records, more=found.more) == data
+
+
+@target("entity_record", "protocol.ezagent.identity:parse_record", raises=[Refused])
+def _record(data: bytes) -> None:
+    found = identity.parse_record(data)
+    assert identity.parse_record(found.encode()) == found
+
+
+@target("ezagent_content", "protocol.ezagent.content:parse_content", raises=[Refused])
+def _content(data: bytes) -> None:
+    found = content.parse_content(data)
+    assert found["content_id"] == content.content_id(found)
+
+
+@target("doc_ids", "protocol.ezagent.keys:parse_doc_id", raises=[Refused])
+def _doc_id(data: bytes) -> None:
+    text = _text(data)
+    place = keys.parse_doc_id(text)
+    values = {name: getattr(place, name) for name in keys.Place.__slots__ if name != "kind"}
+    assert keys.doc_id(place.kind, **{name: value for name, value in values.items() if value is not None}) == text
+    assert not set(text) & set("*$?# ")
+
+
+@target("writer_rule", "protocol.ezagent.writer_rules:parse_rule", raises=[writer_rules.RuleError])
+def _rule(data: bytes) -> None:
+    assert writer_rules.parse_rule(_text(data)).terms
+
+
+@target("seen_vector", "protocol.ezagent.room.seen:parse_seen", raises=[Refused])
+def _seen(data: bytes) -> None:
+    found = seen.parse_seen(Reader(data).value())
+    if found is not None:
+        assert seen.parse_seen(seen.seen_value(found)) == {doc: clocks for doc, clocks in found.items() if clocks}
+
+
+@target("lied_to_room", raises=[])
+def _room(data: bytes) -> None:
+    """Take the bytes as an update that a member has signed, for the config or the timeline by the first byte.
+
+    Whatever it is, the room can be read and written afterwards, and yrs takes what was accepted without a panic.
+    """
+    alice, bob = peers("alice", "bob")
+    room = shared_room(alice, bob)
+    alice.do("message.send", room_id=room, body="first")
+    bob.hear(alice.published())
+    values = {"room_id": room} if data[:1] < b"\x80" else {"room_id": room, "shard_id": "2026-11"}
+    name = doc_id("config" if len(values) == 1 else "index", **values)
+    raw = envelope.seal(alice.entity.key, alice.id, name, NOW_MS, data[1:]).raw
+    outcome = bob.engine.intake.take([Arrival(raw)])
+    assert alice.id in bob.do("room.members", room_id=room)
+    assert "first" in bob.bodies(room)
+    bob.do("message.send", room_id=room, body="last")
+    assert "last" in bob.bodies(room)
+    if outcome.accepted:
+        _applied(bob, name)
+
+
+def _applied(peer: Peer, name: str) -> None:
+    doc: Doc[Any] = Doc(skip_gc=True)
+    doc.get("timeline", type=Array) if "/index/" in name else doc.get("config", type=Map)
+    for seq in range(1, peer.store.last_seq() + 1):
+        found = envelope.unpack(peer.store.envelope(seq))
+        if found.doc_id == name:
+            doc.apply_update(found.payload)
+    assert json.dumps(peer.engine.reading.map_document(doc_id("config", room_id=name.split("/")[1])), default=str)
