@@ -1,4 +1,4 @@
-"""What the engine needs of a database, a network and a CRDT library (ezagent 3): interfaces, and their rows."""
+"""What the engine needs of a database and a network (ezagent 3): interfaces, and the rows they carry."""
 
 from __future__ import annotations
 
@@ -275,16 +275,3 @@ class Network(Protocol):
 
     def close(self) -> None:
         """End all sessions."""
-
-
-class TextDocuments(Protocol):
-    """A CRDT library, for documents that hold text that several write."""
-
-    def apply(self, doc_id: str, updates: Sequence[bytes]) -> None:
-        """Apply updates that were decoded strictly before."""
-
-    def text(self, doc_id: str, root: str) -> str:
-        """Return the text of a root."""
-
-    def edit(self, doc_id: str, client: int, change: Callable[[object], None]) -> bytes:
-        """Return the update that ``change`` makes."""
