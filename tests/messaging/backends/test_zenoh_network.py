@@ -152,7 +152,7 @@ def open_addresses() -> set[tuple[str, int]]:
     """Return where this process listens, and where it has datagram sockets, as for multicast."""
     sockets = psutil.Process().net_connections("inet")
     found = [item.laddr for item in sockets if item.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)]
-    return {(str(address[0]), int(address[1])) for address in found if address}
+    return {(str(getattr(address, "ip", "")), int(getattr(address, "port", 0))) for address in found}
 
 
 def test_a_port_that_is_taken_is_an_error(stack: ExitStack) -> None:

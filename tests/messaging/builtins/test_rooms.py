@@ -132,6 +132,21 @@ def test_the_next_month_has_a_shard_of_its_own_and_the_old_one_still_takes_annot
     assert [(ref.get("body"), ref["status"]) for ref in refs] == [(None, "deleted_by_author"), ("new", "active")]
 
 
+def test_a_peer_whose_clock_is_ahead_does_not_take_the_month_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sublet.messaging.engine.timeline_shards.REFS_PER_SHARD", 2)
+    alice, bob = peers("alice", "bob")
+    room = shared_room(alice, bob)
+    for number in range(3):
+        alice.do("message.send", room_id=room, body=str(number))
+    bob.hear(alice.published())
+    bob.clock.now_ms = NOW_MS + 40 * 24 * 3_600_000
+    bob.do("message.send", room_id=room, body="from next year")
+    alice.hear(bob.published())
+    alice.do("message.send", room_id=room, body="3")
+    assert alice.engine.shards.names(room) == ["2026-11", "2026-11-001", "2027-01"]
+    assert alice.bodies(room) == ["0", "1", "2", "3", "from next year"]
+
+
 def test_a_full_month_says_so() -> None:
     (alice,) = peers("alice")
     room = shared_room(alice)

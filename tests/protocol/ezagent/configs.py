@@ -23,6 +23,7 @@ class Writer:
     entity: str
     client: int
     clock: int = 0
+    founding: bool = False
     known: dict[ItemId, Statement] = field(default_factory=dict)
 
     def write(self, path: Path, value: Value | NestedMap) -> Statement:
@@ -35,6 +36,7 @@ class Writer:
             value,
             latest.id if latest else None,
             container.id if container else None,
+            self.client * 1_000 + (0 if self.founding else self.clock + 1),
         )
         self.clock += 1
         self.known[statement.id] = statement
@@ -47,13 +49,15 @@ class Writer:
         return max(ends, key=lambda statement: statement.id, default=None)
 
     def found(self, policy: str = "invite") -> None:
-        """Open the room."""
+        """Open the room, in one update."""
+        self.founding = True
         self.write(("created_by",), self.entity)
         self.write(("salt",), SALT.hex())
         for path in NESTED:
             self.write(path, NESTED_MAP)
         self.write(("membership", "policy"), policy)
         self.write(("membership", "members", self.entity), "owner")
+        self.founding = False
 
     def seen(self) -> dict[str, Value]:
         clocks: dict[int, int] = {}

@@ -47,7 +47,7 @@ def _check_config(context: PreSend) -> None:
     """Let only those write a field of the config whom the table allows it, as every other peer decides too."""
     room, path, value = context.room, tuple(context.fields["path"]), context.fields["value"]
     written = NESTED_MAP if isinstance(value, Nested) else value
-    statement = Statement((0, 0), context.intent.entity, path, written, None, None)
+    statement = Statement((0, 0), context.intent.entity, path, written, None, None, 0)
     if room is None or not allowed(statement, room):
         raise context.refuse(
             f"you may not change {'.'.join(path)} of this room",

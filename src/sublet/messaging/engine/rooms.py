@@ -85,7 +85,7 @@ def statements(rows: Sequence[WriteRow]) -> list[Statement]:
             paths[id] = path
         rights[id] = row.right
         by_key.setdefault((row.container, row.key), []).append(
-            Statement(id, row.signer, path, value, row.origin, row.container)
+            Statement(id, row.signer, path, value, row.origin, row.container, row.seq)
         )
     return [
         statement

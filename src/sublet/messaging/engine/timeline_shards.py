@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, REFS_PER_SHARD, month, month_of, number, sub_shard
+from sublet.protocol.ezagent.shards import REFS_PER_SHARD, month, month_of, number, sub_shard
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
@@ -51,20 +51,22 @@ class TimelineShards:
             SubletError: ``CONFLICT``: the room has had as many refs this month as its config allows.
         """
         this = self.current_month()
-        of_month = [name for name in self.names(room_id)[-MAX_SUB_SHARD - 1 :] if month(name) == this]
-        last = number(of_month[-1]) if of_month else 0
-        if last * REFS_PER_SHARD + self._filled(room_id, sub_shard(this, last)) >= self._limit(room_id):
+        # A peer whose clock is ahead may have begun a later month already.
+        latest = next((name for name in reversed(self.names(room_id)) if month(name) <= this), this)
+        last = number(latest) if month(latest) == this else 0
+        name = doc_id("index", room_id=room_id, shard_id=sub_shard(this, last))
+        filled = self._filled(name)
+        if last * REFS_PER_SHARD + filled >= self._limit(room_id):
             raise SubletError(
                 LocalCode.CONFLICT,
                 "the room has had as many messages this month as it allows",
                 "An admin may raise timeline.max_refs_per_window with sublet room config.",
             )
-        if self._filled(room_id, sub_shard(this, last)) >= REFS_PER_SHARD:
-            last += 1
-        return doc_id("index", room_id=room_id, shard_id=sub_shard(this, last))
+        if filled < REFS_PER_SHARD:
+            return name
+        return doc_id("index", room_id=room_id, shard_id=sub_shard(this, last + 1))
 
-    def _filled(self, room_id: RoomId, shard: str) -> int:
-        name = doc_id("index", room_id=room_id, shard_id=shard)
+    def _filled(self, name: str) -> int:
         return self._engine.document(name).row.entries + self._engine.writing.pending(name)
 
     def _limit(self, room_id: RoomId) -> int:

@@ -130,7 +130,7 @@ def content_object(author: EntityId, body: str, form: str, created_at: str, medi
     return {
         "type": IMMUTABLE,
         "author": author,
-        "body": unicodedata.normalize("NFC", body),
+        "body": _composed(body),
         "format": form,
         "media_refs": cast("list[JsonValue]", list(media_refs)),
         "created_at": created_at,
@@ -173,13 +173,17 @@ def unb64url(text: str, size: int) -> bytes | None:
     return raw if len(raw) == size and base64.urlsafe_b64encode(raw).rstrip(b"=").decode() == text else None
 
 
+def _composed(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def _ordered(value: JsonValue, depth: int) -> JsonValue:
     if depth > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return _composed(value)
     if isinstance(value, dict):
-        composed = {unicodedata.normalize("NFC", key): _ordered(item, depth + 1) for key, item in value.items()}
+        composed = {_composed(key): _ordered(item, depth + 1) for key, item in value.items()}
         if len(composed) != len(value):
             raise ValueError("two keys that are one")
         return composed

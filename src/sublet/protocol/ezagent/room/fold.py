@@ -34,13 +34,11 @@ def evaluate(room: RoomId, statements: Iterable[Statement]) -> RoomState:
     start = genesis(room, known.values())
     if start is None:
         return RoomState(room)
-    creator, client = start
-    first = _first_clock(known, client)
-    placed = _placed(known, creator, client, first)
+    placed = _placed(known, start)
     order = _order(placed)
     struck: set[ItemId] = set()
     while True:
-        fold = _Fold(room, creator, placed, first)
+        fold = _Fold(room, placed, start)
         fold.take_all([statement for statement in order if statement.id not in struck])
         more = fold.uncovered()
         if not more:
@@ -48,20 +46,12 @@ def evaluate(room: RoomId, statements: Iterable[Statement]) -> RoomState:
         struck |= more
 
 
-def _first_clock(known: Mapping[ItemId, Statement], client: int) -> tuple[int, int]:
-    """Return the range of clocks that the creator's first writes take, up to the first that replaces one."""
-    clocks = sorted(clock for owner, clock in known if owner == client)
-    end = clocks[0]
-    for clock in clocks:
-        if clock != end or known[client, clock].origin is not None:
-            break
-        end = clock + 1
-    return client, end
+def _founding(statement: Statement, start: Statement) -> bool:
+    """Tell whether a statement came in the update that opened the room, in which its creator may write anything."""
+    return statement.update == start.update and statement.id[0] == start.id[0]
 
 
-def _placed(
-    known: Mapping[ItemId, Statement], creator: EntityId, client: int, first: tuple[int, int]
-) -> dict[ItemId, Statement]:
+def _placed(known: Mapping[ItemId, Statement], start: Statement) -> dict[ItemId, Statement]:
     """Leave out what stands in a nested map that is not the room's own."""
 
     def own(item: ItemId | None) -> bool:
@@ -70,8 +60,7 @@ def _placed(
         holder = known.get(item)
         if holder is None or not isinstance(holder.value, NestedMap) or not own(holder.container):
             return False
-        made_first = item[0] == client and item[1] < first[1] and holder.signer == creator
-        return made_first or holder.path[0] == "ext"
+        return _founding(holder, start) or holder.path[0] == "ext"
 
     return {id: statement for id, statement in known.items() if own(statement.container)}
 
@@ -128,12 +117,10 @@ def _rank(statement: Statement) -> int:
 class _Fold:
     """The state while statements are taken in order."""
 
-    def __init__(
-        self, room: RoomId, creator: EntityId, statements: Mapping[ItemId, Statement], first: tuple[int, int]
-    ) -> None:
-        self.state = RoomState(room, creator)
+    def __init__(self, room: RoomId, statements: Mapping[ItemId, Statement], start: Statement) -> None:
+        self.state = RoomState(room, start.signer)
         self._statements = statements
-        self._first = first
+        self._start = start
         self._effective: dict[ItemId, tuple[Statement, int]] = {}
 
     def take_all(self, statements: Sequence[Statement]) -> None:
@@ -148,7 +135,7 @@ class _Fold:
 
     def _take(self, statement: Statement) -> bool:
         """Let a statement count if its writer may make it, and tell whether they may."""
-        founding = statement.id[0] == self._first[0] and statement.id[1] < self._first[1]
+        founding = _founding(statement, self._start)
         if not founding and not (self._written_inside(statement) and allowed(statement, self.state)):
             return False
         power = 101 if founding else self.state.power(statement.signer)

@@ -33,6 +33,7 @@ class Statement:
 
     ``origin`` is the write that it replaces, so also what its writer knew of that key.
     ``container`` is the item of the nested map that it was written to; None for the root.
+    ``update`` is the same number for all that was written in one update, and another for all else.
     """
 
     id: ItemId
@@ -41,6 +42,7 @@ class Statement:
     value: Value | NestedMap
     origin: ItemId | None
     container: ItemId | None
+    update: int
 
     @property
     def subject(self) -> EntityId:
@@ -73,8 +75,8 @@ class Statement:
         return (self.about_member() and self.role is Role.LEFT) or (len(self.path) == 3 and self.path[:2] == USERS)
 
 
-def genesis(room: RoomId, statements: Iterable[Statement]) -> tuple[EntityId, int] | None:
-    """Return who has opened the room, and the client that did; None where no statement proves it by the room's id."""
+def genesis(room: RoomId, statements: Iterable[Statement]) -> Statement | None:
+    """Return the statement of who has opened the room; None where none is proven by the room's id."""
     salts: dict[int, Value | NestedMap] = {}
     claims: list[Statement] = []
     for statement in statements:
@@ -86,7 +88,7 @@ def genesis(room: RoomId, statements: Iterable[Statement]) -> tuple[EntityId, in
     for claim in sorted(claims, key=lambda claim: claim.id):
         salt = _salt(salts.get(claim.id[0]))
         if salt is not None and room_id(claim.signer, at_ms, salt) == room:
-            return claim.signer, claim.id[0]
+            return claim
     return None
 
 

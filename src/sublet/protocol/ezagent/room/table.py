@@ -80,9 +80,10 @@ def _leaves(statement: Statement, state: RoomState) -> bool:
     role = state.role(subject)
     if statement.seen is None:
         return False
+    if role is Role.OWNER and [entity for entity, held in state.members().items() if held is Role.OWNER] == [subject]:
+        return False
     if signer == subject:
-        owners = [entity for entity, held in state.members().items() if held is Role.OWNER]
-        return role is not None and owners != [subject]
+        return role is not None
     return _is_admin(statement, state) and state.power(signer) > state.power(subject)
 
 

@@ -36,6 +36,8 @@ class Transaction:
         self.start = clock
         self.clock = clock
         self._body = bytearray()
+        self._own = bytearray()
+        write_number(self._own, client)
         self._structs = 0
         self._overwritten: list[ItemId] = []
 
@@ -106,8 +108,7 @@ class Transaction:
         body, here = self._body, self.clock
         if origin is not None:
             body.append(kind | _ORIGIN | (_KEY if key is not None else 0))
-            write_number(body, origin[0])
-            write_number(body, origin[1])
+            self._write_id(origin)
         else:
             body.append(kind if key is None else kind | _KEY)
             if isinstance(parent, str):
@@ -115,13 +116,19 @@ class Transaction:
                 write_text(body, parent)
             else:
                 body.append(0)
-                write_number(body, parent[0])
-                write_number(body, parent[1])
+                self._write_id(parent)
             if key is not None:
                 write_text(body, key)
         self._structs += 1
         self.clock += 1
         return here
+
+    def _write_id(self, item: ItemId) -> None:
+        if item[0] == self.client:  # written once for all: client ids take eight bytes
+            self._body += self._own
+        else:
+            write_number(self._body, item[0])
+        write_number(self._body, item[1])
 
 
 def encode_append(client: int, clock: int, last: ItemId | None, maps: Sequence[Fields], root: str) -> bytes:
