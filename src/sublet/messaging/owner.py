@@ -19,6 +19,7 @@ from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Arrival, Outcome
 from sublet.messaging.engine.writing import Outgoing
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 
@@ -28,7 +29,7 @@ MAX_BATCH: Final = 256
 MAX_ARRIVALS: Final = 65_536
 """Samples that wait; beyond that they are dropped, and a difference heals it."""
 MAX_OUTGOING: Final = 16_384
-STOP_SECONDS: Final = 4.0
+STOP_SECONDS: Final = 2.0
 
 ResultT = TypeVar("ResultT")
 
@@ -64,6 +65,8 @@ class Owner:
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
+        self._lock = threading.Lock()
+        self._stopped = False
         self.dropped = 0
 
     def start(self) -> None:
@@ -99,7 +102,11 @@ class Owner:
     def call(self, run: Callable[[Engine], ResultT]) -> Future[ResultT]:
         """Run something with the engine; the result comes when what it wrote is durable."""
         future: Future[ResultT] = Future()
-        self._inbox.put(_Call(run, future))
+        with self._lock:
+            if self._stopped:
+                future.set_exception(_stopped())
+            else:
+                self._inbox.put(_Call(run, future))
         return future
 
     def _run(self) -> None:
@@ -120,9 +127,24 @@ class Owner:
             running = None not in batch
             try:
                 self._do(engine, batch)
-            except Exception:
+            except Exception as error:
                 log.exception("a batch of messages failed")
+                for item in batch:
+                    if isinstance(item, _Call) and not item.future.done():
+                        item.future.set_exception(error)
         engine.store.close()
+        self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        """Answer what came too late, so that nobody waits for it."""
+        with self._lock:
+            self._stopped = True
+        while not self._inbox.empty():
+            item = self._inbox.get()
+            if isinstance(item, _Call):
+                item.future.set_exception(_stopped())
+            elif item is not None and not isinstance(item, Sample):
+                item.drop()
 
     def _do(self, engine: Engine, batch: list[Any]) -> None:
         arrivals: list[Arrival] = []
@@ -167,6 +189,9 @@ class Owner:
             payload = self._answer(engine, query)
         except Refused:
             payload = None
+        except Exception:
+            log.exception("could not answer a peer", key=query.key)
+            payload = None
         if payload is None:
             query.drop()
         else:
@@ -182,6 +207,10 @@ def arrivals_of(sample: Sample) -> list[Arrival]:
         except Refused:
             contents = ()
     return [Arrival(sample.payload, contents)]
+
+
+def _stopped() -> SubletError:
+    return SubletError(LocalCode.UNAVAILABLE, "messaging has stopped", "Start the daemon again.")
 
 
 class _Sender:

@@ -37,6 +37,8 @@ from sublet.protocol.ezagent.yjs.vectors import decode_vector
 MAX_ROOMS: Final = 4_096
 MAX_WAIT_SECONDS: Final = 60.0
 MAX_TODO: Final = 4_096
+PERIOD_SECONDS: Final = 30.0
+"""How often all that was droppable, or was lost where no gap shows it, is asked for."""
 ResultT = TypeVar("ResultT")
 
 
@@ -69,7 +71,7 @@ class MessagingService:
         self._accept_invitation = accept_invitation
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome)
         self._subscriptions = Subscriptions(network, self._owner.heard, self._owner.asked, self._invited)
-        self._sync = Sync(network, self._call, self._subscriptions.known)
+        self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._news = anyio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
@@ -84,6 +86,7 @@ class MessagingService:
             try:
                 group.start_soon(self._dispatch, group)
                 group.start_soon(self._sync.run)
+                group.start_soon(self._periodically)
                 await self._begin()
                 yield self
             finally:
@@ -202,18 +205,16 @@ class MessagingService:
                 group.start_soon(self._catch_up)
 
     async def _begin(self) -> None:
-        rooms, members = await self._call(_known)
+        members = await self._call(_known)
         own = [entity.record.entity_id for entity in self._local]
         for entity_id in own:
             await self._declare(self._subscriptions.own, entity_id)
             await self._declare(self._subscriptions.known, entity_id)
-        for room_id in rooms:
-            await self._listen(room_id)
         for entity_id in members - set(own):
             await self._declare(self._subscriptions.member, entity_id)
             await self._declare(self._subscriptions.known, entity_id)
         self._network.on_change(lambda: self._soon(self._catch_up))
-        self._soon(self._catch_up)
+        await self._catch_up()
 
     def _end(self) -> None:
         self._owner.stop()
@@ -228,10 +229,15 @@ class MessagingService:
         await self._declare(self._subscriptions.room, room_id, month)
         self._sync.want(f"room:{room_id}")
 
+    async def _periodically(self) -> None:
+        while True:
+            await anyio.sleep(PERIOD_SECONDS)
+            await self._catch_up()
+
     async def _catch_up(self) -> None:
-        """After a link came or went: ask for all that may have been missed, and where we are a member now."""
+        """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
         for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
-            self._sync.want(f"room:{room_id}")
+            await self._listen(room_id)
         for entity in self._local:
             for bundle in await self._sync.inbox(entity.record.entity_id):
                 await self._take_invitation(bundle)
@@ -284,9 +290,8 @@ def _visible(engine: Engine, entity: EntityId, since: int, room_id: RoomId | Non
     return seen, rows[-1].cursor if rows else since
 
 
-def _known(engine: Engine) -> tuple[list[RoomId], set[EntityId]]:
-    rooms = sorted(engine.wanted_rooms)
-    return rooms, {entity for room_id in rooms for entity in engine.rooms.state(room_id).members()}
+def _known(engine: Engine) -> set[EntityId]:
+    return {entity for room_id in engine.wanted_rooms for entity in engine.rooms.state(room_id).members()}
 
 
 def _configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:

@@ -1,6 +1,6 @@
 """Differences: what we lack is asked for with our state vector.
 
-That happens after every gap and every change of a link, and from time to time.
+The service wants that after every gap and every change of a link, and from time to time.
 
 Subscribe first, then ask: the other order loses what comes between. All answers are taken, since none is complete.
 """
@@ -33,7 +33,6 @@ QUERY_SECONDS: Final = 5.0
 OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 MAX_ROUNDS: Final = 10_000
-PERIOD_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
 
@@ -50,14 +49,13 @@ class Sync:
         known: told whose keys were learnt.
     """
 
-    def __init__(self, network: Network, call: Call[object], known: Callable[[EntityId], None]) -> None:
+    def __init__(self, network: Network, call: Call[object], known: Callable[[EntityId], Awaitable[None]]) -> None:
         self._network = network
         self._run_call = call
         self._known = known
         self._wanted: dict[str, None] = {}
         self._ready = anyio.Event()
         self._limiter = anyio.CapacityLimiter(WORKERS)
-        self.rounds = 0
 
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``), or a key (``key:ENTITY``) soon; on the event loop."""
@@ -67,19 +65,12 @@ class Sync:
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._periodically)
             while True:
                 await self._ready.wait()
                 await anyio.sleep(SETTLE_SECONDS)
                 wanted, self._wanted, self._ready = list(self._wanted), {}, anyio.Event()
                 for name in wanted:
                     group.start_soon(self._one, name)
-
-    async def _periodically(self) -> None:
-        while True:
-            await anyio.sleep(PERIOD_SECONDS)
-            for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
-                self.want(f"room:{room_id}")
 
     async def _one(self, name: str) -> None:
         try:
@@ -122,7 +113,6 @@ class Sync:
             for signer in outcome.unknown_signers:
                 await self.key(signer)
             total += outcome.accepted
-            self.rounds += 1
             if not outcome.accepted or not any(bundle.more for bundle in bundles):
                 return total
         return total
@@ -132,7 +122,7 @@ class Sync:
         for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
             await self._call(partial(_take, room_id=None, bundle=bundle))
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
-            self._known(entity)
+            await self._known(entity)
 
     async def offer(self, entity: EntityId) -> None:
         """Tell an entity which rooms it is a member of, until it has heard; who is away asks when it comes back."""

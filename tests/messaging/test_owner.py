@@ -1,0 +1,65 @@
+"""The engine's thread: nobody waits for ever, whatever fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from sublet.messaging.answers import answer
+from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.backend import Batch
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.engine.registry import Registry
+from sublet.messaging.owner import Owner
+from sublet.protocol.errors import SubletError
+from support.rooms import NOW_MS, local_entity
+
+SECONDS = 30
+
+
+class FullDisk(SqliteStore):
+    """A store whose disk is full when it is told to be."""
+
+    full = False
+
+    def write(self, batch: Batch) -> None:
+        if self.full:
+            raise OSError("disk full")
+        super().write(batch)
+
+
+def made(store: SqliteStore) -> Engine:
+    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS)
+
+
+def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
+    store = FullDisk(None)
+    owner = Owner(lambda: made(store), MemoryHub().join(), answer, lambda outcome: None)
+    owner.start()
+    me = local_entity("alice", 1).record.entity_id
+
+    def create(engine: Engine) -> str:
+        return str(run_operation(engine, me, "room.create", {"name": "r"})["room_id"])
+
+    room = owner.call(create).result(SECONDS)
+    store.full = True
+    with pytest.raises(OSError, match="disk full"):
+        owner.call(create).result(SECONDS)
+    store.full = False
+    assert owner.call(create).result(SECONDS) != room
+    assert len(owner.call(lambda engine: run_operation(engine, me, "room.list", {})).result(SECONDS)) == 2
+    owner.stop()
+    with pytest.raises(SubletError, match="stopped"):
+        owner.call(create).result(SECONDS)
+
+
+def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:
+    def fail() -> Engine:
+        raise OSError("no such directory")
+
+    owner = Owner(fail, MemoryHub().join(), answer, lambda outcome: None)
+    with pytest.raises(OSError, match="no such directory"):
+        owner.start()
+    owner.stop()
