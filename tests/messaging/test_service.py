@@ -13,6 +13,9 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.contexts import OperationContext
+from sublet.messaging.engine.declaration import Declaration, Index, Refresh
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
@@ -46,11 +49,13 @@ class Member:
 
 
 @asynccontextmanager
-async def member(name: str, client: int, hub: MemoryHub, path: Path, accepts: bool = True) -> AsyncIterator[Member]:
+async def member(
+    name: str, client: int, hub: MemoryHub, path: Path, accepts: bool = True, more: tuple[Declaration, ...] = ()
+) -> AsyncIterator[Member]:
     network = hub.join()
     service = MessagingService(
         path / f"{name}.db",
-        Registry(BUILT_INS),
+        Registry([*BUILT_INS, *more]),
         network,
         [local_entity(name, client)],
         lambda: time.time_ns() // 1_000_000,
@@ -153,3 +158,24 @@ async def test_an_author_who_is_gone_is_proven_by_whoever_has_the_log(tmp_path: 
             await alice.bus.room.invite(room_id=room, entity=carol.id)
             await carol.until(room, lambda bodies: bodies == ["I was here"])
             assert (await carol.bus.identity.get_pubkey(entity_id=bob.id))["kind"] == "agent"
+
+
+async def test_a_periodic_index_is_made_anew_even_after_it_failed(tmp_path: Path) -> None:
+    runs: list[int] = []
+
+    def rebuild(context: OperationContext) -> None:
+        runs.append(len(runs))
+        if len(runs) == 1:
+            raise RuntimeError("not yet")
+        context.engine.store.put_index([IndexEntry("rooms", "all", "0", {"runs": len(runs)})])
+
+    def read(context: OperationContext) -> int:
+        return len(context.engine.store.scan_index("rooms", "all", 10))
+
+    index = Index("rooms", "rooms", "count", Refresh.PERIODIC, "rooms.count", read, rebuild, every_seconds=0.01)
+    extension = Declaration(id="rooms", version="1", dependencies=("room",), indexes=(index,))
+    async with member("alice", 1, MemoryHub(), tmp_path, more=(extension,)) as alice:
+        with anyio.fail_after(SECONDS):
+            while not await alice.bus.rooms.count():
+                await anyio.sleep(0)
+    assert len(runs) >= 2

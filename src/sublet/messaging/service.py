@@ -13,11 +13,13 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.abc
 import anyio.to_thread
+import structlog
 
 from sublet.messaging import answers
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
 from sublet.messaging.engine.backend import Answer, EventRow, Network
+from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
@@ -30,9 +32,11 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
 from sublet.protocol.ezagent.keys import parse_doc_id
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
+
+log = structlog.get_logger(__name__)
 
 MAX_ROOMS: Final = 4_096
 MAX_WAIT_SECONDS: Final = 60.0
@@ -87,6 +91,9 @@ class MessagingService:
                 group.start_soon(self._dispatch, group)
                 group.start_soon(self._sync.run)
                 group.start_soon(self._periodically)
+                for index in self._registry.indexes.values():
+                    if index.rebuild is not None and index.every_seconds is not None:
+                        group.start_soon(self._rebuild, index.rebuild, index.every_seconds)
                 await self._begin()
                 yield self
             finally:
@@ -233,6 +240,15 @@ class MessagingService:
         while True:
             await anyio.sleep(PERIOD_SECONDS)
             await self._catch_up()
+
+    async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
+        """Make a periodic index anew from time to time; one that fails is tried again the next time."""
+        while True:
+            try:
+                await self._call(lambda engine: rebuild(OperationContext(engine, SYSTEM_ENTITY)))
+            except Exception:
+                log.exception("an index could not be made anew")
+            await anyio.sleep(every_seconds)
 
     async def _catch_up(self) -> None:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
