@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.messaging.engine.operations import run_operation
 from sublet.protocol.errors import SubletError
 from support.rooms import peers, shared_room
 
@@ -23,8 +24,6 @@ def test_a_message_arrives_with_its_content() -> None:
 def test_a_burst_shares_an_envelope() -> None:
     alice, bob = peers("alice", "bob")
     room = shared_room(alice, bob)
-    from sublet.messaging.engine.operations import run_operation
-
     for index in range(10):
         run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": str(index)})
     alice.engine.commit()
@@ -32,6 +31,24 @@ def test_a_burst_shares_an_envelope() -> None:
     assert len(out) == 1
     bob.hear(out)
     assert bob.bodies(room) == [str(index) for index in range(10)]
+
+
+def test_what_can_not_be_written_takes_nothing_of_the_same_burst_with_it() -> None:
+    alice, bob = peers("alice", "bob")
+    room = shared_room(alice, bob)
+    deep: object = 1
+    for _ in range(20):
+        deep = [deep]
+    wrong = [{"note": deep}, {"note": 2**60 + 1}, {"note": "\ud800"}, {"note": "x" * 140_000}, {"n" * 600: 1}]
+    run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "before"})
+    for ext in wrong:
+        with pytest.raises(SubletError, match=r"can't be written"):
+            run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "wrong", "ext": ext})
+    run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "after"})
+    alice.engine.commit()
+    bob.hear(alice.published())
+    assert alice.bodies(room) == bob.bodies(room) == ["before", "after"]
+    assert bob.refused() == {}
 
 
 def test_a_deleted_message_has_no_body() -> None:

@@ -49,6 +49,7 @@ def test_appends_are_what_yrs_writes(client: int, batches: list[list[dict[str, A
         transaction = Transaction(client, clock)
         last = transaction.append_maps("timeline", last, maps)[-1]
         assert transaction.encode() == updates[-1]
+        assert transaction.update() == decode_update(updates[-1])
         clock = decode_update(updates[-1]).end
         assert clock == transaction.clock
 
@@ -69,6 +70,7 @@ def test_setting_keys_is_what_yrs_writes(client: int, writes: list[tuple[str, Va
         transaction = Transaction(client, transaction.clock)
         here[key] = transaction.set_key(members, key, here.get(key), value)
         assert transaction.encode() == updates[-1]
+        assert transaction.update() == decode_update(updates[-1])
 
 
 def test_a_later_client_takes_over_from_the_first() -> None:

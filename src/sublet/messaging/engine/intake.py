@@ -121,13 +121,18 @@ class Intake:
         self._batch.records[record.entity_id] = raw
         return self.take(self._waiting.pop(record.entity_id, []))
 
-    def local(self, document: Document, envelope: Envelope, contents: dict[str, bytes]) -> None:
+    def local(self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes]) -> None:
         """Take an update that was made here; durable after ``commit``.
+
+        Args:
+            document: what it changes.
+            envelope: which holds it.
+            update: the same, decoded.
+            contents: immutable contents that go with it, by id.
 
         Raises:
             Refused: it is not allowed.
         """
-        update = decode_update(envelope.payload)
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
         self._stage(document, envelope, update, plan, local=True)

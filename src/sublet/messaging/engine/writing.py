@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from sublet.messaging.engine.authorise import MAX_KEY_CHARS
 from sublet.messaging.engine.backend import Qos
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import QOS_DATA, Change
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_MERGED: Final = 32
 """Refs of one burst that share an envelope."""
+MAX_ENTRY_BYTES: Final = 128 << 10
+MAX_MERGED_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,10 @@ class Outgoing:
 
 @dataclass(slots=True)
 class _Pending:
-    fields: list[dict[str, Any]]
+    transaction: Transaction
+    last: ItemId | None
     contents: dict[str, bytes]
+    count: int = 0
 
 
 class Writing:
@@ -80,16 +85,36 @@ class Writing:
         contents = dict(contents or {})
         intent = Intent(datatype.id, Change.INSERT, doc_id, document.place.room_id, entity, dict(fields))
         engine.hooks.pre_send(engine, intent, contents)
-        pending = self._pending.setdefault((entity, doc_id), _Pending([], {}))
-        pending.fields.append(intent.fields)
-        pending.contents |= contents
-        if len(pending.fields) >= MAX_MERGED:
-            self.flush()
+        self._add(entity, document, intent.fields, contents)
         return intent.fields
+
+    def _add(self, entity: EntityId, document: Document, fields: dict[str, Any], contents: dict[str, bytes]) -> None:
+        """Add an element to what its entity has begun to write; what can't be written leaves that as it was."""
+        key = (entity, document.row.doc_id)
+        pending = self._pending.get(key)
+        if pending is None:
+            client, tail = self._engine.client(entity), document.list.tail
+            pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
+        mark = pending.transaction.mark()
+        try:
+            if any(len(name) > MAX_KEY_CHARS for name in fields):
+                raise ValueError("a key is too long")
+            last = pending.transaction.append_maps(document.root, pending.last, [fields])[-1]
+            if pending.transaction.size - mark[0] > MAX_ENTRY_BYTES:
+                pending.transaction.undo(mark)
+                raise ValueError(f"it takes more than {MAX_ENTRY_BYTES} bytes")
+        except ValueError as error:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}") from None
+        pending.last = last
+        pending.contents |= contents
+        pending.count += 1
+        self._pending[key] = pending
+        if pending.count >= MAX_MERGED or pending.transaction.size > MAX_MERGED_BYTES:
+            self.flush()
 
     def pending(self, doc_id: str) -> int:
         """Return how many elements wait to be written to a document."""
-        return sum(len(pending.fields) for (_, name), pending in self._pending.items() if name == doc_id)
+        return sum(pending.count for (_, name), pending in self._pending.items() if name == doc_id)
 
     def set_field(self, entity: EntityId, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
         """Set one field of an element or of a map document; None takes it away. See ``set_fields``."""
@@ -147,12 +172,7 @@ class Writing:
         """Write what waits: the elements of one entity and document share an envelope."""
         pending, self._pending = self._pending, {}
         for (entity, doc_id), burst in pending.items():
-            document = self._engine.document(doc_id)
-            client = self._engine.client(entity)
-            transaction = Transaction(client, document.next_clock(client))
-            tail = document.list.tail
-            transaction.append_maps(document.root, tail.id if tail is not None else None, burst.fields)
-            self._seal(document, entity, transaction, burst.contents)
+            self._seal(self._engine.document(doc_id), entity, burst.transaction, burst.contents)
 
     def _set(
         self,
@@ -183,18 +203,21 @@ class Writing:
                 ) from None
             parent = container or entry or document.root
             previous = made.get((intent.target, path), there)
-        made[intent.target, path] = transaction.set_key(parent, path[-1], previous, value)
+        try:
+            made[intent.target, path] = transaction.set_key(parent, path[-1], previous, value)
+        except ValueError as error:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}") from None
 
     def _seal(self, document: Document, entity: EntityId, transaction: Transaction, contents: dict[str, bytes]) -> None:
-        engine = self._engine
-        envelope = seal(engine.key(entity), entity, document.row.doc_id, engine.now_ms(), transaction.encode())
+        engine, name = self._engine, document.row.doc_id
         try:
-            engine.intake.local(document, envelope, contents)
+            envelope = seal(engine.key(entity), entity, name, engine.now_ms(), transaction.encode())
+            engine.intake.local(document, envelope, transaction.update(), contents)
         except Refused as refused:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {refused.detail}") from refused
         datatype = engine.datatype_of(document)
         attachment = encode_bundle((RecordKind.CONTENT, raw) for raw in contents.values()) if contents else b""
-        key = channel_key(document.row.doc_id, Channel.UPDATES)
+        key = channel_key(name, Channel.UPDATES)
         self.outgoing.append(Outgoing(key, envelope.raw, attachment, datatype.qos if datatype else QOS_DATA))
 
 

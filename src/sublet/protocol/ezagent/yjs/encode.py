@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, ItemId, Value
+from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, Deletion, Item, ItemId, Update, Value
 from sublet.protocol.ezagent.yjs.writer import write_number, write_text, write_value
 
 _ORIGIN = 128
@@ -38,7 +38,7 @@ class Transaction:
         self._body = bytearray()
         self._own = bytearray()
         write_number(self._own, client)
-        self._structs = 0
+        self._items: list[Item] = []
         self._overwritten: list[ItemId] = []
 
     def append_maps(self, root: str, last: ItemId | None, maps: Sequence[Fields]) -> list[ItemId]:
@@ -51,10 +51,35 @@ class Transaction:
 
         Returns:
             The id of each map's item.
+
+        Raises:
+            ValueError: a value that has no form; the transaction stays as it was.
         """
+        before = self.mark()
+        try:
+            return self._append_maps(root, last, maps)
+        except ValueError:
+            self.undo(before)
+            raise
+
+    def mark(self) -> tuple[int, int, int]:
+        """Return where ``undo`` comes back to."""
+        return len(self._body), len(self._items), self.clock
+
+    def undo(self, mark: tuple[int, int, int]) -> None:
+        """Take back the maps that were appended since a mark."""
+        del self._body[mark[0] :], self._items[mark[1] :]
+        self.clock = mark[2]
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the items take so far."""
+        return len(self._body)
+
+    def _append_maps(self, root: str, last: ItemId | None, maps: Sequence[Fields]) -> list[ItemId]:
         ids: list[ItemId] = []
         for fields in maps:
-            here = self._struct(TYPE, None, root, None, last)
+            here = self._struct(TYPE, None, root, last, MAP)
             self._body.append(MAP)
             self._fields(here, fields)
             ids.append((self.client, here))
@@ -77,11 +102,15 @@ class Transaction:
             self._overwritten.append(previous)
         return self.client, self._set(parent, key, previous, value)
 
+    def update(self) -> Update:
+        """Return the update as the decoder returns it from ``encode``, without decoding it."""
+        return Update(self.client, self.start, self.clock, self._items, _deletions(self._overwritten))
+
     def encode(self) -> bytes:
         """Return the update."""
         out = bytearray()
         write_number(out, 1)
-        write_number(out, self._structs)
+        write_number(out, len(self._items))
         write_number(out, self.client)
         write_number(out, self.start)
         out += self._body
@@ -90,11 +119,11 @@ class Transaction:
 
     def _set(self, parent: str | ItemId, key: str, previous: ItemId | None, value: Value | Nested) -> int:
         if isinstance(value, Nested):
-            here = self._struct(TYPE, key, parent, None, previous)
+            here = self._struct(TYPE, key, parent, previous, MAP)
             self._body.append(MAP)
             self._fields(here, value)
         else:
-            here = self._struct(ANY, key, parent, None, previous)
+            here = self._struct(ANY, key, parent, previous, [value])
             self._body.append(1)
             write_value(self._body, value)
         return here
@@ -104,7 +133,7 @@ class Transaction:
         for key, value in fields.items():
             self._set(parent, key, None, value)
 
-    def _struct(self, kind: int, key: str | None, parent: str | ItemId, right: None, origin: ItemId | None) -> int:
+    def _struct(self, kind: int, key: str | None, parent: str | ItemId, origin: ItemId | None, value: object) -> int:
         body, here = self._body, self.clock
         if origin is not None:
             body.append(kind | _ORIGIN | (_KEY if key is not None else 0))
@@ -119,7 +148,9 @@ class Transaction:
                 self._write_id(parent)
             if key is not None:
                 write_text(body, key)
-        self._structs += 1
+        told = origin is None  # where there is an origin, it tells parent and key
+        item = Item(here, 1, kind, origin, None, parent if told else None, key if told else None, value)
+        self._items.append(item)
         self.clock += 1
         return here
 
@@ -138,18 +169,29 @@ def encode_append(client: int, clock: int, last: ItemId | None, maps: Sequence[F
     return transaction.encode()
 
 
-def _write_deletions(out: bytearray, ids: list[ItemId]) -> None:
+def _deletions(ids: list[ItemId]) -> list[Deletion]:
+    """Return items as ranges, the highest client ids first, as yrs orders them."""
     by_client: dict[int, list[int]] = {}
     for client, clock in ids:
         by_client.setdefault(client, []).append(clock)
-    write_number(out, len(by_client))
-    for client in sorted(by_client, reverse=True):
+    return [
+        Deletion(client, start, length)
+        for client in sorted(by_client, reverse=True)
+        for start, length in _ranges(sorted(by_client[client]))
+    ]
+
+
+def _write_deletions(out: bytearray, ids: list[ItemId]) -> None:
+    cuts = _deletions(ids)
+    clients = list(dict.fromkeys(cut.client for cut in cuts))
+    write_number(out, len(clients))
+    for client in clients:
+        of_client = [cut for cut in cuts if cut.client == client]
         write_number(out, client)
-        ranges = _ranges(sorted(by_client[client]))
-        write_number(out, len(ranges))
-        for start, length in ranges:
-            write_number(out, start)
-            write_number(out, length)
+        write_number(out, len(of_client))
+        for cut in of_client:
+            write_number(out, cut.clock)
+            write_number(out, cut.length)
 
 
 def _ranges(clocks: list[int]) -> list[tuple[int, int]]:

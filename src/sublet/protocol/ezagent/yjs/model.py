@@ -14,6 +14,7 @@ Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 
 MAX_CLIENT: Final = 2**53 - 1
 MAX_CLOCK: Final = 2**32 - 1
+MAX_VALUE_DEPTH: Final = 16
 
 HOLE: Final = 0
 DELETED: Final = 1

@@ -7,9 +7,8 @@ import struct
 from typing import Final
 
 from sublet.protocol.ezagent.errors import malformed
-from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, Value
+from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_VALUE_DEPTH, Value
 
-MAX_VALUE_DEPTH: Final = 16
 _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
 _I64: Final = struct.Struct(">q")

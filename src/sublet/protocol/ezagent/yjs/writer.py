@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Final
 
-from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.ezagent.yjs.model import MAX_VALUE_DEPTH, Value
 
 _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")
@@ -28,12 +28,15 @@ def write_text(out: bytearray, text: str) -> None:
     out += raw
 
 
-def write_value(out: bytearray, value: Value) -> None:
+def write_value(out: bytearray, value: Value, depth: int = 0) -> None:
     """Append a plain value.
 
     Raises:
-        ValueError: a number that is not finite, or that a double can't hold.
+        ValueError: a number that is not finite or that a double can't hold, text that is not Unicode, or a value
+            that is nested deeper than a reader takes.
     """
+    if depth > MAX_VALUE_DEPTH:
+        raise ValueError("a value is nested too deep")
     if isinstance(value, str):
         out.append(119)
         write_text(out, value)
@@ -52,12 +55,12 @@ def write_value(out: bytearray, value: Value) -> None:
         write_number(out, len(value))
         for key, item in value.items():
             write_text(out, key)
-            write_value(out, item)
+            write_value(out, item, depth + 1)
     else:
         out.append(117)
         write_number(out, len(value))
         for item in value:
-            write_value(out, item)
+            write_value(out, item, depth + 1)
 
 
 def _write_double(out: bytearray, value: float) -> None:
