@@ -21,6 +21,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.identity import EntityKind, make_record
+from sublet.protocol.ezagent.keys import doc_id
 
 NOW_MS = 1_795_852_800_000
 
@@ -81,6 +82,15 @@ class Peer:
     def hear(self, outgoing: Iterable[Outgoing]) -> Outcome:
         """Take what somebody has published."""
         return self.engine.intake.take([arrival(item) for item in outgoing])
+
+    def catch_up(self, other: Peer, room: str) -> None:
+        """Take all of a room that another has."""
+        self.engine.want_room(room)
+        documents = [doc_id("config", room_id=room)]
+        documents += [row.doc_id for kind in ("index", "ext") for row in other.store.documents(room, kind)]
+        for name in documents:
+            envelopes, _ = other.store.log_after(other.engine.document(name).row.number, {}, 1 << 30)
+            self.engine.intake.take([Arrival(raw) for raw in envelopes])
 
     def meet(self, *others: Peer) -> None:
         """Learn who the others are."""

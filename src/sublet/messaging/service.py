@@ -294,13 +294,17 @@ class MessagingService:
 
 
 def _visible(engine: Engine, entity: EntityId, since: int, room_id: RoomId | None) -> tuple[list[EventRow], int]:
-    """Return the events of rooms that an entity is a member of, or has just left, and the cursor after them."""
+    """Return the events of rooms that an entity is a member of, or has just left, and the cursor after them.
+
+    What somebody watches is told to nobody else.
+    """
     rows = engine.events.since(since)
     seen = [
         row
         for row in rows
         if row.room_id is not None
         and room_id in (None, row.room_id)
+        and row.data.get("watcher") in (None, entity)
         and (engine.rooms.state(row.room_id).role(entity) is not None or row.data.get("entity") == entity)
     ]
     return seen, rows[-1].cursor if rows else since

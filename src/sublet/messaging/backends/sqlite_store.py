@@ -38,6 +38,8 @@ _WRITE: Final = (
 )
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; the last so many of a document go with every difference."""
+LAST_RANK: Final = "\U0010ffff"
+"""Beyond every rank of an index."""
 CACHE_KIB: Final = 16 << 10
 
 
@@ -303,10 +305,11 @@ class SqliteStore:
             [(entry.index, entry.key, entry.rank, json.dumps(entry.value)) for entry in entries],
         )
 
-    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
         rows = self._db.execute(
-            "SELECT name, key, rank, value FROM index_entries WHERE name = ? AND key = ? ORDER BY rank DESC LIMIT ?",
-            (index, key, limit),
+            "SELECT name, key, rank, value FROM index_entries WHERE name = ? AND key = ? AND rank < ? "
+            "ORDER BY rank DESC LIMIT ?",
+            (index, key, LAST_RANK if below is None else below, limit),
         )
         return [IndexEntry(name, found, rank, json.loads(value)) for name, found, rank, value in rows]
 

@@ -77,8 +77,7 @@ def create(
 
 def list_rooms(context: OperationContext) -> list[dict[str, JsonValue]]:
     """Return the rooms that the caller is a member of."""
-    states = [context.engine.rooms.state(room) for room in sorted(context.engine.wanted_rooms)]
-    return [_summary(state, context.entity) for state in states if state.role(context.entity) is not None]
+    return [_summary(state, context.entity) for state in context.engine.rooms_of(context.entity)]
 
 
 def get(context: OperationContext, room_id: RoomId) -> dict[str, Any]:

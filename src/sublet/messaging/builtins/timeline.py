@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, OperationContext, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_DATA,
     AfterWriteHook,
@@ -96,21 +96,14 @@ def _list(
     found = list(islice(walk, limit + 1))
     page = found[:limit] if after is not None else found[:limit][::-1]
     items = [context.engine.reading.entry(document, node) for document, node in page]
-    reading = AfterRead(context.engine, "timeline_index", context.entity, room_id, items)
-    context.engine.hooks.after_read(context.engine, reading)
     more = len(found) > limit
     edge = page[-1 if after is not None else 0][1].entry_id if page and more else None
-    return {"refs": reading.items, "next_cursor": edge}
+    return {"refs": context.engine.reading.shown(context.entity, room_id, items), "next_cursor": edge}
 
 
 def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
-    context.state(room_id)
-    ref = context.engine.reading.ref(ref_id)
-    if ref is None or ref["room_id"] != room_id:
-        raise _no_ref(ref_id)
-    reading = AfterRead(context.engine, "timeline_index", context.entity, room_id, [ref])
-    context.engine.hooks.after_read(context.engine, reading)
-    return reading.items[0]
+    shown: dict[str, Any] = context.engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
+    return shown
 
 
 def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tuple[str, Node]:
@@ -159,17 +152,13 @@ def _remove_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId
 
 
 def _set_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId, name: str, key: str, value: Any) -> None:
-    context.state(room_id)
-    engine = context.engine
-    annotation = engine.registry.annotations.get((AnnotationPlace.ON_REF, name))
-    found = engine.store.find_entry(ref_id)
-    if found is None or found[0].room_id != room_id:
-        raise _no_ref(ref_id)
+    ref = context.ref(room_id, ref_id)
+    annotation = context.engine.registry.annotations.get((AnnotationPlace.ON_REF, name))
     if annotation is None or not annotation.nested:
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"ext.{name} is no map that several write", "See docs/messaging.md."
         )
-    engine.writing.set_field(context.entity, found[0].doc_id, ref_id, (f"ext.{name}", key), value)
+    context.annotate(ref, name, key, value)
 
 
 def _no_ref(ref: RefId) -> SubletError:

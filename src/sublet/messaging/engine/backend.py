@@ -201,8 +201,8 @@ class Store(Protocol):
     def put_index(self, entries: Sequence[IndexEntry]) -> None:
         """Write entries of indexes, in place of those with the same index, key and rank."""
 
-    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
-        """Return an index's entries of a key, highest rank first."""
+    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
+        """Return an index's entries of a key, highest rank first; only those of a lower rank than ``below``."""
 
     def index_keys(self, index: str) -> list[tuple[str, int]]:
         """Return an index's keys with how many entries each has."""

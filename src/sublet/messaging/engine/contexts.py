@@ -16,6 +16,7 @@ from sublet.messaging.engine.declaration import AnnotationPlace, Change
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId
 
@@ -107,6 +108,12 @@ class PreSend:
             room is not None and self._engine.store.content(room, content_id) is not None
         )
 
+    def read_ref(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref of a room that the author is a member of; None where there is none."""
+        if self._engine.rooms.state(room_id).role(self.intent.entity) is None:
+            return None
+        return self._engine.reading.ref_in(room_id, ref_id)
+
     def author_key(self) -> SigningKey:
         """Return the key that the author signs with."""
         return self._engine.key(self.intent.entity)
@@ -154,6 +161,14 @@ class AfterWrite:
         """Return a ref as it counts, without contents; None where there is none."""
         return self._engine.reading.ref(ref_id)
 
+    def ours(self) -> list[EntityId]:
+        """Return the entities of this daemon."""
+        return list(self._engine.keyring.local)
+
+    def rooms_of(self, entity: EntityId) -> list[RoomState]:
+        """Return the rooms that an entity is a member of."""
+        return self._engine.rooms_of(entity)
+
     def write_field(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
         """Write a field of something else, as the entity that made this change.
 
@@ -171,16 +186,30 @@ class AfterWrite:
 
 
 class AfterRead:
-    """After data was read, before it is answered: add to the answer; what is stored stays as it is."""
+    """After data was read, before it is answered: add to the answer; what is stored stays as it is.
+
+    ``query`` says which view of an extension the reader asks for, such as ``{"thread": ref_id}``. ``quoted`` tells that
+    the items are shown inside those of another room, where nothing may quote any further.
+    """
 
     def __init__(
-        self, engine: Engine, datatype: str, reader: EntityId, room_id: RoomId, items: list[dict[str, Any]]
+        self,
+        engine: Engine,
+        datatype: str,
+        reader: EntityId,
+        room_id: RoomId,
+        items: list[dict[str, Any]],
+        query: Mapping[str, str] | None = None,
+        *,
+        quoted: bool = False,
     ) -> None:
         self._engine = engine
         self.datatype = datatype
         self.reader = reader
         self.room_id = room_id
         self.items = items
+        self.query: Mapping[str, str] = query or {}
+        self.quoted = quoted
 
     @property
     def room(self) -> RoomState:
@@ -199,6 +228,18 @@ class AfterRead:
         """Return refs as they count, those that are here."""
         found = (self._engine.reading.ref(ref_id) for ref_id in ref_ids)
         return [ref for ref in found if ref is not None]
+
+    def counting(self, ref_ids: Iterable[RefId]) -> set[RefId]:
+        """Return those of some refs that are in this room and count; costs less than to read them."""
+        return self._engine.reading.counting(self.room_id, ref_ids)
+
+    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first."""
+        return self._engine.store.scan_index(index, key, limit)
+
+    def quote(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref of any room as the reader sees it there; None where the reader sees none."""
+        return self._engine.reading.quoted(self.reader, room_id, ref_id)
 
     def write_back(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
         """Write a field later, as the reader."""
@@ -224,6 +265,35 @@ class OperationContext:
                 LocalCode.NOT_FOUND, "no such room, or you are not a member of it", "List rooms, or ask to be invited."
             )
         return state
+
+    def ref(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
+        """Return a ref of a room that the caller may read, as it counts and without contents.
+
+        Raises:
+            SubletError: ``NOT_FOUND``.
+        """
+        self.state(room_id)
+        ref = self.engine.reading.ref_in(room_id, ref_id)
+        if ref is None:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"no message {ref_id} in this room", "Read the room for the ids of messages."
+            )
+        return ref
+
+    def annotate(self, ref: Mapping[str, Any], name: str, key: str, value: Any) -> None:
+        """Write a key of an annotation of a ref that is a shared map; None takes it away.
+
+        Args:
+            ref: what ``ref`` has returned.
+            name: the annotation, without ``ext.``.
+            key: the key.
+            value: what to write.
+
+        Raises:
+            SubletError: a hook refuses it; ``CONFLICT``: the ref has no such map, since its author did not know it.
+        """
+        document = doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"])
+        self.engine.writing.set_field(self.entity, document, ref["ref_id"], (f"ext.{name}", key), value)
 
 
 Later = Callable[[], None]

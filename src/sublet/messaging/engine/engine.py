@@ -26,6 +26,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
+from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
 log = structlog.get_logger(__name__)
@@ -107,6 +108,11 @@ class Engine:
     def wanted_rooms(self) -> set[RoomId]:
         """Return the rooms whose updates are accepted."""
         return self._wanted_rooms
+
+    def rooms_of(self, entity: EntityId) -> list[RoomState]:
+        """Return the states of the rooms that an entity is a member of, by id."""
+        states = (self.rooms.state(room) for room in sorted(self._wanted_rooms))
+        return [state for state in states if state.role(entity) is not None]
 
     def datatype_of(self, document: Document) -> Datatype | None:
         """Return the datatype whose document this is."""

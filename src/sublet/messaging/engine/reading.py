@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sublet.messaging.engine.authorise import annotation_counts, document_write_counts, first_keys
 from sublet.messaging.engine.backend import WriteRow
+from sublet.messaging.engine.contexts import AfterRead
 from sublet.messaging.engine.declaration import AnnotationPlace
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.sequence import Node, in_order
@@ -74,6 +75,52 @@ class Reading:
         document = self._engine.document(found[0].doc_id)
         node = document.list.nodes.get(found[1])
         return self.entry(document, node) if node is not None and self.counts(document, node) else None
+
+    def ref_in(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref of one room as it counts; None where there is none."""
+        ref = self.ref(ref_id)
+        return ref if ref is not None and ref["room_id"] == room_id else None
+
+    def counting(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> set[RefId]:
+        """Return those of some refs that are in a room and count, without reading their fields."""
+        found: set[RefId] = set()
+        for ref_id, (row, item) in self._engine.store.find_refs(ref_ids).items():
+            if row.room_id == room_id:
+                document = self._engine.document(row.doc_id)
+                node = document.list.nodes.get(item)
+                if node is not None and self.counts(document, node):
+                    found.add(ref_id)
+        return found
+
+    def shown(
+        self,
+        reader: EntityId,
+        room_id: RoomId,
+        refs: list[dict[str, Any]],
+        query: Mapping[str, str] | None = None,
+        *,
+        quoted: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Return refs of a room as a reader sees them: with contents, and what extensions make of them.
+
+        Args:
+            reader: a member of the room.
+            room_id: the room.
+            refs: as they count.
+            query: which view of an extension is asked for.
+            quoted: whether they are shown inside those of another room.
+        """
+        context = AfterRead(self._engine, "timeline_index", reader, room_id, refs, query, quoted=quoted)
+        self._engine.hooks.after_read(self._engine, context)
+        return context.items
+
+    def quoted(self, reader: EntityId, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
+        """Return a ref of any room as a reader sees it there; None where there is none, or the reader is no member."""
+        if self._engine.rooms.state(room_id).role(reader) is None:
+            return None
+        ref = self.ref_in(room_id, ref_id)
+        shown = self.shown(reader, room_id, [ref], quoted=True) if ref is not None else []
+        return shown[0] if shown else None
 
     def counts(self, document: Document, node: Node) -> bool:
         """Tell whether an element counts."""
