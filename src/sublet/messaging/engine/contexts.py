@@ -110,7 +110,7 @@ class PreSend:
 
     def read_ref(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref of a room that the author is a member of; None where there is none."""
-        if self._engine.rooms.state(room_id).role(self.intent.entity) is None:
+        if not self._engine.is_member(self.intent.entity, room_id):
             return None
         return self._engine.reading.ref_in(room_id, ref_id)
 

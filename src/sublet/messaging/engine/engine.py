@@ -114,6 +114,10 @@ class Engine:
         states = (self.rooms.state(room) for room in sorted(self._wanted_rooms))
         return [state for state in states if state.role(entity) is not None]
 
+    def is_member(self, entity: EntityId, room_id: RoomId) -> bool:
+        """Tell whether an entity is a member of a room that is here; ``room_id`` may be whatever somebody wrote."""
+        return room_id in self._wanted_rooms and self.rooms.state(room_id).role(entity) is not None
+
     def datatype_of(self, document: Document) -> Datatype | None:
         """Return the datatype whose document this is."""
         return self.registry.datatype_at(document.place.kind, document.place.ext_id)

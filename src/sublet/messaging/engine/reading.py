@@ -116,7 +116,7 @@ class Reading:
 
     def quoted(self, reader: EntityId, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref of any room as a reader sees it there; None where there is none, or the reader is no member."""
-        if self._engine.rooms.state(room_id).role(reader) is None:
+        if not self._engine.is_member(reader, room_id):
             return None
         ref = self.ref_in(room_id, ref_id)
         shown = self.shown(reader, room_id, [ref], quoted=True) if ref is not None else []

@@ -6,5 +6,6 @@ from typing import Final
 
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.reactions import REACTIONS
+from sublet.messaging.extensions.reply_to import REPLY_TO
 
-EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS,)
+EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO)
