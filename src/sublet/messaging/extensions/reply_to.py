@@ -133,7 +133,9 @@ REPLY_TO = Declaration(
         after_read=(AfterReadHook("reply_to.show_replies", Trigger("timeline_index"), 45, _show_replies),),
     ),
     annotations=(
-        Annotation(AnnotationPlace.ON_REF, "reply_to", "{ ref_id: ulid }", writer_rule="message author", signed=True),
+        Annotation(
+            AnnotationPlace.ON_REF, "reply_to", "{ ref_id: ulid, room_id?, window? }", "message author", signed=True
+        ),
     ),
     indexes=(
         Index(
