@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 
-EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF)
+EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS)

@@ -1,0 +1,230 @@
+"""EXT-06 Channels: tags on messages, read across all rooms that somebody is in, and gone with their last message."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, MAX_LIMIT
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    AfterReadHook,
+    AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Declaration,
+    Hooks,
+    Index,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.room.state import RoomState
+
+CHANNELS_FIELD: Final = "ext.channels"
+HINTS: Final = ("ext", "channels", "hints")
+MAX_CHANNELS_PER_REF: Final = 16
+MAX_CHANNELS_LISTED: Final = 500
+"""Channels of one room that are listed."""
+LOOKED_BACK: Final = 32
+"""Messages of a channel that may be gone before it counts as gone itself."""
+_CHANNEL = re.compile(r"\w[\w-]{0,63}\Z")
+_REFS: Final = "channel_refs"
+_CHANNELS: Final = "channel_list"
+
+
+def channel_name(text: object) -> str | None:
+    """Return a channel as it is written, in lower case without ``#``; None where it is no name of one."""
+    if not isinstance(text, str):
+        return None
+    name = unicodedata.normalize("NFC", text.removeprefix("#").casefold())
+    return name if _CHANNEL.match(name) else None
+
+
+def channels_of(fields: Mapping[str, Any]) -> list[str]:
+    """Return the channels that a ref is in, whatever its author may have written."""
+    given = fields.get(CHANNELS_FIELD)
+    if not isinstance(given, list):
+        return []
+    names = (name for name in given[:MAX_CHANNELS_PER_REF] if isinstance(name, str) and channel_name(name) == name)
+    return list(dict.fromkeys(names))
+
+
+def in_channels(subject: Any) -> bool:
+    """Tell whether a ref that is sent, or was, is tagged."""
+    return subject.fields.get(CHANNELS_FIELD) is not None
+
+
+def _inject(context: PreSend) -> None:
+    given = context.fields[CHANNELS_FIELD]
+    names = [channel_name(name) for name in given] if isinstance(given, list) else [None]
+    found = list(dict.fromkeys(name for name in names if name is not None))
+    if None in names or len(found) > MAX_CHANNELS_PER_REF:
+        raise context.refuse(
+            f"channels are a list of at most {MAX_CHANNELS_PER_REF} names of letters, digits, - and _",
+            "Such as code-review.",
+        )
+    if found:
+        context.annotate("channels", found)
+    else:
+        del context.fields[CHANNELS_FIELD]
+
+
+def _update_activity(context: AfterWrite) -> None:
+    change, fields = context.change, context.change.fields
+    room, created_at = str(change.room_id), str(fields.get("created_at"))
+    for name in channels_of(fields):
+        # The rank is the order of reading: by time across rooms, and by id where times are the same.
+        context.index(
+            [
+                IndexEntry(_REFS, f"{room}/{name}", f"{created_at}/{change.entry_id}", {"ref_id": change.entry_id}),
+                IndexEntry(_CHANNELS, room, name, {}),
+            ]
+        )
+        context.emit("channel.activity", {"channel": name, "ref_id": change.entry_id, "author": change.signer})
+
+
+def _aggregate(context: AfterRead) -> None:
+    """Leave only the messages of the channel that is asked for; ``channels.refs`` merges the rooms of its reader."""
+    name = context.query.get("channel")
+    if name is not None:
+        context.items = [ref for ref in context.items if name in channels_of(ref)]
+
+
+def _refs(
+    context: OperationContext, channel: str, limit: int = DEFAULT_LIMIT, before: str | None = None
+) -> dict[str, Any]:
+    """Return the last messages of a channel, of all rooms that the caller is a member of, the oldest first.
+
+    Args:
+        context: who asks.
+        channel: its name.
+        limit: from 1 to ``MAX_LIMIT``.
+        before: the ``next_cursor`` of an earlier answer.
+
+    Returns:
+        ``refs``, and ``next_cursor``, which is None where there are no older ones.
+    """
+    name = channel_name(channel)
+    if name is None or not 0 < limit <= MAX_LIMIT:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"no name of a channel, or a limit beyond {MAX_LIMIT}", "See channels.list."
+        )
+    found: list[tuple[str, RoomId, str]] = []
+    for state in context.engine.rooms_of(context.entity):
+        entries = context.engine.store.scan_index(_REFS, f"{state.room_id}/{name}", limit + 1, before)
+        found += [(entry.rank, state.room_id, str(entry.value["ref_id"])) for entry in entries]
+    found.sort(reverse=True)
+    page = found[:limit]
+    refs: dict[str, dict[str, Any]] = {}
+    for room_id in {room_id for _, room_id, _ in page}:
+        there = (context.engine.reading.ref_in(room_id, ref_id) for _, room, ref_id in page if room == room_id)
+        counting = [ref for ref in there if ref is not None]
+        shown = context.engine.reading.shown(context.entity, room_id, counting, {"channel": name})
+        refs |= {ref["ref_id"]: ref for ref in shown}
+    more = len(found) > limit
+    return {
+        "refs": [refs[ref_id] for _, _, ref_id in reversed(page) if ref_id in refs],
+        "next_cursor": page[-1][0] if more else None,
+    }
+
+
+def _list(context: OperationContext) -> list[dict[str, Any]]:
+    """Return the channels of all rooms that the caller is in: in how many, when last, and what admins call them."""
+    found: dict[str, dict[str, Any]] = {}
+    for state in context.engine.rooms_of(context.entity):
+        hints = _hints(state)
+        for entry in context.engine.store.scan_index(_CHANNELS, state.room_id, MAX_CHANNELS_LISTED):
+            last = _last_activity(context, state.room_id, entry.rank)
+            if last is None:
+                continue
+            channel = found.setdefault(entry.rank, {"channel": entry.rank, "room_count": 0, "last_activity": last})
+            channel["room_count"] += 1
+            channel["last_activity"] = max(channel["last_activity"], last)
+            if entry.rank in hints:
+                channel.setdefault("name", hints[entry.rank])
+    return sorted(found.values(), key=lambda channel: str(channel["last_activity"]), reverse=True)
+
+
+def _last_activity(context: OperationContext, room_id: RoomId, name: str) -> str | None:
+    """Return when a channel was last written to in a room; None where nothing of it is left."""
+    for entry in context.engine.store.scan_index(_REFS, f"{room_id}/{name}", LOOKED_BACK):
+        ref = context.engine.reading.ref_in(room_id, str(entry.value["ref_id"]))
+        if ref is not None and ref["status"] != DELETED and name in channels_of(ref):
+            return str(ref["created_at"])
+    return None
+
+
+def _hints(state: RoomState) -> dict[str, str]:
+    """Return what a room's admins call its channels."""
+    given = state.fields.get(HINTS)
+    hints: dict[str, str] = {}
+    for hint in given if isinstance(given, list) else []:
+        if isinstance(hint, dict):
+            name, shown = hint.get("id"), hint.get("name")
+            if isinstance(name, str) and isinstance(shown, str):
+                hints[name] = shown
+    return hints
+
+
+CHANNELS = Declaration(
+    id="channels",
+    version="0.1.0",
+    dependencies=("timeline", "room"),
+    origin=Origin.STANDARD,
+    hooks=Hooks(
+        pre_send=(
+            PreSendHook(
+                "channels.inject_tags",
+                Trigger("timeline_index", Change.INSERT, "has channels", in_channels),
+                30,
+                _inject,
+            ),
+        ),
+        after_write=(
+            AfterWriteHook(
+                "channels.update_activity",
+                Trigger("timeline_index", Change.INSERT, "ext.channels present", in_channels),
+                50,
+                _update_activity,
+            ),
+        ),
+        after_read=(AfterReadHook("channels.aggregate", Trigger("timeline_index"), 50, _aggregate),),
+    ),
+    annotations=(
+        Annotation(AnnotationPlace.ON_REF, "channels", "string[] (channels)", "message author", signed=True),
+        Annotation(
+            AnnotationPlace.ON_ROOM_CONFIG,
+            "channels",
+            "hints: [{ id, name, created_by }]",
+            "signer.power_level >= admin",
+            nested=True,
+        ),
+    ),
+    indexes=(
+        Index(
+            id="channel_aggregation",
+            input="timeline refs of all joined rooms",
+            transform="by channel, merged by created_at",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="channels.refs",
+            read=_refs,
+        ),
+        Index(
+            id=_CHANNELS,
+            input="channels of all joined rooms",
+            transform="channel -> { room_count, last_activity }",
+            refresh=Refresh.ON_CHANGE,
+            operation_id="channels.list",
+            read=_list,
+        ),
+    ),
+    events=("channel.activity",),
+)
