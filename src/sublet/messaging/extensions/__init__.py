@@ -9,5 +9,6 @@ from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.reply_to import REPLY_TO
+from sublet.messaging.extensions.threads import THREADS
 
-EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS)
+EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS, THREADS)

@@ -1,0 +1,159 @@
+"""EXT-11 Threads: messages that belong to a first one, read apart from the room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, MAX_LIMIT
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    AfterReadHook,
+    AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Declaration,
+    Hooks,
+    Index,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
+
+THREAD_FIELD: Final = "ext.thread"
+LOOKED_BACK: Final = 32
+"""Replies of a thread that may not count before it has none."""
+_VIEW: Final = "thread_view"
+_ROOTS: Final = "thread_roots"
+
+
+def thread_root(fields: Mapping[str, Any]) -> RefId | None:
+    """Return the first message of the thread that a ref belongs to; None where it belongs to none."""
+    value = fields.get(THREAD_FIELD)
+    root = value.get("root") if isinstance(value, dict) else None
+    return root if isinstance(root, str) and is_ref_id(root) else None
+
+
+def in_a_thread(subject: Any) -> bool:
+    """Tell whether a ref that is sent, or was, says that it belongs to a thread."""
+    return subject.fields.get(THREAD_FIELD) is not None
+
+
+def _inject(context: PreSend) -> None:
+    """Write the thread in its one form; the id alone will do. Who answers inside a thread stays in it."""
+    given, here = context.fields[THREAD_FIELD], context.intent.room_id
+    root = thread_root({THREAD_FIELD: {"root": given} if isinstance(given, str) else given})
+    ref = context.read_ref(here, root) if root is not None and here is not None else None
+    if ref is None:
+        raise context.refuse(
+            "a thread begins with a message of this room", "Read the room for the ids of messages.", LocalCode.NOT_FOUND
+        )
+    context.annotate("thread", {"root": thread_root(ref) or root})
+
+
+def _remember(context: AfterWrite) -> None:
+    change, root = context.change, thread_root(context.change.fields)
+    if root is not None:
+        context.index(
+            [
+                IndexEntry(_VIEW, f"{change.room_id}/{root}", str(change.entry_id), {}),
+                IndexEntry(_ROOTS, str(change.room_id), root, {}),
+            ]
+        )
+
+
+def _filter(context: AfterRead) -> None:
+    """Leave only the messages of the thread that is asked for."""
+    root = context.query.get("thread")
+    if root is not None:
+        context.items = [ref for ref in context.items if thread_root(ref) == root]
+
+
+def _list(
+    context: OperationContext,
+    room_id: RoomId,
+    root: RefId | None = None,
+    limit: int = DEFAULT_LIMIT,
+    before: RefId | None = None,
+) -> dict[str, Any]:
+    """Return the last replies of a thread; without ``root`` the messages of the room that threads begin with.
+
+    Args:
+        context: who asks.
+        room_id: a room that they are a member of.
+        root: the first message of a thread.
+        limit: from 1 to ``MAX_LIMIT``.
+        before: the ``next_cursor`` of an earlier answer.
+
+    Returns:
+        ``refs``, the oldest first, and ``next_cursor``, which is None where there are no older ones. A message that a
+        thread begins with has its last reply as ``last_thread_reply``.
+    """
+    context.state(room_id)
+    if not 0 < limit <= MAX_LIMIT:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"limit is from 1 to {MAX_LIMIT}", "Ask for one page.")
+    if root is not None:
+        context.ref(room_id, root)
+    index, key = (_ROOTS, room_id) if root is None else (_VIEW, f"{room_id}/{root}")
+    reading, store = context.engine.reading, context.engine.store
+    entries = store.scan_index(index, key, limit + 1, before)
+    page = entries[:limit]
+    there = (reading.ref_in(room_id, entry.rank) for entry in reversed(page))
+    refs = [ref for ref in there if ref is not None]
+    query = {"thread": root} if root is not None else None
+    shown = reading.shown(context.entity, room_id, refs, query)
+    if root is None:
+        for ref in shown:
+            ref["last_thread_reply"] = _last_reply(context, room_id, ref["ref_id"])
+        shown = [ref for ref in shown if ref["last_thread_reply"] is not None]
+    return {"refs": shown, "next_cursor": page[-1].rank if len(entries) > limit else None}
+
+
+def _last_reply(context: OperationContext, room_id: RoomId, root: RefId) -> RefId | None:
+    entries = context.engine.store.scan_index(_VIEW, f"{room_id}/{root}", LOOKED_BACK)
+    counting = context.engine.reading.counting(room_id, [entry.rank for entry in entries])
+    return next((entry.rank for entry in entries if entry.rank in counting), None)
+
+
+THREADS = Declaration(
+    id="threads",
+    version="0.1.0",
+    dependencies=("reply-to",),
+    origin=Origin.STANDARD,
+    hooks=Hooks(
+        pre_send=(
+            PreSendHook(
+                "threads.inject",
+                Trigger("timeline_index", Change.INSERT, "has thread_root", in_a_thread),
+                30,
+                _inject,
+            ),
+        ),
+        # What the specification computes on demand would walk the whole room; this keeps it at hand.
+        after_write=(
+            AfterWriteHook(
+                "threads.remember",
+                Trigger("timeline_index", Change.INSERT, "ext.thread present", in_a_thread),
+                40,
+                _remember,
+            ),
+        ),
+        after_read=(AfterReadHook("threads.filter", Trigger("timeline_index"), 50, _filter),),
+    ),
+    annotations=(Annotation(AnnotationPlace.ON_REF, "thread", "{ root: ulid }", "message author", signed=True),),
+    indexes=(
+        Index(
+            id=_VIEW,
+            input="timeline refs where ext.thread.root == target",
+            transform="root_ref_id -> thread replies",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="threads.list",
+            read=_list,
+        ),
+    ),
+)
