@@ -53,7 +53,11 @@ def _generate_ref(context: PreSend) -> None:
     }
     context.fields.update(core | given)
     for name in context.shared_annotations(room.enabled_extensions if room is not None else ()):
-        context.fields.setdefault(f"ext.{name}", Nested())
+        if f"ext.{name}" in given:
+            raise context.refuse(
+                f"a message is sent without ext.{name}, which others write", "Write it once it is sent."
+            )
+        context.fields[f"ext.{name}"] = Nested()
 
 
 def _detect_change(context: AfterWrite) -> None:

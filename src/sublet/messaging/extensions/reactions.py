@@ -25,7 +25,6 @@ from sublet.messaging.engine.declaration import (
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.writer_rules import entity_of_key
-from sublet.protocol.ezagent.yjs.encode import Nested
 
 REACTIONS_FIELD: Final = "ext.reactions"
 MAX_EMOJI_CHARS: Final = 32
@@ -53,10 +52,6 @@ def _writes_reactions(intent: Intent) -> bool:
     return bool(intent.fields["path"][0] == REACTIONS_FIELD)
 
 
-def _sends_reactions(intent: Intent) -> bool:
-    return REACTIONS_FIELD in intent.fields
-
-
 def _inject(context: PreSend) -> None:
     """Let everybody write only their own reactions, with the time at which they do."""
     path = context.fields["path"]
@@ -65,12 +60,6 @@ def _inject(context: PreSend) -> None:
         raise context.refuse("a reaction is an emoji of your own", "Give the emoji alone.")
     if context.fields["value"] is not None:
         context.fields["value"] = context.now_ms
-
-
-def _start_empty(context: PreSend) -> None:
-    given = context.fields[REACTIONS_FIELD]
-    if not isinstance(given, Nested) or given:
-        raise context.refuse("a message is sent without reactions", "React to it once it is sent.")
 
 
 def _emit(context: AfterWrite) -> None:
@@ -172,12 +161,6 @@ REACTIONS = Declaration(
                 Trigger("timeline_index", Change.UPDATE, "reaction operation", _writes_reactions),
                 30,
                 _inject,
-            ),
-            PreSendHook(
-                "reactions.start_empty",
-                Trigger("timeline_index", Change.INSERT, "has reactions", _sends_reactions),
-                30,
-                _start_empty,
             ),
         ),
         after_write=(
