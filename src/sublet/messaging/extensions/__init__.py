@@ -10,5 +10,6 @@ from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.messaging.extensions.threads import THREADS
+from sublet.messaging.extensions.watch import WATCHES
 
-EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS, THREADS)
+EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS, THREADS, WATCHES)
