@@ -100,7 +100,7 @@ def _send(
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"a message that has no canonical form: {error}") from None
     fields = {"content_type": IMMUTABLE, "content_id": intent.fields["content_id"]}
-    fields |= {f"ext.{name}": value for name, value in (ext or {}).items()}
+    fields |= {f"ext.{name}": value for name, value in (ext or {}).items() if value is not None}
     ref = engine.writing.append(context.entity, engine.shards.for_new_ref(room_id), fields, contents)
     return {"ref_id": ref["ref_id"], "room_id": room_id, "created_at": ref["created_at"]}
 
