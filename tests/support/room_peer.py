@@ -1,6 +1,6 @@
 """A peer in a process of its own: takes commands as lines of JSON on stdin, answers each with a line on stdout.
 
-``python -m support.room_peer NAME DIRECTORY LISTEN [CONNECT ...]``
+``python -m support.room_peer [--extensions] NAME DIRECTORY LISTEN [CONNECT ...]``
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ import anyio.to_thread
 
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from support.rooms import local_entity
 
 
-async def main(name: str, directory: Path, listen: str, connect: tuple[str, ...]) -> None:
+async def main(
+    declarations: tuple[Declaration, ...], name: str, directory: Path, listen: str, connect: tuple[str, ...]
+) -> None:
     """Serve commands until stdin ends."""
     entity: LocalEntity = local_entity(name, int.from_bytes(os.urandom(6), "big"))
     network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((listen,), connect))
     service = MessagingService(
         directory / f"{name}.db",
-        Registry(BUILT_INS),
+        Registry(declarations),
         network,
         [entity],
         lambda: time.time_ns() // 1_000_000,
@@ -108,4 +112,6 @@ def _answer(answer: object) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], Path(sys.argv[2]), sys.argv[3], tuple(sys.argv[4:]))
+    given = [argument for argument in sys.argv[1:] if argument != "--extensions"]
+    more = EXTENSIONS if len(given) < len(sys.argv) - 1 else ()
+    anyio.run(main, (*BUILT_INS, *more), given[0], Path(given[1]), given[2], tuple(given[3:]))

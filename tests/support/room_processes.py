@@ -24,10 +24,11 @@ def free_port() -> int:
 class RoomProcess:
     """A peer in a process, spoken to in lines."""
 
-    def __init__(self, name: str, directory: Path, port: int, *connect: int) -> None:
+    def __init__(self, name: str, directory: Path, port: int, *connect: int, extensions: bool = False) -> None:
         endpoints = [f"tcp/127.0.0.1:{number}" for number in (port, *connect)]
+        options = ["--extensions"] if extensions else []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "support.room_peer", name, str(directory), *endpoints],
+            [sys.executable, "-m", "support.room_peer", *options, name, str(directory), *endpoints],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -75,9 +76,11 @@ class RoomProcess:
 
 
 @contextmanager
-def room_process(name: str, directory: Path, port: int, *connect: int) -> Iterator[RoomProcess]:
-    """Start a peer, and kill it at the end if it still runs."""
-    process = RoomProcess(name, directory, port, *connect)
+def room_process(
+    name: str, directory: Path, port: int, *connect: int, extensions: bool = False
+) -> Iterator[RoomProcess]:
+    """Start a peer, with or without the extensions, and kill it at the end if it still runs."""
+    process = RoomProcess(name, directory, port, *connect, extensions=extensions)
     try:
         yield process
     finally:
