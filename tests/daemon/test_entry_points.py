@@ -22,14 +22,18 @@ import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi
+from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
 from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.daemon.control.answers import OWNER
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.operations import MARK, operations
 from sublet.daemon.ports import FaceContext, WebContext
+from sublet.daemon.rooms.entities import entity_of
+from sublet.daemon.rooms.service import RoomService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.routes import PageApi
 from support.decisions import KeptDecisions, gatekeeper
 
@@ -96,10 +100,10 @@ OPERATIONS = {name for cls in SERVICES for name, method in public_methods(cls).i
 
 def test_what_is_enumerated_is_there() -> None:
     """An empty list would let everything pass."""
-    assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService"} <= {
+    assert {"DaemonService", "SupervisorService", "PolicyService", "ReplayService", "RoomService"} <= {
         cls.__name__ for cls in SERVICES
     }
-    assert {"ControlApi", "SupervisorArea", "PolicyArea", "ReplayArea"} <= {cls.__name__ for cls in AREAS}
+    assert {"ControlApi", "SupervisorArea", "PolicyArea", "ReplayArea", "RoomArea"} <= {cls.__name__ for cls in AREAS}
     assert len(OPERATIONS) > 40
 
 
@@ -247,6 +251,29 @@ def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in(
 def test_a_login_link_is_for_a_person_alone(kind: Kind) -> None:
     assert Action.WEB_LOGIN not in CEILING[kind]
     assert not any(kind in rule.kinds and Action.WEB_LOGIN in rule.actions for rule in DEFAULT_RULES)
+
+
+ROOM_ACTIONS = {Action.ROOM_READ, Action.ROOM_SEND, Action.ROOM_MANAGE}
+
+
+@pytest.mark.parametrize("kind", ["peer", "a2a", "agent"])
+def test_rooms_are_open_to_people_and_mcp_hosts_of_this_machine_alone(kind: Kind) -> None:
+    """A paired daemon writes by its bus, where the room's own rules say what counts, and never by an operation."""
+    assert not ROOM_ACTIONS & CEILING[kind]
+    assert CEILING["mcp"] >= ROOM_ACTIONS
+    with pytest.raises(SubletError) as refused:
+        entity_of(Subject(kind, "bob"), "node-0")
+    assert refused.value.code is LocalCode.POLICY_DENIED
+
+
+def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
+    """Requests hold no author, and each operation that acts on a room takes the caller's own entity."""
+    source = inspect.getsource(RoomService)
+    assert source.count("entity_of(caller, self._node_id)") == 3
+    assert source.count(".call(") == 1
+    assert source.count(".watch(") == 1
+    for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms):
+        assert not {"author", "entity", "entity_id"} & set(model.model_fields)
 
 
 def test_the_routes_of_the_a2a_face_are_these() -> None:

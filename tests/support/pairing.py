@@ -54,6 +54,9 @@ class DirectLink:
     async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
         raise NotImplementedError
 
+    async def bus_port(self, peer: PeerAddress) -> int | None:
+        raise NotImplementedError
+
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         raise NotImplementedError
 

@@ -199,6 +199,9 @@ class ScriptedLink:
         if self.obeys:
             self.say(message.delegation_id, message)
 
+    async def bus_port(self, peer: PeerAddress) -> int | None:
+        return None
+
     async def agents(self, peer: PeerAddress) -> list[AgentView]:
         return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Annotated, cast
 
 from a2a.types import (
     AgentCapabilities,
@@ -45,7 +45,14 @@ _TEXT_MODES = ["text/plain", "application/json"]
 
 
 def make_card(
-    agents: Sequence[AgentConfig], *, url: str, version: str, node_id: str, key: SigningKey, fingerprint: str
+    agents: Sequence[AgentConfig],
+    *,
+    url: str,
+    version: str,
+    node_id: str,
+    key: SigningKey,
+    fingerprint: str,
+    bus_port: int | None = None,
 ) -> AgentCard:
     """Return the signed card.
 
@@ -57,6 +64,7 @@ def make_card(
         node_id: ours.
         key: signs the card.
         fingerprint: the key's, the ``kid`` of the signature.
+        bus_port: where paired daemons on this machine join our bus, if there is one.
     """
     endpoint = url.rstrip("/") + "/"
     bearer = SecurityScheme(
@@ -74,7 +82,9 @@ def make_card(
             AgentInterface(url=endpoint, protocol_binding="JSONRPC", protocol_version="0.3"),
         ],
         capabilities=AgentCapabilities(
-            streaming=True, push_notifications=False, extensions=[_extension(agents, version, node_id, fingerprint)]
+            streaming=True,
+            push_notifications=False,
+            extensions=[_extension(agents, version, node_id, fingerprint, bus_port)],
         ),
         default_input_modes=_TEXT_MODES,
         default_output_modes=_TEXT_MODES,
@@ -117,6 +127,29 @@ def offered_agents(card: AgentCard) -> list[AgentView]:
     ]
 
 
+def offered_bus_port(card: AgentCard) -> int | None:
+    """Return the port of the peer's bus that a verified card names, if any."""
+    extension = next((item for item in card.capabilities.extensions if item.uri == AWCP_URI), None)
+    if extension is None:
+        return None
+    try:
+        return _BusParams.model_validate(MessageToDict(extension.params)).sublet.bus_port
+    except ValidationError:
+        return None
+
+
+class _Sublet(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    bus_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
+
+
+class _BusParams(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    sublet: _Sublet = _Sublet()
+
+
 class _ListedAgent(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
@@ -139,7 +172,9 @@ def _description(agents: Sequence[AgentConfig]) -> str:
     return "Several agents: " + ", ".join(agent.display_name for agent in agents)
 
 
-def _extension(agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str) -> AgentExtension:
+def _extension(
+    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus_port: int | None
+) -> AgentExtension:
     listed: list[JsonValue] = [
         {"id": agent.id, "description": agent.description, "skills": [skill.id for skill in agent.skills]}
         for agent in agents
@@ -154,7 +189,12 @@ def _extension(agents: Iterable[AgentConfig], version: str, node_id: str, finger
             "version": AWCP_VERSION,
             "transports": ["sshfs"],
             "agents": listed,
-            "sublet": {"version": version, "node_id": node_id, "fingerprint": fingerprint},
+            "sublet": {
+                "version": version,
+                "node_id": node_id,
+                "fingerprint": fingerprint,
+                **({} if bus_port is None else {"bus_port": bus_port}),
+            },
         }
     )
     return extension

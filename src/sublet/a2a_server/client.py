@@ -17,7 +17,7 @@ from nacl.signing import SigningKey
 from pydantic import TypeAdapter, ValidationError
 
 from sublet.a2a_server.answers import AnswerReader
-from sublet.a2a_server.card import offered_agents
+from sublet.a2a_server.card import offered_agents, offered_bus_port
 from sublet.a2a_server.pairing import PAIR_PATH
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth, fetch_certificate, open_client
@@ -138,6 +138,11 @@ class A2APeerLink:
         """``PeerLink.agents``."""
         session = await self._session(peer)
         return offered_agents(await session.card())
+
+    async def bus_port(self, peer: PeerAddress) -> int | None:
+        """``PeerLink.bus_port``."""
+        session = await self._session(peer)
+        return offered_bus_port(await session.card())
 
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """``PeerLink.pair``."""

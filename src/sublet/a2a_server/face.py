@@ -170,6 +170,7 @@ class A2AFace:
             node_id=context.node_id,
             key=context.key,
             fingerprint=context.fingerprint,
+            bus_port=context.bus_port,
         )
 
     def _build_handler(self) -> SubletRequestHandler:

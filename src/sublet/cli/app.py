@@ -29,6 +29,7 @@ from sublet.cli import (
     prune_cmd,
     replay_cmd,
     review_cmds,
+    room_cmds,
     sessions_cmds,
     steer_cmds,
     web_cmd,
@@ -75,6 +76,9 @@ _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
+_add("Rooms", room_cmds.whoami)
+app.add_typer(room_cmds.room, rich_help_panel="Rooms")
+_add("Rooms", room_cmds.send, room_cmds.read, room_cmds.watch)
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")

@@ -28,6 +28,7 @@ from sublet.daemon.control.capability_routes import CapabilityArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.replay_routes import ReplayArea
+from sublet.daemon.control.room_routes import RoomArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
@@ -48,6 +49,7 @@ from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import Face, FaceContext, WebContext
 from sublet.daemon.recovery import recover
 from sublet.daemon.reloading.watching import Watcher
+from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.service import WebService
@@ -93,6 +95,7 @@ class _Daemon:
         self._stop = asyncio.Event()
         self._ports_file = Path(config.home.state_dir) / "ports.json"
         self._last = read_ports(self._ports_file)
+        self._bus_port = BusPort(self._last.bus)
         self._faces: list[Face] = []
         self._tls: TlsFiles | None = None
         host = config.a2a.host
@@ -109,7 +112,9 @@ class _Daemon:
                 await audit_log.close()
 
     async def _run(self, ready: Callable[[StatusView], None], audit_log: AuditLog) -> None:
-        parts = await make_parts(self._config, self._store, self._identity, self._own_address, audit_log)
+        parts = await make_parts(
+            self._config, self._store, self._identity, self._own_address, audit_log, self._bus_port
+        )
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
         await parts.results.recover()
@@ -126,6 +131,7 @@ class _Daemon:
                 [
                     SupervisorArea(parts.supervising.service),
                     ReplayArea(parts.replays),
+                    RoomArea(parts.rooms),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),
@@ -139,6 +145,7 @@ class _Daemon:
                 await self._serve(parts, control, ready, audit_log)
         finally:
             parts.data_plane.close()
+            self._bus_port.close()
             parts.trees.staging.close()
             with anyio.CancelScope(shield=True):
                 await parts.link.aclose()
@@ -154,7 +161,7 @@ class _Daemon:
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
                 _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
-                _running(parts.gateways.serve),
+                _running(parts.gateways.serve, parts.messaging.serve),
                 _running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)
@@ -170,7 +177,8 @@ class _Daemon:
         """Return the ports that are listened on; behind a public address the A2A port is the configured one."""
         a2a = None if self._config.public_url else urlsplit(self._faces[0].address).port
         page = self._web_page()
-        return LastPorts(a2a=a2a, sftp=parts.data_plane.address[1], web=urlsplit(page).port if page else self._last.web)
+        web = urlsplit(page).port if page else self._last.web
+        return LastPorts(a2a=a2a, sftp=parts.data_plane.address[1], web=web, bus=self._bus_port.number)
 
     def _web_page(self) -> str | None:
         """Return where the web page is, or None where it is switched off."""
@@ -241,6 +249,7 @@ class _Daemon:
             tls=(self._tls.certificate, self._tls.key) if self._tls else None,
             state_dir=Path(home.state_dir),
             runtime_dir=Path(home.runtime_dir),
+            bus_port=self._bus_port.number,
             web=self._web_context(parts),
             web_page=self._web_page,
         )
@@ -280,6 +289,7 @@ class _Daemon:
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
+            ezagent_level=await parts.messaging.level(),
             limits=parts.cages.means,
             enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
             config_dir=home.config_dir,

@@ -42,6 +42,9 @@ from sublet.daemon.ports import PeerLink
 from sublet.daemon.reloading.reloader import AgentSource, Reloader
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
+from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
@@ -129,6 +132,8 @@ class Parts:
     replays: ReplayService
     pruning: Pruning
     results: StagedResults
+    messaging: Messaging
+    rooms: RoomService
     scratch_root: Path
 
 
@@ -138,6 +143,7 @@ async def make_parts(
     identity: Identity,
     own_address: Callable[[], OwnAddress],
     audit_log: AuditLog,
+    bus_port: BusPort,
 ) -> Parts:
     """Make everything that is no face.
 
@@ -147,6 +153,7 @@ async def make_parts(
         identity: the daemon's keys.
         own_address: how this daemon is reached, which is known once its faces have started.
         audit_log: is told every decision.
+        bus_port: where paired daemons reach rooms here.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
@@ -242,6 +249,7 @@ async def make_parts(
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
+    messaging = Messaging(identity, state_dir, bus_port, peers, link)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
@@ -357,6 +365,8 @@ async def make_parts(
             lambda: config.retention,
         ),
         results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
+        messaging=messaging,
+        rooms=RoomService(gate, messaging, identity.node_id),
         scratch_root=scratch_root,
     )
 

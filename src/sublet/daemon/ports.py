@@ -135,6 +135,13 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
         """
 
+    async def bus_port(self, peer: PeerAddress) -> int | None:
+        """Return the port of the peer's bus on its host, as its signed card says; None where it has none.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
+        """
+
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """Post ``request`` to the pairing route at ``url``, whose certificate must have ``tls_fingerprint``.
 
@@ -226,6 +233,7 @@ class FaceContext:
     tls: tuple[Path, Path] | None
     state_dir: Path
     runtime_dir: Path
+    bus_port: int | None = None
     web: WebContext | None = None
     web_page: Callable[[], str | None] = lambda: None
 

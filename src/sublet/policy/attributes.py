@@ -63,6 +63,7 @@ ATTRIBUTES: Final[Mapping[Action, Mapping[str, Attribute]]] = {
     Action.LEND_ROOT_MANAGE: {"path": _PATH},
     Action.TOOL_CALL: {"path": _PATH, "access_mode": _ACCESS, "delegation_id": _NAME, "size_bytes": _COUNT, **_CALL},
     Action.AGENT_MESSAGE: {"room": _NAME, "size_bytes": _COUNT},
+    Action.ROOM_SEND: {"size_bytes": _COUNT},
     Action.AGENT_ASK: {"agent": _NAME, "size_bytes": _COUNT, **_CALL},
     Action.AGENT_DISPATCH: {"declared": _FLAG, "depth": _COUNT, **_CALL},
     Action.MODULE_DISPATCH: {"depth": _COUNT, "event": _NAME, **_CALL},

@@ -23,10 +23,14 @@ _DELEGATION: Final = frozenset(
     }
 )
 
+_ROOMS: Final = frozenset({Action.ROOM_READ, Action.ROOM_SEND, Action.ROOM_MANAGE})
+
 CEILING: Final[Mapping[Kind, frozenset[Action]]] = {
     "human": frozenset(Action),
     # Of Sublet's own tools; what a tool then does is asked for besides.
-    "mcp": _DELEGATION | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
+    "mcp": _DELEGATION
+    | _ROOMS
+    | {Action.TOOL_CALL, Action.WORKSPACE_LEND, Action.WORKSPACE_REVEAL, Action.WORKSPACE_UNLOCK},
     "peer": frozenset({Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE}),
     "a2a": frozenset({Action.AGENT_MESSAGE}),
     "agent": _DELEGATION
@@ -69,6 +73,14 @@ DEFAULT_RULES: Final = (
         actions=frozenset({Action.TOOL_CALL}),
         resource="sublet.*",
         reason="an agent in an MCP host may call Sublet's tools, each of which asks again for what it does",
+    ),
+    Rule(
+        id="default.mcp.rooms",
+        effect="allow",
+        layer="global",
+        kinds=frozenset({"mcp"}),
+        actions=_ROOMS,
+        reason="an agent in an MCP host may talk in rooms, where its membership says in which",
     ),
     Rule(
         id="default.peer",

@@ -29,6 +29,7 @@ from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.replay_client import ReplayClient
+from sublet.daemon.control.room_client import RoomClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.web_client import WebClient
 from sublet.daemon.paths import Home
@@ -250,6 +251,11 @@ class ControlClient:
     def replays(self) -> ReplayClient:
         """The operations on recorded sessions."""
         return ReplayClient(self)
+
+    @property
+    def rooms(self) -> RoomClient:
+        """The operations around rooms."""
+        return RoomClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

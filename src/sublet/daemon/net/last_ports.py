@@ -23,6 +23,7 @@ class LastPorts(BaseModel):
     a2a: int | None = None
     sftp: int | None = None
     web: int | None = None
+    bus: int | None = None
 
 
 def read_ports(path: Path) -> LastPorts:
@@ -31,9 +32,8 @@ def read_ports(path: Path) -> LastPorts:
         ports = LastPorts.model_validate_json(read_plain(path, MAX_FILE_BYTES))
     except (OSError, ValidationError):
         return LastPorts()
-    return (
-        ports if all(port is None or 0 < port < 65536 for port in (ports.a2a, ports.sftp, ports.web)) else LastPorts()
-    )
+    known = (ports.a2a, ports.sftp, ports.web, ports.bus)
+    return ports if all(port is None or 0 < port < 65536 for port in known) else LastPorts()
 
 
 def write_ports(path: Path, ports: LastPorts) -> None:

@@ -62,7 +62,7 @@ def load_identity(keys_dir: Path) -> Identity:
             that quietly made itself a new key would be a stranger to all its peers.
     """
     keys_dir.mkdir(mode=0o700, exist_ok=True)
-    key = SigningKey(_seed(keys_dir / "identity.key"))
+    key = SigningKey(load_seed(keys_dir / "identity.key"))
     public = bytes(key.verify_key)
     return Identity(
         key=key,
@@ -122,7 +122,12 @@ def tls_fingerprint(pem: str) -> str:
     return ids.fingerprint(certificates[0].public_bytes(serialization.Encoding.DER))
 
 
-def _seed(path: Path) -> bytes:
+def load_seed(path: Path) -> bytes:
+    """Return the seed of an Ed25519 key, making it the first time. Blocks on the disk.
+
+    Raises:
+        SubletError: ``UNAVAILABLE`` where the file is open to others, damaged, or can't be read.
+    """
     seed = read_private(path)
     if seed is None:
         seed = make_private(path, bytes(SigningKey.generate()))

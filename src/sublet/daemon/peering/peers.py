@@ -84,6 +84,8 @@ class PeerStore:
     def __init__(self, journal: Journal, peers: Sequence[Peer]) -> None:
         self._journal = journal
         self._by_name = {peer.name: peer for peer in peers}
+        self.listeners: list[Callable[[], None]] = []
+        """Called after every change of who is paired."""
 
     @classmethod
     async def load(cls, journal: Journal) -> PeerStore:
@@ -157,6 +159,7 @@ class PeerStore:
         if before is not None:
             del self._by_name[before.name]
         self._by_name[pinned.name] = pinned
+        self._tell()
 
     async def remove(self, name: str) -> Peer:
         """Forget a peer, its key and with it all its access.
@@ -178,7 +181,12 @@ class PeerStore:
             except BaseException:
                 self._by_name[name] = peer
                 raise
+        self._tell()
         return peer
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
 
     async def report_changed_key(self, name: str, fingerprint: str) -> None:
         """Journal that somebody showed another key than the pinned one for ``name``."""

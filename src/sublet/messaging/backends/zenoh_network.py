@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,6 +68,7 @@ class ZenohNetwork:
 
     def __init__(self, endpoints: Endpoints) -> None:
         zenoh.init_log_from_env_or("off")
+        self._endpoints = endpoints
         self._closing = threading.Event()
         self._changed: list[Callable[[], None]] = []
         self._links: list[_Link] = [_Link(self, _open(_config("peer", endpoints)))]
@@ -81,8 +83,9 @@ class ZenohNetwork:
 
     def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
         for link in self._links:
-            if link.session is not None:
-                link.session.put(
+            session = link.session
+            if session is not None:
+                session.put(
                     key,
                     payload,
                     attachment=attachment or None,
@@ -110,19 +113,34 @@ class ZenohNetwork:
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
         """Ask on every link; all answers are returned, since one peer may know what another does not."""
-        waiting = [
-            link.session.get(
-                key,
-                payload=payload,
-                target=zenoh.QueryTarget.ALL,
-                consolidation=zenoh.ConsolidationMode.NONE,
-                timeout=timeout_seconds,
-                allowed_destination=zenoh.Locality.REMOTE,
-            )
-            for link in self._links
-            if link.session is not None
-        ]
+        waiting: list[Any] = []
+        for link in self._links:
+            session = link.session
+            if session is not None:
+                with suppress(zenoh.ZError):  # it was closed meanwhile, and what is missing is asked for again
+                    waiting.append(
+                        session.get(
+                            key,
+                            payload=payload,
+                            target=zenoh.QueryTarget.ALL,
+                            consolidation=zenoh.ConsolidationMode.NONE,
+                            timeout=timeout_seconds,
+                            allowed_destination=zenoh.Locality.REMOTE,
+                        )
+                    )
         return [reply.ok.payload.to_bytes() for replies in waiting for reply in replies if reply.ok is not None]
+
+    def call(self, connect: tuple[str, ...]) -> None:
+        """Call these from now on, in place of those before; blocks while the session is opened again.
+
+        A session can't be told later whom to call. What is missed meanwhile is asked for as after every change.
+
+        Raises:
+            OSError: no session can be opened; there is none then, until the next call.
+        """
+        self._endpoints = replace(self._endpoints, connect=connect)
+        self._links[0].reopen(lambda: _open(_config("peer", self._endpoints)))
+        self.changed()
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._changed.append(callback)
@@ -210,6 +228,15 @@ class _Link:
             for number, declare in self._declared.items():
                 self._live[number] = declare(session)
             self.session = session
+
+    def reopen(self, make: Callable[[], zenoh.Session]) -> None:
+        """Close the session and open another, with all that was declared."""
+        with self._lock:
+            before, self.session = self.session, None
+            self._live.clear()
+        if before is not None:
+            before.close()  # type: ignore[no-untyped-call]
+        self.opened(make())
 
     def declare(self, declare: Callable[[zenoh.Session], Any]) -> Callable[[], None]:
         with self._lock:

@@ -1,0 +1,112 @@
+"""What faces exchange with the daemon about rooms (ezagent 4, DESIGN 6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from sublet.daemon.api.models import MAX_WAIT_SECONDS, Request, View
+
+MAX_BODY_CHARS = 65_536
+MAX_MESSAGES = 200
+DEFAULT_MESSAGES = 50
+MAX_ENTITY_CHARS = 400
+
+RoomName = Annotated[str, Field(min_length=1, max_length=256)]
+RoomId = Annotated[str, Field(min_length=36, max_length=36, pattern=r"^[0-9a-f-]{36}$")]
+RefId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9:]+$")]
+
+
+class CreateRoom(Request):
+    """Open a room."""
+
+    name: RoomName
+    policy: Literal["open", "knock", "invite"] = "invite"
+
+
+class InviteToRoom(Request):
+    """Make somebody a member."""
+
+    entity: Annotated[str, Field(min_length=1, max_length=MAX_ENTITY_CHARS)]
+
+
+class SendMessage(Request):
+    """Say something in a room; ``reply_to`` is the message that it answers."""
+
+    body: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
+    reply_to: RefId | None = None
+
+
+class ReadMessages(Request):
+    """Which messages: the last ones, or the last before ``before``."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_MESSAGES)] = DEFAULT_MESSAGES
+    before: RefId | None = None
+
+
+class WatchRooms(Request):
+    """Events after a cursor; with ``wait`` seconds to wait for one where there is none."""
+
+    since: Annotated[int, Field(ge=0)] = 0
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    room_id: RoomId | None = None
+
+
+class WhoAmI(View):
+    """As whom the caller speaks in rooms."""
+
+    entity_id: str
+    level: int | None = Field(default=None, description="Compliance level of ezagent")
+
+
+class RoomView(View):
+    """A room as a member sees it."""
+
+    room_id: str
+    name: str
+    policy: str
+    role: str
+    members: int
+
+
+class RoomDetail(RoomView):
+    """A room with its members and its config, by names with dots."""
+
+    roles: dict[str, str] = Field(description="Role of each member")
+    config: dict[str, JsonValue] = Field(default={})
+
+
+class RoomChange(View):
+    """What was done to a room."""
+
+    room_id: str
+    name: str = ""
+    entity: str = ""
+
+
+class MessageSent(View):
+    """A message that is durable here; ``queued`` says that no more than that is known."""
+
+    ref_id: str
+    room_id: str
+    created_at: str
+    receipt: Literal["queued"] = "queued"
+
+
+class MessageView(View):
+    """A message. ``body`` is None where its content has not come yet, or was deleted."""
+
+    ref_id: str
+    author: str
+    body: str | None
+    status: str
+    created_at: str
+    ext: dict[str, JsonValue] = Field(default={})
+
+
+class RoomEvents(View):
+    """Events in order, and the cursor after them."""
+
+    events: list[dict[str, JsonValue]]
+    cursor: int

@@ -1,0 +1,192 @@
+"""Messaging while the daemon runs: begun when it is first needed, on the buses of all paired daemons.
+
+It is needed once there is a peer, a room, or somebody who asks; until then neither Zenoh nor a database takes memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import anyio
+import structlog
+
+from sublet.daemon.net.network import is_loopback
+from sublet.daemon.peering.identity import Identity
+from sublet.daemon.peering.peers import Peer, PeerStore
+from sublet.daemon.ports import PeerLink
+from sublet.daemon.rooms.bus_port import BusPort, endpoint
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId, entity_domain
+
+if TYPE_CHECKING:
+    from sublet.messaging.backends.zenoh_network import ZenohNetwork
+    from sublet.messaging.engine.declaration import Declaration
+    from sublet.messaging.service import MessagingService
+
+LOOK_SECONDS: Final = 15.0
+"""How often peers are asked where their bus is: a peer that was started again may have another port."""
+ASK_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class Messaging:
+    """Runs ``MessagingService`` when it is needed.
+
+    Args:
+        identity: the daemon's key, which vouches for our entities.
+        state_dir: holds the keys and the database.
+        port: where our bus is.
+        peers: the paired daemons, whose buses we join.
+        link: asks a peer for the port of its bus.
+    """
+
+    def __init__(self, identity: Identity, state_dir: Path, port: BusPort, peers: PeerStore, link: PeerLink) -> None:
+        self._identity = identity
+        self._keys_dir = state_dir / "keys"
+        self._database = state_dir / "messaging.db"
+        self.port = port
+        self._peers = peers
+        self._link = link
+        self._service: MessagingService | None = None
+        self._failure: SubletError | None = None
+        self._wanted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._peers_changed = asyncio.Event()
+        self._known: dict[str, int] = {}
+        """Where the buses of peers were when they last said so."""
+        peers.listeners.append(self._on_peers)
+
+    async def use(self) -> MessagingService:
+        """Return the service, once it runs.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where it can't be started; the next call tries again.
+        """
+        if self._service is None and not self._wanted.is_set():
+            self._settled = asyncio.Event()
+            self._wanted.set()
+        await self._settled.wait()
+        if self._service is not None:
+            return self._service
+        assert self._failure is not None
+        raise self._failure
+
+    async def level(self) -> int | None:
+        """Return the compliance level that would be, or is, reached (ezagent 6.3)."""
+        return await asyncio.to_thread(_level)
+
+    async def serve(self) -> None:
+        """Run it whenever it is needed, until cancelled; what fails is told to whoever asks, and ends nothing else."""
+        if self._peers.list() or self._database.exists():
+            self._wanted.set()
+        while True:
+            await self._wanted.wait()
+            try:
+                async with self._running() as network:
+                    await self._join(network)
+            except Exception as error:
+                log.exception("messaging has failed")
+                self._failure = SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"messaging does not run: {error}",
+                    "See the daemon's log; `sublet whoami` tries again.",
+                )
+            finally:
+                self._service = None
+                self._wanted.clear()
+                self._settled.set()
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[ZenohNetwork]:
+        from sublet.daemon.rooms.entities import load_entities
+        from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+        from sublet.messaging.engine.registry import Registry
+        from sublet.messaging.service import MessagingService
+
+        number = self.port.number
+        listen = () if number is None else (endpoint(number),)
+        entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity)
+        network = await asyncio.to_thread(ZenohNetwork, Endpoints(listen))
+        service = MessagingService(
+            self._database, Registry(_declarations()), network, entities, _now_ms, self._may_invite
+        )
+        async with service.running():
+            self._service = service
+            self._settled.set()
+            yield network
+
+    async def _join(self, network: ZenohNetwork) -> None:
+        """Keep to the buses of all paired daemons, until cancelled.
+
+        Of two daemons the one with the smaller node id calls, so that there is one connection between them.
+        """
+        called: tuple[str, ...] = ()
+        while True:
+            self._peers_changed.clear()
+            wanted = await self._endpoints()
+            if wanted != called:
+                try:
+                    await asyncio.to_thread(network.call, wanted)
+                    called = wanted
+                except OSError as error:
+                    log.warning("the bus could not be opened again, which is tried later", reason=str(error))
+            with anyio.move_on_after(LOOK_SECONDS):
+                await self._peers_changed.wait()
+
+    async def _endpoints(self) -> tuple[str, ...]:
+        found: list[int] = []
+
+        async def ask(peer: Peer) -> None:
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    port = await self._link.bus_port(peer.address())
+            except (SubletError, TimeoutError):
+                port = self._known.get(peer.node_id)
+            if port is not None:
+                self._known[peer.node_id] = port
+                found.append(port)
+
+        async with anyio.create_task_group() as group:
+            for peer in self._peers.list():
+                if self._identity.node_id < peer.node_id and _on_this_machine(peer):
+                    group.start_soon(ask, peer)
+        return tuple(endpoint(port) for port in sorted(set(found)))
+
+    def _may_invite(self, entity: EntityId) -> bool:
+        """Tell whether an entity may bring ours into a room: its domain is a pinned key, or our own."""
+        domain = entity_domain(entity)
+        return domain == self._identity.node_id or self._peers.by_node_id(domain) is not None
+
+    def _on_peers(self) -> None:
+        self._peers_changed.set()
+        if self._peers.list() and self._service is None and not self._wanted.is_set():
+            self._settled = asyncio.Event()
+            self._wanted.set()
+
+
+def _on_this_machine(peer: Peer) -> bool:
+    return peer.a2a_url is not None and is_loopback(urlsplit(peer.a2a_url).hostname or "")
+
+
+def _declarations() -> tuple[Declaration, ...]:
+    from sublet.messaging.builtins import BUILT_INS
+    from sublet.messaging.extensions import EXTENSIONS
+
+    return (*BUILT_INS, *EXTENSIONS)
+
+
+def _level() -> int | None:
+    from sublet.messaging.engine.registry import Registry
+
+    return Registry(_declarations()).level
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

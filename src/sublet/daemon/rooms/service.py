@@ -1,0 +1,124 @@
+"""``RoomApi``: rooms for faces, each operation as the entity of whoever asks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sublet.daemon.api.room_models import (
+    CreateRoom,
+    InviteToRoom,
+    MessageSent,
+    MessageView,
+    ReadMessages,
+    RoomChange,
+    RoomDetail,
+    RoomEvents,
+    RoomView,
+    SendMessage,
+    WatchRooms,
+    WhoAmI,
+)
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.operations import operations
+from sublet.daemon.rooms.entities import entity_of
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.policy.model import Action, Subject
+
+_EXT: Final = "ext."
+
+
+@operations
+class RoomService:
+    """Implements ``RoomApi``.
+
+    Args:
+        gate: asks policy.
+        messaging: runs when it is needed.
+        node_id: ours.
+    """
+
+    def __init__(self, gate: Gatekeeper, messaging: Messaging, node_id: str) -> None:
+        self._gate = gate
+        self._messaging = messaging
+        self._node_id = node_id
+
+    async def whoami(self, caller: Subject) -> WhoAmI:
+        """``RoomApi.whoami``."""
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        service = await self._messaging.use()
+        return WhoAmI(entity_id=entity_of(caller, self._node_id), level=service.level)
+
+    async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
+        """``RoomApi.create_room``."""
+        await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
+        made = await self._call(caller, "room.create", name=request.name, policy=request.policy)
+        return RoomChange(room_id=made["room_id"], name=made["name"])
+
+    async def list_rooms(self, caller: Subject) -> list[RoomView]:
+        """``RoomApi.list_rooms``."""
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        found = await self._call(caller, "room.list")
+        visible = [room for room in found if not self._gate.hides(caller, Action.ROOM_READ, room["room_id"])]
+        return [RoomView.model_validate(room) for room in visible]
+
+    async def get_room(self, room_id: str, caller: Subject) -> RoomDetail:
+        """``RoomApi.get_room``."""
+        await self._gate.ask(caller, Action.ROOM_READ, room_id)
+        found = await self._call(caller, "room.get", room_id=room_id)
+        roles = {entity: member["role"] for entity, member in found["members"].items()}
+        return RoomDetail.model_validate({**found, "members": len(roles), "roles": roles})
+
+    async def invite_to_room(self, room_id: str, request: InviteToRoom, caller: Subject) -> RoomChange:
+        """``RoomApi.invite_to_room``."""
+        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+        await self._call(caller, "room.invite", room_id=room_id, entity=request.entity)
+        return RoomChange(room_id=room_id, entity=request.entity)
+
+    async def join_room(self, room_id: str, caller: Subject) -> RoomChange:
+        """``RoomApi.join_room``."""
+        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+        await (await self._messaging.use()).find_room(room_id)
+        joined = await self._call(caller, "room.join", room_id=room_id)
+        return RoomChange(room_id=room_id, name=joined["name"])
+
+    async def leave_room(self, room_id: str, caller: Subject) -> RoomChange:
+        """``RoomApi.leave_room``."""
+        await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
+        await self._call(caller, "room.leave", room_id=room_id)
+        return RoomChange(room_id=room_id)
+
+    async def send_message(self, room_id: str, request: SendMessage, caller: Subject) -> MessageSent:
+        """``RoomApi.send_message``."""
+        size = len(request.body.encode("utf-8", "surrogatepass"))
+        await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
+        ext = {} if request.reply_to is None else {"ext": {"reply_to": request.reply_to}}
+        sent = await self._call(caller, "message.send", room_id=room_id, body=request.body, **ext)
+        return MessageSent.model_validate(sent)
+
+    async def read_messages(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
+        """``RoomApi.read_messages``."""
+        await self._gate.ask(caller, Action.ROOM_READ, room_id)
+        page = await self._call(caller, "timeline.list", room_id=room_id, limit=request.limit, before=request.before)
+        return [_message(ref) for ref in page["refs"]]
+
+    async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
+        """``RoomApi.watch_rooms``."""
+        await self._gate.ask(caller, Action.ROOM_READ, request.room_id or "*")
+        service = await self._messaging.use()
+        found = await service.watch(entity_of(caller, self._node_id), request.since, request.wait, request.room_id)
+        return RoomEvents.model_validate(found)
+
+    async def _call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
+        entity = entity_of(caller, self._node_id)
+        return await (await self._messaging.use()).call(entity, operation, **arguments)
+
+
+def _message(ref: dict[str, Any]) -> MessageView:
+    return MessageView(
+        ref_id=ref["ref_id"],
+        author=ref["author"],
+        body=ref.get("body"),
+        status=ref["status"],
+        created_at=ref["created_at"],
+        ext={name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
+    )
