@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,22 +18,18 @@ def pair(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
         yield daemons
 
 
-def bodies(daemon: Daemon, room: str) -> list[str]:
-    return [message["body"] for message in daemon.json("read", room)]
-
-
 def until_member(daemon: Daemon, room: str) -> None:
     wait_for(lambda: room in [one["room_id"] for one in daemon.json("room", "list")], WAIT_SECONDS, "the invited room")
 
 
-def watched(daemon: Daemon, cursor: int, kind: str, **data: object) -> tuple[dict[str, Any], int]:
-    """Watch until there is such an event; return it and the cursor after it."""
+def watched(daemon: Daemon, cursor: int, kind: str, **data: object) -> int:
+    """Watch until there is such an event; return the cursor after it."""
     for _ in range(20):
         answer = daemon.json("watch", "--since", str(cursor), "--wait", "20")
         cursor = answer["cursor"]
         for event in answer["events"]:
             if event["kind"] == kind and all(event.get(name) == value for name, value in data.items()):
-                return event, cursor
+                return cursor
     raise AssertionError(f"no {kind}")
 
 
@@ -45,25 +40,30 @@ def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Dae
     assert isinstance(alice.json("status")["ezagent_level"], int)
 
     room = alice.json("room", "create", "Work")["room_id"]
+    alice.run("send", room, "before Bob came")
+    for command in (("read", room), ("room", "show", room), ("send", room, "let me in")):
+        refused = bob.run(*command, "--json", check=None)
+        assert refused.returncode != 0
+        assert "error" in refused.stdout
+        assert "before Bob came" not in refused.stdout
+    assert bob.json("room", "list") == []
     alice.run("room", "invite", room, his)
     until_member(bob, room)
     assert bob.json("room", "show", "Work")["roles"] == {hers: "owner", his: "member"}
 
     sent = alice.json("send", room, "hello Bob")
     assert sent["receipt"] == "queued"
-    heard, cursor = watched(bob, 0, "message.new", author=hers)
-    assert heard["ref_id"] == sent["ref_id"]
+    cursor = watched(bob, 0, "message.new", author=hers, ref_id=sent["ref_id"])
     answer = bob.json("send", "Work", "hello Alice", "--reply-to", sent["ref_id"])
     watched(alice, 0, "message.new", author=his)
-    first, second = alice.json("read", room)
+    _, first, second = alice.json("read", room)
     assert (first["author"], first["body"], first["ref_id"]) == (hers, "hello Bob", sent["ref_id"])
     assert (second["author"], second["body"], second["ref_id"]) == (his, "hello Alice", answer["ref_id"])
     assert second["ext"]["reply_to"]["ref_id"] == sent["ref_id"]
     assert second["status"] == first["status"] == "active"
-    assert bodies(bob, room) == ["hello Bob", "hello Alice"]
-    assert [one["body"] for one in bob.json("read", room, "--before", answer["ref_id"], "--limit", "1")] == [
-        "hello Bob"
-    ]
+    assert [one["body"] for one in bob.json("read", room)] == ["before Bob came", "hello Bob", "hello Alice"]
+    page = bob.json("read", room, "--before", answer["ref_id"], "--limit", "1")
+    assert [one["body"] for one in page] == ["hello Bob"]
 
     bob.run("down")
     bob.wait_gone()
@@ -72,17 +72,5 @@ def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Dae
     watched(bob, cursor, "message.new", ref_id=late["ref_id"])
     bob.run("room", "leave", room)
     watched(alice, 0, "room.member.left", entity=his)
-    assert bob.json("send", room, "let me in", check=(1, 2, 3, 4, 5, 6, 7))["error"]["code"]
+    assert "error" in bob.json("send", room, "one more", check=None)
     assert alice.json("room", "show", room)["roles"] == {hers: "owner"}
-
-
-def test_a_stranger_reads_nothing_of_a_room(pair: tuple[Daemon, Daemon]) -> None:
-    alice, bob = pair
-    room = alice.json("room", "create", "Private")["room_id"]
-    alice.run("send", room, "not for everybody")
-    for command in (("read", room), ("room", "show", room), ("send", room, "hello")):
-        refused = bob.run(*command, "--json", check=None)
-        assert refused.returncode != 0
-        assert "error" in refused.stdout
-        assert "not for everybody" not in refused.stdout
-    assert bob.json("room", "list") == []

@@ -17,7 +17,7 @@ DELEGATION = {action for action in Action if action.value.startswith("delegation
 ALLOWED: dict[Kind, set[Action]] = {
     "human": set(Action),
     # Lending is allowed below what a person has allowed; of tools, Sublet's own.
-    "mcp": DELEGATION | {Action.WORKSPACE_LEND},
+    "mcp": DELEGATION | {Action.WORKSPACE_LEND, Action.ROOM_READ, Action.ROOM_SEND, Action.ROOM_MANAGE},
     # Pairing is what a person did for it: its owner may have agents here work, in a lease or by a message.
     "peer": {Action.ASSIGNMENT_ACCEPT, Action.AGENT_MESSAGE},
     "a2a": {Action.AGENT_MESSAGE},

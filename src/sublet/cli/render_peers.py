@@ -74,6 +74,7 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("config", status.config_dir or status.home),
         ("state", status.state_dir or status.home),
         ("peers", str(status.peers)),
+        ("rooms", "ezagent " + ("below level 0" if status.ezagent_level is None else f"level {status.ezagent_level}")),
         ("delegations", work),
         ("working for others", f"{status.assignments_active} of {status.slots} slots"),
         ("agents", ", ".join(clean_line(agent, 64) for agent in status.agents) or "none"),

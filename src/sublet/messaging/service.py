@@ -85,7 +85,12 @@ class MessagingService:
     async def running(self) -> AsyncIterator[MessagingService]:
         """Run while the context is open."""
         self._loop = asyncio.get_running_loop()
-        await anyio.to_thread.run_sync(self._owner.start)
+        try:
+            await anyio.to_thread.run_sync(self._owner.start)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._end)
+            raise
         async with anyio.create_task_group() as group:
             try:
                 group.start_soon(self._dispatch, group)

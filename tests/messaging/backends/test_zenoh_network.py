@@ -172,6 +172,26 @@ def test_links_that_come_and_go_are_told(stack: ExitStack) -> None:
     until(lambda: one.peers() == 0, one)
 
 
+def test_whom_to_call_can_change_and_what_was_declared_stays(stack: ExitStack) -> None:
+    told, (first, _) = threading.Event(), network(stack)
+    heard: queue.SimpleQueue[Sample] = queue.SimpleQueue()
+    first.subscribe(KEY, heard.put)
+    first.on_change(told.set)
+    second, port = network(stack)
+    first.call((f"tcp/127.0.0.1:{port}",))
+    assert told.is_set()
+    until(lambda: first.peers() == 1 == second.peers(), first)
+    until(lambda: _published(second, heard), first)
+    first.call(())
+    until(lambda: second.peers() == 0, second)
+
+
+def _published(sender: ZenohNetwork, heard: queue.SimpleQueue[Sample]) -> bool:
+    """Publish, and tell whether something was heard: who subscribes is known a moment after the link."""
+    sender.publish(KEY, b"hello", b"", DATA)
+    return not heard.empty()
+
+
 def test_a_process_that_closes_its_session_ends() -> None:
     code = (
         "from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork\n"

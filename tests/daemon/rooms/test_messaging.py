@@ -1,0 +1,79 @@
+"""Messaging begins when it is needed, and its failure is nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sublet.daemon.peering.peers import Peer
+from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.entities import entity_of, load_entities
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.policy.model import Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from support.pairing import Side, side
+
+pytestmark = pytest.mark.anyio
+DATABASE = "messaging.db"
+
+
+@asynccontextmanager
+async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
+    port = BusPort(None)
+    messaging = Messaging(half.identity, directory, port, half.peers, half.link)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(messaging.serve)
+            yield messaging
+            group.cancel_scope.cancel()
+    finally:
+        port.close()
+
+
+async def test_it_begins_with_whoever_asks_and_keeps_its_keys(tmp_path: Path) -> None:
+    async with side(tmp_path, 1) as half:
+        me = f"@human:{half.identity.node_id}"
+        async with running(half, tmp_path) as messaging:
+            await anyio.lowlevel.checkpoint()
+            assert not (tmp_path / DATABASE).exists()
+            service = await messaging.use()
+            assert await messaging.use() is service
+            assert service.level == await messaging.level() is not None
+            room = (await service.call(me, "room.create", name="Work"))["room_id"]
+        first, again = (load_entities(tmp_path / "keys", half.identity) for _ in range(2))
+        assert [one.record for one in first] == [one.record for one in again]
+        assert [one.client for one in first] != [one.client for one in again]
+        async with running(half, tmp_path) as messaging:
+            rooms = await (await messaging.use()).call(me, "room.list")
+            assert [one["room_id"] for one in rooms] == [room]
+
+
+async def test_it_begins_with_the_first_peer(tmp_path: Path) -> None:
+    async with side(tmp_path, 1) as half, side(tmp_path / "other", 2) as other, running(half, tmp_path):
+        await half.peers.add(Peer("bob", other.identity.public_key, None, None))
+        with anyio.fail_after(30):
+            while not (tmp_path / DATABASE).exists():
+                await anyio.sleep(0.02)
+
+
+async def test_whoever_asks_is_told_why_it_does_not_begin_and_the_next_one_tries_again(tmp_path: Path) -> None:
+    async with side(tmp_path, 1) as half:
+        (tmp_path / DATABASE).mkdir()
+        async with running(half, tmp_path) as messaging:
+            with pytest.raises(SubletError) as failed:
+                await messaging.use()
+            assert failed.value.code is LocalCode.UNAVAILABLE
+            (tmp_path / DATABASE).rmdir()
+            assert await messaging.use() is not None
+
+
+async def test_a_person_and_an_agent_in_a_host_are_told_apart(tmp_path: Path) -> None:
+    async with side(tmp_path, 1) as half:
+        node = half.identity.node_id
+        known = {one.record.entity_id for one in load_entities(tmp_path / "keys", half.identity)}
+        assert known == {entity_of(Subject("human"), node), entity_of(Subject("mcp", "claude"), node)}
+        assert len(known) == 2
