@@ -22,7 +22,9 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.policy.model import Action, Subject
+from sublet.policy.model import Action, Resource, Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import is_room_id
 
 _EXT: Final = "ext."
 
@@ -58,8 +60,7 @@ class RoomService:
         """``RoomApi.list_rooms``."""
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         found = await self._call(caller, "room.list")
-        visible = [room for room in found if not self._gate.hides(caller, Action.ROOM_READ, room["room_id"])]
-        return [RoomView.model_validate(room) for room in visible]
+        return [RoomView.model_validate(room) for room in found if self._may_read(caller, room["room_id"])]
 
     async def get_room(self, room_id: str, caller: Subject) -> RoomDetail:
         """``RoomApi.get_room``."""
@@ -106,9 +107,16 @@ class RoomService:
         await self._gate.ask(caller, Action.ROOM_READ, request.room_id or "*")
         service = await self._messaging.use()
         found = await service.watch(entity_of(caller, self._node_id), request.since, request.wait, request.room_id)
-        return RoomEvents.model_validate(found)
+        events = [event for event in found["events"] if self._may_read(caller, event["room_id"])]
+        return RoomEvents(events=events, cursor=found["cursor"])
+
+    def _may_read(self, caller: Subject, room_id: str) -> bool:
+        """Tell whether a list may hold something of a room; nothing is written down."""
+        return self._gate.foresee(caller, Action.ROOM_READ, Resource(room_id)).decision.allowed
 
     async def _call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
+        if "room_id" in arguments and not is_room_id(arguments["room_id"]):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = entity_of(caller, self._node_id)
         return await (await self._messaging.use()).call(entity, operation, **arguments)
 
