@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from sublet.cli.connection import run
-from sublet.cli.help import Sectioned, group
+from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_NAME_CHARS = 100
 
-room = group("room", "Rooms in which people and agents of paired daemons talk.")
+room = listing("room", "Rooms in which people and agents of paired daemons talk.")
 
 RoomArgument = Annotated[str, typer.Argument(metavar="ROOM", help="Its id or its name.", show_default=False)]
 
@@ -247,7 +247,7 @@ def read(
 def watch(
     ctx: typer.Context,
     room: Annotated[
-        str | None, typer.Argument(metavar="[ROOM]", help="Its id or its name; all of yours.", show_default=False)
+        str | None, typer.Argument(metavar="ROOM", help="Its id or its name; all of yours.", show_default=False)
     ] = None,
     since: Annotated[int, typer.Option("--since", metavar="CURSOR", min=0, help="What came after it.")] = 0,
     wait: Annotated[
@@ -255,7 +255,10 @@ def watch(
     ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print what has happened in your rooms, and the cursor to go on with."""
+    """Print what has happened in your rooms.
+
+    It ends with the cursor to go on with.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
