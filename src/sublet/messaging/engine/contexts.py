@@ -224,6 +224,12 @@ class AfterRead:
         """Return a map document as it counts."""
         return self._engine.reading.map_document(doc_id)
 
+    def elements(self, doc_id: str) -> list[dict[str, Any]]:
+        """Return the elements of an array document that count, in order."""
+        if self._engine.store.find_document(doc_id) is None:
+            return []
+        return list(self._engine.reading.elements(self._engine.document(doc_id)))
+
     def read_refs(self, ref_ids: Iterable[RefId]) -> list[dict[str, Any]]:
         """Return refs as they count, those that are here."""
         found = (self._engine.reading.ref(ref_id) for ref_id in ref_ids)

@@ -7,9 +7,18 @@ from typing import Final
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
+from sublet.messaging.extensions.moderation import MODERATED
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.messaging.extensions.threads import THREADS
 from sublet.messaging.extensions.watch import WATCHES
 
-EXTENSIONS: Final[tuple[Declaration, ...]] = (REACTIONS, REPLY_TO, CROSS_ROOM_REF, CHANNELS, THREADS, WATCHES)
+EXTENSIONS: Final[tuple[Declaration, ...]] = (
+    REACTIONS,
+    REPLY_TO,
+    CROSS_ROOM_REF,
+    CHANNELS,
+    THREADS,
+    WATCHES,
+    MODERATED,
+)
