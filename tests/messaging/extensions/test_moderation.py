@@ -7,8 +7,10 @@ import pytest
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.extensions.moderation import MODERATED
 from sublet.protocol.errors import SubletError
+from sublet.protocol.ezagent.content import verify_content
+from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
-from support.rooms import peers, shared_room
+from support.rooms import entity_key, peers, shared_room
 
 
 def test_moderators_redact_pin_and_ban_over_what_stays_as_it_was() -> None:
@@ -54,3 +56,16 @@ def test_a_member_without_the_power_moderates_nothing() -> None:
         assert "redacted" not in seen
     with pytest.raises(SubletError, match="no such decision"):
         alice.do("moderation.act", room_id=room, action="hide", target_ref=ref)
+
+
+def test_a_decision_is_signed_as_a_whole() -> None:
+    (alice,) = peers("alice", declarations=(*BUILT_INS, MODERATED))
+    room = shared_room(alice)
+    alice.do("moderation.act", room_id=room, action="ban_user", target_user="@bob:example.com", reason="spam")
+    document = alice.engine.document(doc_id("ext", room_id=room, ext_id="moderation"))
+    (action,) = alice.engine.reading.elements(document)
+    signed = {"type": "moderation.action", **{name: value for name, value in action.items() if name != "shard_id"}}
+    keys = (entity_key("alice").verify_key,)
+    verify_content(signed, keys)
+    with pytest.raises(Refused):
+        verify_content({**signed, "target_user": "@carol:example.com"}, keys)

@@ -23,7 +23,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.content import sign_ref
+from sublet.protocol.ezagent.content import sign_content
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -32,6 +32,7 @@ MODERATION: Final = "moderation"
 ON_REF: Final = frozenset({"redact", "pin", "unpin"})
 ON_USER: Final = frozenset({"ban_user", "unban_user"})
 MAX_REASON_CHARS: Final = 500
+_SIGNED_AS: Final = "moderation.action"
 _KEPT: Final = ("room_id", "shard_id", "ref_id", "author", "content_type", "created_at", "status")
 """What is left of a redacted message for who is no moderator."""
 
@@ -131,7 +132,9 @@ def _act(
         "reason": reason,
         "timestamp": rfc3339(now),
     }
-    fields["signature"] = sign_ref(room_id, fields, engine.key(context.entity))
+    # All of it is signed, with its kind and room, so that it proves nothing elsewhere.
+    signed = sign_content({"type": _SIGNED_AS, "room_id": room_id, **fields}, engine.key(context.entity))
+    fields["signature"] = str(signed["signature"])
     engine.writing.append(context.entity, doc_id("ext", room_id=room_id, ext_id=MODERATION), fields)
     return {"action_id": fields["action_id"]}
 
