@@ -9,6 +9,7 @@ from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
 from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.extensions import reactions
 from sublet.protocol.ezagent import bundle, content, envelope, identity, keys, writer_rules
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
@@ -67,6 +68,13 @@ def _doc_id(data: bytes) -> None:
 @target("writer_rule", "protocol.ezagent.writer_rules:parse_rule", raises=[writer_rules.RuleError])
 def _rule(data: bytes) -> None:
     assert writer_rules.parse_rule(_text(data)).terms
+
+
+@target("reaction_key", "messaging.extensions.reactions:parse_key")
+def _reaction_key(data: bytes) -> None:
+    text = _text(data)
+    found = reactions.parse_key(text)
+    assert found is None or f"{found[0]}:{found[1]}" == text
 
 
 @target("seen_vector", "protocol.ezagent.room.seen:parse_seen", raises=[Refused])

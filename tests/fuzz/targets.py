@@ -130,6 +130,11 @@ EXEMPT: dict[str, str] = {
     "supervisor.chat.conversations:load": "takes an id; read_conversation decodes the file",
     "messaging.engine.engine:_load": "takes the id of a document that doc_ids has checked",
     "messaging.engine.contexts:read_document": "takes the id of a document, as a parameter of a statement",
+    "cli.room_cmds:read": "takes the name of a room, which is compared with those that exist, and an id to go on from",
+    "daemon.rooms.entities:load_entities": "takes a directory; key_files is the decoder",
+    "daemon.rooms.service:read_messages": "takes an id that is checked, and a request that was parsed",
+    "daemon.api.room_api:read_messages": "is a declaration",
+    "daemon.control.room_client:read_messages": "takes an id; the daemon checks it",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }
@@ -552,7 +557,13 @@ def _config(data: bytes) -> None:
     config.read_config(_file("config.json", data))
 
 
-@target("key_files", "daemon.peering.identity:load_identity", "daemon.peering.identity:load_tls", raises=[SubletError])
+@target(
+    "key_files",
+    "daemon.peering.identity:load_identity",
+    "daemon.peering.identity:load_seed",
+    "daemon.peering.identity:load_tls",
+    raises=[SubletError],
+)
 def _keys(data: bytes) -> None:
     """Take the bytes for each of the key files in turn."""
     keys = _scratch() / "keys"
