@@ -175,6 +175,7 @@ def test_a_person_is_asked_where_several_fit_alike() -> None:
         ("x", (agent("a", load=1),), {}, "busy"),
         ("@a do", (agent("a", denied="no rule"), CODER), {}, "agent a is not for this caller: no rule"),
         ("x", (CODER,), {"agent": "nobody"}, "there is no agent 'nobody' here; there are: coder"),
+        ("@nobody hi", (CODER,), {}, "there is no agent 'nobody' here; there are: coder"),
         ("x", (CODER, WRITER), {"config": {"defaultRoute": "reject"}}, "default route is to reject"),
         ("/hub", (CODER,), {"modules": ["jira"]}, "/hub names no module; there are: jira"),
         ("/hub slack hi", (CODER,), {"modules": ["jira"]}, "there is no module 'slack'; there are: jira"),

@@ -43,7 +43,7 @@ def decide(request: RouteRequest, classified: Classification | None = None) -> R
         return Route(decision="direct_reply", confidence=SURE, reason=reason, rule="command", message=_about(request))
     if request.agent:
         return _to(request, request.agent.lower(), request.text, "named", "the caller named it")
-    if direct is not None and direct.kind == "mention" and _known(request, direct.name):
+    if direct is not None and direct.kind == "mention":
         return _to(request, direct.name, direct.rest or request.text, "mention", "the request begins with its name")
     open_ = [one for one in request.candidates if not one.denied and one.load < 1]
     if not open_:
