@@ -88,6 +88,9 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     add(one, module("web", protocol="http"))
     add(one, module("sock", protocol="websocket", direction="input"))
     add(one, module("broken", protocol="carrier-pigeon"))
+    once = {"maxAttempts": 0, "backoffMs": 20}
+    add(one, module("absent", protocol="stdio", process={"command": "no-such-program"}, restart=once))
+    add(one, module("brief", protocol="stdio", process={"command": python, "args": ["-c", "exit(3)"]}, restart=once))
     add(one, module("spoilt", protocol="websocket"))
     (one.home / "state" / "gateways" / "spoilt.token").mkdir(parents=True)
     for name in ("config", "state", "state/gateways"):
@@ -121,6 +124,15 @@ def test_a_program_of_ours_brings_requests_and_delivers(daemon: Daemon) -> None:
     refused = daemon.run("gateway", "send", "echo", "no", "--json", check=None)
     assert json.loads(refused.stdout)["error"]["code"] == "DECLINED"
     assert daemon.json("gateway", "send", "echo", "x", "--async")["output"] is None
+
+
+def test_why_a_program_does_not_run_is_told(daemon: Daemon) -> None:
+    def detail(name: str) -> str:
+        found = {one["id"]: one for one in daemon.json("gateway", "list")["gateways"]}[name]
+        return str(found["detail"]) if found["state"] == "failed" else ""
+
+    assert "there is no program 'no-such-program'" in wait_for(lambda: detail("absent"), what="the absent one's end")
+    assert "ended with status 3" in wait_for(lambda: detail("brief"), what="the brief one's end")
 
 
 def test_it_is_started_again_when_it_ends_and_no_more_when_it_is_stopped(daemon: Daemon) -> None:

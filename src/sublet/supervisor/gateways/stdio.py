@@ -17,7 +17,7 @@ from sublet.protocol.gateway import GatewayLines, MalformedGatewayMessage
 from sublet.protocol.text import clean_line
 from sublet.supervisor.gateways.module_file import GatewayModule
 from sublet.supervisor.gateways.session import GatewaySession
-from sublet.supervisor.guarded_process import GuardedProcess
+from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.model import Launch, Sandbox
 from sublet.supervisor.program import program_paths
 
@@ -29,6 +29,8 @@ WRITE_SECONDS: Final = 10.0
 """How long a program may take to read what it is sent."""
 STDERR_SECONDS: Final = 0.1
 """Between two looks at what a program says on its standard error."""
+END_SECONDS: Final = 1.0
+"""How long the end of a program is waited for that has closed its standard output."""
 _ALWAYS: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 
 log = structlog.get_logger(__name__)
@@ -90,6 +92,8 @@ class StdioGateway:
         env = {name: self._environ[name] for name in (*_ALWAYS, *self._process.environment) if name in self._environ}
         env = {"PATH": os.defpath, "LANG": "C.UTF-8", **env, "HOME": str(self._home), "TMPDIR": str(self._home)}
         argv = [self._process.command, *self._process.args]
+        if shutil.which(argv[0], path=env["PATH"]) is None:
+            return f"it can't be started: there is no program {argv[0]!r}, or it may not be run"
         try:
             launch = Launch(
                 argv=argv,
@@ -127,7 +131,7 @@ class StdioGateway:
                     session.receive(line)
         except MalformedGatewayMessage as error:
             return f"what it says is not the protocol: {error}"
-        return "its program ended"
+        return await _end_of(process)
 
     async def _write(self, process: GuardedProcess, session: GatewaySession) -> None:
         assert process.stdin is not None
@@ -145,3 +149,18 @@ class StdioGateway:
         while data := await process.stderr.read(READ_BYTES):
             log.info("gateway", gateway=self._module.id, said=clean_line(data[:2_000].decode("utf-8", "replace"), 500))
             await anyio.sleep(STDERR_SECONDS)
+
+
+async def _end_of(process: GuardedProcess) -> str:
+    """Return how a program that says nothing more has ended."""
+    with anyio.move_on_after(END_SECONDS):
+        match await process.wait():
+            case Ended("exit", number):
+                return f"its program ended with status {number}"
+            case Ended("signal", number):
+                return f"its program was ended by signal {number}"
+            case Ended("limit", _, reason):
+                return f"its program was ended at its limit of {reason}"
+            case Ended(_, _, reason):
+                return f"its program can't be started: {reason}"
+    return "its program has closed its standard output"
