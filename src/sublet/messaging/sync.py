@@ -97,7 +97,7 @@ class Sync:
         for index in range(MAX_SUB_SHARD + 1):
             name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
             await self.document(name)
-            if not await self._call(partial(_entries, name=name)):
+            if await self._call(partial(_is_empty, name=name)):
                 return
 
     async def document(self, name: str) -> int:
@@ -160,9 +160,9 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
     return {client: clock for client, (clock, _) in engine.store.clients(row.number).items()} if row else {}
 
 
-def _entries(engine: Engine, name: str) -> int:
+def _is_empty(engine: Engine, name: str) -> bool:
     row = engine.store.find_document(name)
-    return row.entries if row is not None else 0
+    return row is None or not engine.store.has_entries(row.number)
 
 
 def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:

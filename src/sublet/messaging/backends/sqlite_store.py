@@ -38,6 +38,9 @@ _WRITE: Final = (
 )
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; the last so many of a document go with every difference."""
+_NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
+PRUNE_EVERY: Final = 256
+"""How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
 """Beyond every rank of an index."""
 CACHE_KIB: Final = 16 << 10
@@ -80,14 +83,13 @@ class SqliteStore:
 
     def find_document(self, doc_id: str) -> DocumentRow | None:
         row = self._db.execute(
-            "SELECT number, doc_id, room_id, kind, entries FROM documents WHERE doc_id = ?", (doc_id,)
+            "SELECT number, doc_id, room_id, kind FROM documents WHERE doc_id = ?", (doc_id,)
         ).fetchone()
         return DocumentRow(*row) if row is not None else None
 
     def documents(self, room_id: RoomId, kind: str) -> list[DocumentRow]:
         rows = self._db.execute(
-            "SELECT number, doc_id, room_id, kind, entries FROM documents "
-            "WHERE room_id = ? AND kind = ? ORDER BY doc_id",
+            "SELECT number, doc_id, room_id, kind FROM documents WHERE room_id = ? AND kind = ? ORDER BY doc_id",
             (room_id, kind),
         )
         return [DocumentRow(*row) for row in rows]
@@ -97,12 +99,12 @@ class SqliteStore:
         return [str(room_id) for (room_id,) in rows]
 
     def clients(self, document: int) -> dict[int, tuple[int, EntityId]]:
-        rows = self._db.execute("SELECT client, next, signer FROM clients WHERE document = ?", (document,))
+        rows = self._db.execute(f"SELECT client, {_NEXT}, signer FROM clients c WHERE document = ?", (document,))  # noqa: S608
         return {client: (clock, signer) for client, clock, signer in rows}
 
     def clients_of(self, room_id: RoomId, signer: EntityId | None) -> dict[str, dict[int, int]]:
         rows = self._db.execute(
-            "SELECT d.doc_id, c.client, c.next FROM documents d JOIN clients c ON c.document = d.number "
+            f"SELECT d.doc_id, c.client, {_NEXT} FROM documents d JOIN clients c ON c.document = d.number "  # noqa: S608
             "WHERE d.room_id = ? AND (? IS NULL OR c.signer = ?)",
             (room_id, signer, signer),
         )
@@ -111,9 +113,13 @@ class SqliteStore:
             found.setdefault(doc_id, {})[client] = clock
         return found
 
+    def has_entries(self, document: int) -> bool:
+        (found,) = self._db.execute("SELECT EXISTS (SELECT 1 FROM entries WHERE document = ?)", (document,)).fetchone()
+        return bool(found)
+
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
-            f"SELECT {_ENTRY} FROM entries WHERE document = ? ORDER BY number",  # noqa: S608 - a constant
+            f"SELECT {_ENTRY} FROM entries WHERE document = ? ORDER BY seq, clock",  # noqa: S608 - a constant
             (document,),
         )
         return [_entry(row) for row in rows]
@@ -125,23 +131,23 @@ class SqliteStore:
         found: dict[RefId, tuple[DocumentRow, ItemId]] = {}
         for ref_id in ref_ids:
             row = self._db.execute(
-                "SELECT d.number, d.doc_id, d.room_id, d.kind, d.entries, e.client, e.clock FROM entries e "
-                "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? ORDER BY e.number LIMIT 1",
+                "SELECT d.number, d.doc_id, d.room_id, d.kind, e.client, e.clock FROM entries e "
+                "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? ORDER BY e.seq, e.clock LIMIT 1",
                 (ref_id,),
             ).fetchone()
             if row is not None:
-                found[ref_id] = DocumentRow(*row[:5]), (row[5], row[6])
+                found[ref_id] = DocumentRow(*row[:4]), (row[4], row[5])
         return found
 
     def hidden_entries(self, signers: Iterable[EntityId]) -> list[tuple[DocumentRow, EntryRow]]:
         found: list[tuple[DocumentRow, EntryRow]] = []
         for signer in signers:
             rows = self._db.execute(
-                f"SELECT d.number, d.doc_id, d.room_id, d.kind, d.entries, {_prefixed('e', _ENTRY)} FROM entries e "  # noqa: S608
-                "JOIN documents d ON d.number = e.document WHERE e.signer = ? AND e.shown = 0 ORDER BY e.number",
+                f"SELECT d.number, d.doc_id, d.room_id, d.kind, {_prefixed('e', _ENTRY)} FROM entries e "  # noqa: S608
+                "JOIN documents d ON d.number = e.document WHERE e.signer = ? AND e.shown = 0 ORDER BY e.seq, e.clock",
                 (signer,),
             )
-            found += [(DocumentRow(*row[:5]), _entry(row[5:])) for row in rows]
+            found += [(DocumentRow(*row[:4]), _entry(row[4:])) for row in rows]
         return found
 
     def mark_shown(self, items: Iterable[tuple[int, ItemId]]) -> None:
@@ -247,25 +253,21 @@ class SqliteStore:
             )
 
     def _write_updates(self, updates: Sequence[StagedUpdate]) -> None:
-        db, log, clients, entries, writes, deletions = self._db, [], {}, [], [], []
-        grown: dict[int, int] = {}
+        db, log, clients, entries, writes, deletions = self._db, [], [], [], [], []
         for update in updates:
             number, row = update.document.number, update.log
             log.append((row.seq, number, row.client, row.start, row.end, row.envelope))
-            if row.client is not None:
-                clients[number, row.client] = (row.end, update.signer)
+            if update.first:
+                clients.append((number, row.client, update.signer))
             entries += [(number, *_entry_values(entry)) for entry in update.entries]
-            if update.entries:
-                grown[number] = grown.get(number, 0) + len(update.entries)
             writes += [(number, *_write_values(write)) for write in update.writes]
             deletions += [
                 (number, cut.deletion.client, cut.deletion.clock, cut.deletion.length, cut.signer)
                 for cut in update.deletions
             ]
         db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", log)
-        db.executemany(
-            "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?)", [(*key, *value) for key, value in clients.items()]
-        )
+        if clients:
+            db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(
             f"INSERT INTO entries (document, {_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
@@ -277,17 +279,15 @@ class SqliteStore:
             )
         if deletions:
             db.executemany("INSERT INTO deletions VALUES (?, ?, ?, ?, ?)", deletions)
-        db.executemany(
-            "UPDATE documents SET entries = entries + ? WHERE number = ?",
-            [(count, number) for number, count in grown.items()],
-        )
 
     def append_events(self, events: Sequence[EventRow], keep: int) -> None:
         self._db.executemany(
             "INSERT INTO events VALUES (?, ?, ?, ?)",
             [(event.cursor, event.kind, event.room_id, json.dumps(event.data)) for event in events],
         )
-        self._db.execute("DELETE FROM events WHERE cursor <= ?", (events[-1].cursor - keep,))
+        first, last = events[0].cursor, events[-1].cursor
+        if (first - 1) // PRUNE_EVERY != last // PRUNE_EVERY:
+            self._db.execute("DELETE FROM events WHERE cursor <= ?", (last - keep,))
 
     def events(self, after: int, limit: int) -> list[EventRow]:
         rows = self._db.execute(

@@ -15,13 +15,12 @@ from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
 @dataclass(slots=True)
 class DocumentRow:
-    """A document that is kept. ``entries`` counts the elements of its array."""
+    """A document that is kept."""
 
     number: int
     doc_id: str
     room_id: RoomId | None
     kind: str
-    entries: int = 0
 
 
 @dataclass(slots=True)
@@ -80,11 +79,12 @@ class LogRow:
 
 @dataclass(slots=True)
 class StagedUpdate:
-    """All that one accepted update adds to the store."""
+    """All that one accepted update adds to the store; ``first`` tells that its client has written nothing before."""
 
     document: DocumentRow
     log: LogRow
     signer: EntityId
+    first: bool
     entries: list[EntryRow] = field(default_factory=list)
     writes: list[WriteRow] = field(default_factory=list)
     deletions: list[DeletionRow] = field(default_factory=list)
@@ -144,6 +144,9 @@ class Store(Protocol):
     def clients_of(self, room_id: RoomId, signer: EntityId | None) -> dict[str, dict[int, int]]:
         """Return the next clocks of an entity's clients, or of all, by document of a room."""
 
+    def has_entries(self, document: int) -> bool:
+        """Tell whether a document has any element."""
+
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""
 
@@ -190,7 +193,7 @@ class Store(Protocol):
         """Write a batch, inside a transaction."""
 
     def append_events(self, events: Sequence[EventRow], keep: int) -> None:
-        """Keep events, and of all only the last ``keep``; inside a transaction."""
+        """Keep events, and of all only the last ``keep`` and a few more; inside a transaction."""
 
     def events(self, after: int, limit: int) -> list[EventRow]:
         """Return events after a cursor."""

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from sublet.messaging.engine.backend import DocumentRow, EntryRow, Store, WriteRow
 from sublet.messaging.engine.sequence import Node, YataList
@@ -25,8 +25,7 @@ OPAQUE: Final = "\0"
 """First key in the path of what is text: kept in the log, shown by the CRDT library."""
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """Where an item belongs: the element of the array, the nested map, and the keys from there to the item itself."""
 
     entry: ItemId | None
@@ -39,10 +38,29 @@ class Located:
 class NewEntry:
     """A new element of an array, with its first fields; a nested map's are a ``dict`` too, named in ``nested``."""
 
+    id: ItemId
     item: Item
     length: int
     fields: dict[str, object]
     nested: set[str]
+
+    def continues(self, item: Item) -> bool:
+        """Tell whether an item is the element's next field, which all but a few items of a timeline are."""
+        return (
+            item.parent == self.id
+            and item.clock == self.id[1] + self.length
+            and item.length == 1
+            and item.key is not None
+        )
+
+    def add(self, item: Item) -> Located:
+        """Take the element's next field, and return where it belongs."""
+        key, nested = str(item.key), item.kind == TYPE and item.value == MAP
+        self.length += 1
+        if nested:
+            self.nested.add(key)
+        self.fields[key] = {} if nested else _value(item)
+        return Located(self.id, None, (key,), nested)
 
 
 @dataclass(slots=True)
@@ -132,12 +150,12 @@ class Document:
 
     def missing(self, update: Update) -> bool:
         """Tell whether an update needs something that is not here yet."""
-        if update.items and update.start > self.next_clock(update.client):
-            return True
         client, end = update.client, update.end
+        if update.items and update.start > self.next_clock(client):
+            return True
 
         def absent(item: ItemId) -> bool:
-            return not self.has(item) and not (item[0] == client and item[1] < end)
+            return item[1] >= (end if item[0] == client else self.next_clock(item[0]))
 
         for item in update.items:
             if item.origin is not None and absent(item.origin):
@@ -173,14 +191,19 @@ class Document:
             Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold.
         """
         plan, fresh = Plan(), dict[int, Located]()
+        entry: NewEntry | None = None
         for item in update.items:
             if item.kind == HOLE:
+                continue
+            if entry is not None and entry.continues(item):
+                fresh[item.clock] = entry.add(item)
                 continue
             located = self._locate_new(update, item, fresh)
             for offset in range(item.length):
                 fresh[item.clock + offset] = located
             if not located.path and located.entry is not None:
-                plan.entries.append(NewEntry(item, item.length, {}, set()))
+                entry = NewEntry(located.entry, item, item.length, {}, set())
+                plan.entries.append(entry)
             elif located.path[0] != OPAQUE:
                 self._plan_key(plan, update, item, located)
         return plan
@@ -292,7 +315,6 @@ class Document:
             self.clients[update.client] = (update.end, signer)
         for entry in entries:
             self._place_entry(entry)
-            self.row.entries += 1
 
     def _place_entry(self, entry: EntryRow) -> None:
         node = Node(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
@@ -13,6 +14,7 @@ from sublet.messaging.engine.declaration import (
     AfterWriteHook,
     Change,
     Declaration,
+    Hook,
     Origin,
     Phase,
     PreSendHook,
@@ -25,29 +27,27 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+HookT = TypeVar("HookT", PreSendHook, AfterWriteHook, AfterReadHook)
+
+OwnedHook = tuple[str | None, HookT]
+"""A hook with the extension that a room must have enabled for it; None for those of built-ins."""
+
 
 class HookPipeline:
-    """Hooks by phase and datatype, in their order.
+    """Hooks by phase and by what they watch, in their order.
 
     Args:
         registry: where they are declared.
     """
 
     def __init__(self, registry: Registry) -> None:
-        self._pre_send = [
-            (owner, hook) for owner, hook in registry.hooks(Phase.PRE_SEND) if isinstance(hook, PreSendHook)
-        ]
-        self._after_write = [
-            (owner, hook) for owner, hook in registry.hooks(Phase.AFTER_WRITE) if isinstance(hook, AfterWriteHook)
-        ]
-        self._after_read = [
-            (owner, hook) for owner, hook in registry.hooks(Phase.AFTER_READ) if isinstance(hook, AfterReadHook)
-        ]
-        self._watched = {hook.trigger.datatype for _, hook in self._after_write}
+        self._pre_send = _Watched(registry.hooks(Phase.PRE_SEND), PreSendHook)
+        self._after_write = _Watched(registry.hooks(Phase.AFTER_WRITE), AfterWriteHook)
+        self._after_read = _Watched(registry.hooks(Phase.AFTER_READ), AfterReadHook)
 
     def watched(self, datatype: str) -> bool:
         """Tell whether any hook waits for changes of a datatype."""
-        return datatype in self._watched or ANY_DATATYPE in self._watched
+        return bool(self._after_write.of(datatype, Change.ANY))
 
     def pre_send(self, engine: Engine, intent: Intent, contents: dict[str, bytes]) -> None:
         """Run the hooks before something is written.
@@ -56,16 +56,16 @@ class HookPipeline:
             SubletError: a hook refuses it; nothing is written.
         """
         context = PreSend(engine, intent, contents)
-        for owner, hook in self._pre_send:
-            if _fits(hook.trigger, intent.datatype, intent.event, intent) and _enabled(engine, owner, intent.room_id):
+        enabled = _enabled(engine, intent.room_id)
+        for owner, hook in self._pre_send.of(intent.datatype, intent.event):
+            if _runs(owner, enabled) and _applies(hook.trigger, intent):
                 hook.run(context)
 
     def after_write(self, engine: Engine, change: Happened) -> None:
         """Run the hooks after something was accepted; one that fails is logged, since nothing can be taken back."""
-        for owner, hook in self._after_write:
-            if not _fits(hook.trigger, change.datatype, change.event, change):
-                continue
-            if not _enabled(engine, owner, change.room_id) or (hook.writes and not change.local):
+        enabled = _enabled(engine, change.room_id)
+        for owner, hook in self._after_write.of(change.datatype, change.event):
+            if not _runs(owner, enabled) or (hook.writes and not change.local) or not _applies(hook.trigger, change):
                 continue
             try:
                 hook.run(AfterWrite(engine, change, hook.id, may_write=hook.writes))
@@ -74,8 +74,9 @@ class HookPipeline:
 
     def after_read(self, engine: Engine, context: AfterRead) -> None:
         """Run the hooks after something was read; where one fails, the reader gets what there is without it."""
-        for owner, hook in self._after_read:
-            if hook.trigger.datatype != context.datatype or not _enabled(engine, owner, context.room_id):
+        enabled = _enabled(engine, context.room_id)
+        for owner, hook in self._after_read.of(context.datatype, Change.ANY):
+            if not _runs(owner, enabled):
                 continue
             try:
                 hook.run(context)
@@ -83,16 +84,34 @@ class HookPipeline:
                 log.exception("a hook failed", hook=hook.id, datatype=context.datatype)
 
 
-def _fits(trigger: Trigger, datatype: str, event: Change, subject: Any) -> bool:
-    return (
-        trigger.datatype in (ANY_DATATYPE, datatype)
-        and trigger.event in (Change.ANY, event)
-        and (trigger.applies is None or trigger.applies(subject))
-    )
+class _Watched(Generic[HookT]):
+    """Hooks of one phase, by datatype and change, found once for each of them."""
+
+    def __init__(self, hooks: Iterable[tuple[Declaration, Hook]], kind: type[HookT]) -> None:
+        self._all: list[tuple[Declaration, HookT]] = [(owner, hook) for owner, hook in hooks if isinstance(hook, kind)]
+        self._found: dict[tuple[str, Change], list[OwnedHook[HookT]]] = {}
+
+    def of(self, datatype: str, change: Change) -> list[OwnedHook[HookT]]:
+        """Return the hooks that watch a change of a datatype, in their order; for ``ANY``, all that watch it."""
+        found = self._found.get((datatype, change))
+        if found is None:
+            found = self._found[datatype, change] = [
+                (None if owner.origin is Origin.BUILT_IN else owner.id, hook)
+                for owner, hook in self._all
+                if hook.trigger.datatype in (ANY_DATATYPE, datatype)
+                and (change is Change.ANY or hook.trigger.event in (Change.ANY, change))
+            ]
+        return found
 
 
-def _enabled(engine: Engine, owner: Declaration, room_id: str | None) -> bool:
-    """Tell whether an extension's hooks run in a room: built-ins always, others where the room has enabled them."""
-    if owner.origin is Origin.BUILT_IN or room_id is None:
-        return True
-    return owner.id in engine.rooms.state(room_id).enabled_extensions
+def _applies(trigger: Trigger, subject: Intent | Happened) -> bool:
+    return trigger.applies is None or trigger.applies(subject)
+
+
+def _enabled(engine: Engine, room_id: str | None) -> tuple[str, ...] | None:
+    """Return the extensions that a room has enabled; None outside of rooms, where all hooks run."""
+    return engine.rooms.state(room_id).enabled_extensions if room_id is not None else None
+
+
+def _runs(owner: str | None, enabled: tuple[str, ...] | None) -> bool:
+    return owner is None or enabled is None or owner in enabled

@@ -258,7 +258,7 @@ class Intake:
         self._seq += 1
         signer, client = envelope.signer, update.client
         log = LogRow(self._seq, client if update.items else None, update.start, update.end, envelope.raw)
-        staged = StagedUpdate(document.row, log, signer)
+        staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
         shown = document.place.kind == "index" and self._shown(document, signer, update)
         staged.entries = [self._entry(document, signer, client, entry, shown) for entry in plan.entries]
         staged.writes = [self._write(signer, client, write) for write in plan.writes]

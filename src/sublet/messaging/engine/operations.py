@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 @cache
-def _signature(run: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(run)
+def _names(run: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of an operation's arguments, and of those that have no default."""
+    given = list(inspect.signature(run).parameters.values())[1:]  # without the context
+    return frozenset(one.name for one in given), frozenset(one.name for one in given if one.default is one.empty)
 
 
 def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[str, Any]) -> Any:
@@ -37,9 +39,10 @@ def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[s
         raise SubletError(
             LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
         )
-    context = OperationContext(engine, entity)
-    try:
-        _signature(operation.run).bind(context, **arguments)
-    except TypeError as error:
-        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{name}: {error}", "See docs/messaging.md.") from None
-    return operation.run(context, **arguments)
+    names, needed = _names(operation.run)
+    unknown, missing = arguments.keys() - names, needed - arguments.keys()
+    if unknown or missing:
+        wrong = [f"no argument is called {one}" for one in sorted(unknown)]
+        wrong += [f"{one} is missing" for one in sorted(missing)]
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{name}: {', '.join(wrong)}", "See docs/messaging.md.")
+    return operation.run(OperationContext(engine, entity), **arguments)

@@ -67,7 +67,7 @@ class TimelineShards:
         return doc_id("index", room_id=room_id, shard_id=sub_shard(this, last + 1))
 
     def _filled(self, name: str) -> int:
-        return self._engine.document(name).row.entries + self._engine.writing.pending(name)
+        return len(self._engine.document(name).list) + self._engine.writing.pending(name)
 
     def _limit(self, room_id: RoomId) -> int:
         timeline = self._engine.rooms.state(room_id).fields.get(("timeline",))

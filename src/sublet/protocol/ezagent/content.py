@@ -33,6 +33,7 @@ SIGNED_EXTENSIONS: Final = ("ext.channels", "ext.command", "ext.reply_to", "ext.
 _CORE: Final = ("ref_id", "author", "content_type", "content_id", "created_at")
 _REF_DOMAIN: Final = b"sublet/ref/1\n"
 _SIGNATURE: Final = "ed25519:"
+_to_text: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def canonical(value: JsonValue) -> bytes:
@@ -41,8 +42,7 @@ def canonical(value: JsonValue) -> bytes:
     Raises:
         ValueError: a fraction, an integer beyond 2**53, a lone surrogate, two keys that NFC makes one, or deep nesting.
     """
-    text = json.dumps(_ordered(value, 0), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.encode()
+    return _to_text(_ordered(value, 0)).encode()
 
 
 def content_id(content: Mapping[str, JsonValue]) -> ContentId:
@@ -183,7 +183,10 @@ def _ordered(value: JsonValue, depth: int) -> JsonValue:
     if isinstance(value, str):
         return _composed(value)
     if isinstance(value, dict):
-        composed = {_composed(key): _ordered(item, depth + 1) for key, item in value.items()}
+        composed = {
+            _composed(key): _composed(item) if isinstance(item, str) else _ordered(item, depth + 1)
+            for key, item in value.items()
+        }
         if len(composed) != len(value):
             raise ValueError("two keys that are one")
         return composed
