@@ -262,6 +262,7 @@ class _Daemon:
             supervisor=parts.supervising.service,
             policy=parts.policy_service,
             approvals=parts.approvals,
+            rooms=parts.rooms,
             logins=parts.web_logins,
             port=wanted.free_port(self._last.web),
             chosen=wanted.chosen,

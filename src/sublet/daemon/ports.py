@@ -22,6 +22,7 @@ from sublet.daemon.api.daemon_api import (
 )
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.api.policy_api import PolicyApi
+from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.supervisor_api import SupervisorApi
 from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.policy.model import Subject
@@ -197,6 +198,7 @@ class WebContext:
     supervisor: SupervisorApi
     policy: PolicyApi
     approvals: ApprovalApi
+    rooms: RoomApi
     logins: WebLoginCheck
     port: int
     chosen: bool

@@ -28,6 +28,7 @@ from sublet.daemon.net.event_stream import EventStreams
 from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
+from sublet.web.room_routes import RoomRoutes
 from sublet.web.sessions import NewSession, Session, Sessions
 
 log = structlog.get_logger(__name__)
@@ -85,6 +86,7 @@ class PageApi:
         self._logins = web.logins
         self._sessions = sessions
         self._streams = EventStreams(api)
+        self._rooms = RoomRoutes(web.rooms, self._streams)
         self._streaming = 0
         self._cookie = ""
 
@@ -117,6 +119,7 @@ class PageApi:
             ("GET", "/api/agents", self._list_agents),
             ("GET", "/api/sessions", self._list_sessions),
             ("POST", "/api/logout", self._log_out),
+            *self._rooms.table(),
         ]
         routes = [
             Route(path, guarded(self._logged_in(endpoint), _anything), methods=[method])

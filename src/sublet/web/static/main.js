@@ -8,9 +8,11 @@ import { approvals } from "./approvals.js";
 import { denials } from "./denials.js";
 import { events } from "./events.js";
 import { lease, leases } from "./leases.js";
+import { room, rooms } from "./rooms.js";
 
 const VIEWS = [
-  ["leases", "Leases", leases],
+  ["leases", "Leases", leases, lease],
+  ["rooms", "Rooms", rooms, room],
   ["events", "Events", events],
   ["approvals", "Approvals", approvals],
   ["denials", "Denials", denials],
@@ -172,7 +174,8 @@ function show() {
   for (const link of frame.links) {
     if (link.dataset.view === id) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
-  const make = id === "leases" && one ? lease : VIEWS.find(([known]) => known === id)[2];
+  const [, , all, single] = VIEWS.find(([known]) => known === id);
+  const make = one && single ? single : all;
   fill(frame.main);
   leave = make(frame.main, one) ?? (() => {});
   title();

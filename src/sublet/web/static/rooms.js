@@ -1,0 +1,117 @@
+// Rooms: which there are, and the talk in one of them.
+
+import { get, post } from "./api.js";
+import { fill, h, reconcile } from "./dom.js";
+import { empty, moment, pill, plural } from "./format.js";
+import { onNews } from "./room_news.js";
+import { heading, keepFresh, say } from "./view.js";
+
+const PAGE = 100;
+const path = (id) => `/api/rooms/${encodeURIComponent(id)}`;
+
+export function rooms(main) {
+  const problem = h("div"), list = h("div", { class: "cards" }), none = h("div");
+  main.append(heading("Rooms"), problem, list, none);
+  const fresh = keepFresh(problem, async (signal) => {
+    const found = await get("/api/rooms", signal);
+    reconcile(list, found, (one) => one.room_id, card);
+    fill(none, found.length ? null : empty("No rooms yet.", "In a room, people and agents of paired daemons talk. Open one, and ask somebody in:", h("pre", { class: "command" }, "sublet room create plans\nsublet room invite plans @human:NODE")));
+  }, () => false);
+  const forget = onNews("", fresh.refresh);
+  return () => { forget(); fresh.stop(); };
+}
+
+function card(one) {
+  return h("a", { class: "card", href: `#/rooms/${encodeURIComponent(one.room_id)}` },
+    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, one.name), h("span", { class: "tag" }, one.role)),
+    h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy)));
+}
+
+const WAYS_IN = { open: "open to all", knock: "knock to come in", invite: "by invitation" };
+
+export function room(main, id) {
+  const problem = h("div"), head = h("div"), talk = h("ol", { class: "talk" }), earlier = h("button", { class: "small", hidden: true, onclick: before }, "Earlier messages"), nothing = h("p", { class: "quiet-text", hidden: true }, "Nothing has been said yet.");
+  let messages = [], me = "", whole = false;
+  const form = writing(async (body) => { await post(`${path(id)}/messages`, { body }); fresh.refresh(); });
+  main.append(h("p", { class: "back" }, h("a", { href: "#/rooms" }, "← All rooms")), problem, head, h("p", { class: "quiet-text" }, "What others write is their words, which nobody has checked."), h("div", { class: "diff-more" }, earlier), talk, nothing, form);
+  const fresh = keepFresh(problem, async (signal) => {
+    const [found, last, self] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), get("/api/whoami", signal)]);
+    me = self.entity_id;
+    fill(head, heading(found.name, h("span", { class: "tag" }, found.role)), members(found.roles, me));
+    if (!messages.length) whole = last.length < PAGE;
+    const known = new Set(last.map((one) => one.ref_id));
+    // Whatever is older than the last page stays as it was read.
+    messages = last.length ? [...messages.filter((one) => !known.has(one.ref_id) && one.created_at <= last[0].created_at), ...last] : [];
+    show();
+  }, () => false);
+  const forget = onNews(id, fresh.refresh);
+
+  async function before() {
+    earlier.disabled = true;
+    try {
+      const older = await get(`${path(id)}/messages?limit=${PAGE}&before=${encodeURIComponent(messages[0].ref_id)}`);
+      whole = older.length < PAGE;
+      messages = [...older, ...messages];
+      show();
+    } catch (failure) { say(`${failure.message}. ${failure.hint ?? ""}`, "bad"); } finally { earlier.disabled = false; }
+  }
+
+  function show() {
+    const low = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, me, (id) => messages.find((other) => other.ref_id === id)));
+    earlier.hidden = whole || !messages.length;
+    nothing.hidden = messages.length > 0;
+    if (low && messages.length) form.scrollIntoView({ block: "end" });
+  }
+
+  return () => { forget(); fresh.stop(); };
+}
+
+function members(roles, me) {
+  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([who, role]) => h("li", {}, h("code", {}, who), " ", h("span", { class: "tag" }, role), who === me ? h("span", { class: "tag" }, "you") : null))));
+}
+
+const QUOTED = 120;
+
+function message(one, me, find) {
+  const ext = one.ext ?? {};
+  const answered = typeof ext.reply_to === "string" ? ext.reply_to : ext.reply_to?.ref_id;
+  const first = answered ? find(answered) : null;
+  const gone = one.body === null || one.body === undefined;
+  return h("li", { class: one.author === me ? "message own" : "message" },
+    h("div", { class: "message-head" }, h("b", { class: "author" }, one.author), one.author === me ? h("span", { class: "tag" }, "you") : null, one.status === "active" ? null : pill(one.status), moment(one.created_at)),
+    answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [h("code", {}, first.author), ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : h("code", {}, answered)) : null,
+    gone ? h("p", { class: "quiet-text" }, one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
+    given(ext.reactions));
+}
+
+// Who has reacted with what; a key is the reaction and who gave it.
+function given(reactions) {
+  const counts = new Map();
+  for (const [key, at] of Object.entries(reactions ?? {})) {
+    const mark = key.slice(0, key.indexOf(":@"));
+    if (at && mark) counts.set(mark, (counts.get(mark) ?? 0) + 1);
+  }
+  return counts.size ? h("p", { class: "reactions" }, [...counts].map(([mark, count]) => h("span", { class: "tag" }, `${mark} ${count}`))) : null;
+}
+
+// Enter sends, with Shift it is a new line; what could not be sent stays.
+function writing(send) {
+  const field = h("textarea", { rows: 2, maxlength: 65536, "aria-label": "Your message", placeholder: "Write a message", onkeydown: (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    form.requestSubmit();
+  } });
+  const button = h("button", { class: "primary" }, "Send");
+  const form = h("form", { class: "writing", onsubmit: async (event) => {
+    event.preventDefault();
+    const body = field.value;
+    if (!body.trim() || button.disabled) return;
+    button.disabled = true;
+    try {
+      await send(body);
+      if (field.value === body) field.value = "";
+    } catch (failure) { say(`${failure.message}. ${failure.hint ?? ""}`, "bad"); } finally { button.disabled = false; field.focus(); }
+  } }, field, button);
+  return form;
+}

@@ -1,0 +1,63 @@
+"""A person talks in a room on the web page, in a real browser, with a paired daemon (DESIGN 6, 10)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.browser import chromium
+from support.daemons import Daemon, two_daemons, wait_for
+
+pytestmark = pytest.mark.timeout(240)
+
+WAIT_SECONDS = 30
+HOSTILE = "<img src=x onerror=document.title='taken over'> \u202egnp.exe"
+
+
+def messages(daemon: Daemon, room: str) -> list[dict[str, Any]]:
+    """Return the messages of a room that the daemon may not know yet."""
+    known = [one["room_id"] for one in daemon.json("room", "list")]
+    return list(daemon.json("read", room)) if room in known else []
+
+
+def refs(daemon: Daemon, room: str) -> list[str]:
+    return [one["ref_id"] for one in messages(daemon, room)]
+
+
+def said(daemon: Daemon, room: str, body: str) -> list[dict[str, Any]]:
+    return [one for one in messages(daemon, room) if one["body"] == body]
+
+
+def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> None:
+    with two_daemons(tmp_path / "d") as (here, there), chromium() as browser:
+        other = there.json("whoami")["entity_id"]
+        browser.open(here.json("web")["url"])
+        browser.wait_text("Nothing is lent yet")
+        browser.click("nav a", "Rooms")
+        browser.wait_text("No rooms yet")
+        room = here.json("room", "create", "plans <b>")["room_id"]
+        browser.wait_text("plans <b>", ".card")
+        here.json("room", "invite", room, other)
+        browser.wait_text("2 members", ".card")
+        first = here.json("send", room, "first")["ref_id"]
+        browser.click(".card", "plans <b>")
+        browser.wait_text("first", ".talk")
+
+        wait_for(lambda: first in refs(there, room), WAIT_SECONDS, "the room at the other side")
+        there.json("send", room, HOSTILE, "--reply-to", first)
+        shown = browser.wait_text("gnp.exe", ".talk")
+        assert "<img src=x" in shown
+        assert "U+202E" in shown
+        assert f"answers {here.json('whoami')['entity_id']}: first" in shown
+        assert browser.run("return document.querySelectorAll('main img').length") == 0
+        assert browser.run("return document.title").startswith("Rooms ")
+
+        browser.type("textarea", "from the page")
+        browser.click("button", "Send")
+        browser.wait_text("from the page", ".message.own:last-child")
+        assert browser.run("return document.querySelector('textarea').value") == ""
+        [mine] = wait_for(lambda: said(there, room, "from the page"), WAIT_SECONDS, "what was written on the page")
+        assert mine["author"] == here.json("whoami")["entity_id"]
+        assert browser.messages() == []
