@@ -86,8 +86,10 @@ class Sync:
             log.exception("could not ask for what is missing", what=name)
 
     async def room(self, room_id: RoomId) -> None:
-        """Ask for a room's config and for its timeline of this month and the one before."""
+        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before."""
         await self.document(doc_id("config", room_id=room_id))
+        for name in await self._call(partial(_of_extensions, room_id=room_id)):
+            await self.document(name)
         this = await self._call(lambda engine: engine.shards.current_month())
         for month in (previous_month(this), this):
             await self.month(room_id, month)
@@ -158,6 +160,11 @@ class Sync:
 def _vector(engine: Engine, name: str) -> dict[int, int]:
     row = engine.store.find_document(name)
     return {client: clock for client, (clock, _) in engine.store.clients(row.number).items()} if row else {}
+
+
+def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
+    enabled = engine.rooms.state(room_id).enabled_extensions
+    return [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
 
 
 def _is_empty(engine: Engine, name: str) -> bool:

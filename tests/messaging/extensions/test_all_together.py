@@ -18,6 +18,7 @@ OPERATIONS = {
     "channels": {"channels.list", "channels.refs"},
     "threads": {"threads.list"},
     "watch": {"watch.set", "watch.unset", "watch.list"},
+    "read-receipts": {"receipts.update", "receipts.summary"},
 }
 """Of ezagent 10.2."""
 EVENTS = {
@@ -41,8 +42,9 @@ HOOKS = {
         "watch.check_ref_watchers",
         "watch.check_channel_watchers",
         "channels.update_activity",
+        "receipts.update_unread",
     ],
-    Phase.AFTER_READ: ["cross_room.resolve_preview", "channels.aggregate", "threads.filter"],
+    Phase.AFTER_READ: ["cross_room.resolve_preview", "channels.aggregate", "threads.filter", "receipts.auto_mark"],
 }
 """Of the sections of ezagent 5, in the order of their priorities."""
 INDEXES = {
@@ -53,6 +55,7 @@ INDEXES = {
     "channel_list",
     "thread_view",
     "my_watches",
+    "unread_count",
 }
 
 

@@ -277,6 +277,15 @@ class SqliteStore:
                 f"INSERT INTO writes (document, {_WRITE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 writes,
             )
+        superseded = [
+            (update.document.number, *item, update.signer) for update in updates for item in update.superseded
+        ]
+        if superseded:  # a map stays, since what stands in it names it
+            db.executemany(
+                "DELETE FROM writes "
+                "WHERE document = ? AND client = ? AND clock = ? AND signer = ? AND value IS NOT NULL",
+                superseded,
+            )
         if deletions:
             db.executemany("INSERT INTO deletions VALUES (?, ?, ?, ?, ?)", deletions)
 

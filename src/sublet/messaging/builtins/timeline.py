@@ -96,13 +96,13 @@ def _list(
         )
     cursor = before or after
     place = _place_of(context, room_id, cursor) if cursor is not None else None
-    walk = _forwards(context, room_id, place) if after is not None else _backwards(context, room_id, place)
+    walk = _forwards(context, room_id, place) if after is not None else backwards(context, room_id, place)
     found = list(islice(walk, limit + 1))
     page = found[:limit] if after is not None else found[:limit][::-1]
     items = [context.engine.reading.entry(document, node) for document, node in page]
     more = len(found) > limit
     edge = page[-1 if after is not None else 0][1].entry_id if page and more else None
-    return {"refs": context.engine.reading.shown(context.entity, room_id, items), "next_cursor": edge}
+    return {"refs": context.engine.reading.shown(context.entity, room_id, items, page=True), "next_cursor": edge}
 
 
 def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:
@@ -118,9 +118,10 @@ def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tupl
     return found[0].doc_id.rpartition("/")[2], node
 
 
-def _backwards(
+def backwards(
     context: OperationContext, room_id: RoomId, place: tuple[str, Node] | None
 ) -> Iterator[tuple[Document, Node]]:
+    """Yield the refs of a room that count, from the last, or from the one before ``place``, to the first."""
     names = [name for name in context.engine.shards.names(room_id) if place is None or name <= place[0]]
     for name in reversed(names):
         document = context.engine.document(doc_id("index", room_id=room_id, shard_id=name))

@@ -79,7 +79,11 @@ class LogRow:
 
 @dataclass(slots=True)
 class StagedUpdate:
-    """All that one accepted update adds to the store; ``first`` tells that its client has written nothing before."""
+    """All that one accepted update adds to the store.
+
+    ``first`` tells that its client has written nothing before; ``superseded`` are writes of its signer that no longer
+    count.
+    """
 
     document: DocumentRow
     log: LogRow
@@ -88,6 +92,7 @@ class StagedUpdate:
     entries: list[EntryRow] = field(default_factory=list)
     writes: list[WriteRow] = field(default_factory=list)
     deletions: list[DeletionRow] = field(default_factory=list)
+    superseded: list[ItemId] = field(default_factory=list)
 
 
 @dataclass(slots=True)

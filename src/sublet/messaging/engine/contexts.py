@@ -161,6 +161,10 @@ class AfterWrite:
         """Return a ref as it counts, without contents; None where there is none."""
         return self._engine.reading.ref(ref_id)
 
+    def read_document(self, doc_id: str) -> dict[str, Any]:
+        """Return a map document as it counts."""
+        return self._engine.reading.map_document(doc_id)
+
     def ours(self) -> list[EntityId]:
         """Return the entities of this daemon."""
         return list(self._engine.keyring.local)
@@ -189,7 +193,8 @@ class AfterRead:
     """After data was read, before it is answered: add to the answer; what is stored stays as it is.
 
     ``query`` says which view of an extension the reader asks for, such as ``{"thread": ref_id}``. ``quoted`` tells that
-    the items are shown inside those of another room, where nothing may quote any further.
+    the items are shown inside those of another room, where nothing may quote any further; ``page`` that they follow
+    each other in the room, as who reads it from top to bottom sees them.
     """
 
     def __init__(
@@ -202,6 +207,7 @@ class AfterRead:
         query: Mapping[str, str] | None = None,
         *,
         quoted: bool = False,
+        page: bool = False,
     ) -> None:
         self._engine = engine
         self.datatype = datatype
@@ -210,6 +216,7 @@ class AfterRead:
         self.items = items
         self.query: Mapping[str, str] = query or {}
         self.quoted = quoted
+        self.page = page
 
     @property
     def room(self) -> RoomState:
@@ -247,9 +254,9 @@ class AfterRead:
         """Return a ref of any room as the reader sees it there; None where the reader sees none."""
         return self._engine.reading.quoted(self.reader, room_id, ref_id)
 
-    def write_back(self, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any) -> None:
-        """Write a field later, as the reader."""
-        self._engine.after_commit(lambda: self._engine.writing.set_field(self.reader, doc_id, target, path, value))
+    def write_back(self, write: Callable[[OperationContext], object]) -> None:
+        """Write as the reader, once what is being read is answered; by then other such writes may have been made."""
+        self._engine.after_commit(lambda: write(OperationContext(self._engine, self.reader)))
 
 
 class OperationContext:

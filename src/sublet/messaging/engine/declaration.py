@@ -86,6 +86,8 @@ class Datatype:
         qos: how its updates are published.
         entry_id: for arrays, the field that names an element.
         entry_author: for arrays, the field that must hold the signer of the element.
+        latest_only: for maps in which everybody writes keys of their own alone, and nothing else decides what counts:
+            of what a signer wrote to a key only the last is looked at again, so that reading costs no more with time.
     """
 
     id: str
@@ -96,6 +98,7 @@ class Datatype:
     qos: Qos = QOS_DATA
     entry_id: str = "ref_id"
     entry_author: str = "author"
+    latest_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Engine:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._wanted_rooms: set[RoomId] = set(store.rooms())
         self.room_listeners: list[Callable[[RoomId], None]] = []
-        self._later: list[Callable[[], None]] = []
+        self._later: list[Callable[[], object]] = []
 
     def commit(self) -> None:
         """Write what waits, make everything durable, and run what hooks have put off."""
@@ -77,7 +77,7 @@ class Engine:
             self.writing.flush()
             self.intake.commit()
 
-    def after_commit(self, run: Callable[[], None]) -> None:
+    def after_commit(self, run: Callable[[], object]) -> None:
         """Put something off until what is being written is durable."""
         self._later.append(run)
 

@@ -262,6 +262,9 @@ class Intake:
         shown = document.place.kind == "index" and self._shown(document, signer, update)
         staged.entries = [self._entry(document, signer, client, entry, shown) for entry in plan.entries]
         staged.writes = [self._write(signer, client, write) for write in plan.writes]
+        datatype = self._engine.datatype_of(document)
+        if datatype is not None and datatype.latest_only:
+            staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
         staged.deletions = [DeletionRow(cut, signer) for cut in update.deletions]
         document.accept(update, signer, staged.entries)
         for write in staged.writes:

@@ -81,6 +81,17 @@ class Reading:
         ref = self.ref(ref_id)
         return ref if ref is not None and ref["room_id"] == room_id else None
 
+    def precedes(self, room_id: RoomId, first: RefId, second: RefId) -> bool:
+        """Tell whether one ref of a room comes before another; no where one of them is not here."""
+        there = self._engine.store.find_refs((first, second))
+        if first == second or len(there) < 2 or any(row.room_id != room_id for row, _ in there.values()):
+            return False
+        (row, item), (other, beyond) = there[first], there[second]
+        if row.doc_id != other.doc_id:
+            return row.doc_id < other.doc_id
+        nodes = self._engine.document(row.doc_id).list
+        return nodes.precedes(nodes.nodes[item], nodes.nodes[beyond])
+
     def counting(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> set[RefId]:
         """Return those of some refs that are in a room and count, without reading their fields."""
         found: set[RefId] = set()
@@ -100,6 +111,7 @@ class Reading:
         query: Mapping[str, str] | None = None,
         *,
         quoted: bool = False,
+        page: bool = False,
     ) -> list[dict[str, Any]]:
         """Return refs of a room as a reader sees them: with contents, and what extensions make of them.
 
@@ -109,8 +121,9 @@ class Reading:
             refs: as they count.
             query: which view of an extension is asked for.
             quoted: whether they are shown inside those of another room.
+            page: whether they follow each other in the room.
         """
-        context = AfterRead(self._engine, "timeline_index", reader, room_id, refs, query, quoted=quoted)
+        context = AfterRead(self._engine, "timeline_index", reader, room_id, refs, query, quoted=quoted, page=page)
         self._engine.hooks.after_read(self._engine, context)
         return context.items
 
@@ -153,7 +166,7 @@ class Reading:
         if row is None:
             return {}
         document = self._engine.document(doc_id)
-        candidates = [_candidate(write) for write in self._engine.store.writes(row.number, None)]
+        candidates = [_candidate(write) for write in self._rows(document, None)]
         return self._resolved(document, None, candidates)
 
     def content(self, room_id: RoomId, content_id: ContentId) -> dict[str, JsonValue] | None:

@@ -90,6 +90,10 @@ class Registry:
             return (ext_root(ext_id, datatype.storage_type if datatype else StorageType.CRDT_MAP),)
         return ROOTS.get(kind, ())
 
+    def own_documents(self, enabled: tuple[str, ...]) -> list[str]:
+        """Return the extensions of some enabled ones that keep a document of their own name in a room."""
+        return [name for name in enabled if f"ext:{name}" in self._by_pattern]
+
     def shared_on(self, place: AnnotationPlace, enabled: tuple[str, ...]) -> list[str]:
         """Return the annotations of enabled extensions that are shared maps, to be made with what they stand on."""
         return [

@@ -88,6 +88,16 @@ class YataList:
             yield node
             node = node.next
 
+    def precedes(self, first: Node, second: Node) -> bool:
+        """Tell whether one of two different nodes comes before the other; costs as much as they are apart."""
+        behind_first, behind_second = first.next, second.next
+        while True:
+            if behind_first is second or behind_second is None:
+                return True
+            if behind_second is first or behind_first is None:
+                return False
+            behind_first, behind_second = behind_first.next, behind_second.next
+
     def backwards(self, before: Node | None = None) -> Iterator[Node]:
         """Yield nodes from the last, or from the one before ``before``, to the first."""
         node = before.previous if before is not None else self.tail

@@ -9,6 +9,7 @@ from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.moderation import MODERATED
 from sublet.messaging.extensions.reactions import REACTIONS
+from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.messaging.extensions.reply_to import REPLY_TO
 from sublet.messaging.extensions.threads import THREADS
 from sublet.messaging.extensions.watch import WATCHES
@@ -21,4 +22,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     THREADS,
     WATCHES,
     MODERATED,
+    RECEIPTS,
 )
