@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
 import pytest
 
 from sublet.messaging.answers import answer
@@ -17,6 +21,7 @@ from sublet.protocol.errors import SubletError
 from support.rooms import NOW_MS, local_entity
 
 SECONDS = 30
+ResultT = TypeVar("ResultT")
 
 
 class FullDisk(SqliteStore):
@@ -34,6 +39,12 @@ def made(store: SqliteStore) -> Engine:
     return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS)
 
 
+def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:
+    promise: Future[ResultT] = Future()
+    owner.call(run, promise)
+    return promise.result(SECONDS)
+
+
 def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     store = FullDisk(None)
     owner = Owner(lambda: made(store), MemoryHub().join(), answer, lambda outcome: None)
@@ -43,16 +54,16 @@ def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     def create(engine: Engine) -> str:
         return str(run_operation(engine, me, "room.create", {"name": "r"})["room_id"])
 
-    room = owner.call(create).result(SECONDS)
+    room = ask(owner, create)
     store.full = True
     with pytest.raises(OSError, match="disk full"):
-        owner.call(create).result(SECONDS)
+        ask(owner, create)
     store.full = False
-    assert owner.call(create).result(SECONDS) != room
-    assert len(owner.call(lambda engine: run_operation(engine, me, "room.list", {})).result(SECONDS)) == 2
+    assert ask(owner, create) != room
+    assert len(ask(owner, lambda engine: run_operation(engine, me, "room.list", {}))) == 2
     owner.stop()
     with pytest.raises(SubletError, match="stopped"):
-        owner.call(create).result(SECONDS)
+        ask(owner, create)
 
 
 def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:

@@ -1,17 +1,19 @@
 """The engine's one thread: what Zenoh's threads and the event loop hand over is done here, in batches.
 
 A batch is one commit; whoever asked for something gets the answer when that is durable, and only then is it published.
+The event loop is woken once for all answers of a batch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
@@ -32,12 +34,34 @@ MAX_OUTGOING: Final = 16_384
 STOP_SECONDS: Final = 2.0
 
 ResultT = TypeVar("ResultT")
+Promise: TypeAlias = "Future[ResultT] | asyncio.Future[ResultT]"
+"""What somebody waits for, on a thread or on an event loop."""
 
 
 @dataclass(slots=True)
 class _Call(Generic[ResultT]):
     run: Callable[[Engine], ResultT]
-    future: Future[ResultT]
+    promise: Promise[ResultT]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a promise comes to."""
+
+    promise: Promise[Any]
+    result: Any
+    error: BaseException | None = None
+
+
+def settle(all_of_them: Iterable[Settled]) -> None:
+    """Keep promises; whoever waits no longer gets nothing. Those of an event loop are kept on it."""
+    for settled in all_of_them:
+        if settled.promise.done():
+            continue
+        if settled.error is not None:
+            settled.promise.set_exception(settled.error)
+        else:
+            settled.promise.set_result(settled.result)
 
 
 class Owner:
@@ -48,6 +72,7 @@ class Owner:
         network: where to publish.
         answer: answers a peer's query, on the engine's thread.
         outcome: told what came of a batch of arrivals.
+        settle: keeps promises where they are waited for, called from the engine's thread.
     """
 
     def __init__(
@@ -56,11 +81,14 @@ class Owner:
         network: Network,
         answer: Callable[[Engine, Answer], bytes | None],
         outcome: Callable[[Outcome], None],
+        settle: Callable[[list[Settled]], None] = settle,
     ) -> None:
         self._make_engine = make_engine
         self._network = network
         self._answer = answer
         self._outcome = outcome
+        self._settle = settle
+        self._settled: list[Settled] = []
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
@@ -99,15 +127,17 @@ class Owner:
             return
         self._inbox.put(answer)
 
-    def call(self, run: Callable[[Engine], ResultT]) -> Future[ResultT]:
-        """Run something with the engine; the result comes when what it wrote is durable."""
-        future: Future[ResultT] = Future()
+    def call(self, run: Callable[[Engine], ResultT], promise: Promise[ResultT]) -> None:
+        """Run something with the engine; the promise is kept when what it wrote is durable."""
         with self._lock:
             if self._stopped:
-                future.set_exception(_stopped())
+                promise.set_exception(_stopped())
             else:
-                self._inbox.put(_Call(run, future))
-        return future
+                self._inbox.put(_Call(run, promise))
+
+    def settle(self, promise: Promise[ResultT], result: ResultT) -> None:
+        """Keep a promise at the end of the batch; on the engine's thread."""
+        self._settled.append(Settled(promise, result))
 
     def _run(self) -> None:
         try:
@@ -129,9 +159,8 @@ class Owner:
                 self._do(engine, batch)
             except Exception as error:
                 log.exception("a batch of messages failed")
-                for item in batch:
-                    if isinstance(item, _Call) and not item.future.done():
-                        item.future.set_exception(error)
+                self._settled = [Settled(item.promise, None, error) for item in batch if isinstance(item, _Call)]
+            self._wake()
         engine.store.close()
         self._refuse_rest()
 
@@ -142,32 +171,31 @@ class Owner:
         while not self._inbox.empty():
             item = self._inbox.get()
             if isinstance(item, _Call):
-                item.future.set_exception(_stopped())
+                self._settled.append(Settled(item.promise, None, _stopped()))
             elif item is not None and not isinstance(item, Sample):
                 item.drop()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let those know who wait."""
+        if self._settled:
+            settled, self._settled = self._settled, []
+            self._settle(settled)
 
     def _do(self, engine: Engine, batch: list[Any]) -> None:
         arrivals: list[Arrival] = []
-        done: list[tuple[Future[Any], Any]] = []
         for item in batch:
             if isinstance(item, Sample):
                 arrivals += arrivals_of(item)
             elif isinstance(item, _Call):
                 self._take(engine, arrivals)
-                self._call(engine, item, done)
+                self._call(engine, item)
             elif item is not None:
                 self._take(engine, arrivals)
                 self._reply(engine, item)
         self._take(engine, arrivals)
-        try:
-            engine.commit()
-        except Exception as error:
-            for future, _ in done:
-                future.set_exception(error)
-            raise
+        engine.commit()
         outgoing, engine.writing.outgoing = engine.writing.outgoing, []
-        for future, result in done:
-            future.set_result(result)
         self._sender.send(outgoing)
 
     def _take(self, engine: Engine, arrivals: list[Arrival]) -> None:
@@ -176,13 +204,13 @@ class Owner:
             arrivals.clear()
             self._outcome(engine.intake.take(taken))
 
-    def _call(self, engine: Engine, call: _Call[Any], done: list[tuple[Future[Any], Any]]) -> None:
-        if not call.future.set_running_or_notify_cancel():
+    def _call(self, engine: Engine, call: _Call[Any]) -> None:
+        if call.promise.cancelled():
             return
         try:
-            done.append((call.future, call.run(engine)))
+            self.settle(call.promise, call.run(engine))
         except BaseException as error:
-            call.future.set_exception(error)
+            self._settled.append(Settled(call.promise, None, error))
 
     def _reply(self, engine: Engine, query: Answer) -> None:
         try:

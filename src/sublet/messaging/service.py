@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,9 +26,10 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
-from sublet.messaging.owner import Owner
+from sublet.messaging.owner import Owner, Settled, settle
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
+from sublet.messaging.watchers import Seen, Watchers
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import unpack
@@ -73,10 +75,10 @@ class MessagingService:
         self._local = local
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
-        self._owner = Owner(self._make_engine, network, self._answer, self._outcome)
+        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
+        self._watchers = Watchers(self._owner.settle)
         self._subscriptions = Subscriptions(network, self._owner.heard, self._owner.asked, self._invited)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
-        self._news = anyio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
         self._missed = False
@@ -150,15 +152,13 @@ class MessagingService:
             wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
             room_id: of one room only.
         """
-        until = anyio.current_time() + min(wait_seconds, MAX_WAIT_SECONDS)
-        while True:
-            news = self._news
-            found, since = await self._call(partial(_visible, entity=entity, since=since, room_id=room_id))
-            left = until - anyio.current_time()
-            if found or left <= 0:
-                break
-            with anyio.move_on_after(left):
-                await news.wait()
+        waiter: asyncio.Future[Seen] | None = None
+        if wait_seconds > 0:
+            waiter = asyncio.get_running_loop().create_future()
+        look = partial(self._watchers.look, entity=entity, since=since, room_id=room_id, waiter=waiter)
+        found, since = await self._call(look)
+        if waiter is not None and not found:
+            found, since = await self._wait(waiter, since, min(wait_seconds, MAX_WAIT_SECONDS))
         events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
         return {"events": events, "cursor": since}
 
@@ -166,14 +166,35 @@ class MessagingService:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
+    async def _wait(self, waiter: asyncio.Future[Seen], since: int, seconds: float) -> Seen:
+        """Wait until there is something for a watcher; whoever gives up is forgotten."""
+        dropped: Future[int] = Future()
+        with anyio.move_on_after(seconds):
+            try:
+                return await waiter
+            finally:
+                if waiter.cancelled():
+                    self._owner.call(lambda _: self._watchers.drop(waiter), dropped)
+        if not waiter.cancelled():
+            return waiter.result()  # it came as the time ran out
+        return [], max(since, await asyncio.wrap_future(dropped))
+
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await asyncio.wrap_future(self._owner.call(run))
+        promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._owner.call(run, promise)
+        return await promise
+
+    def _settle(self, settled: list[Settled]) -> None:
+        """Keep promises on the event loop; once that has ended nobody waits any more."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(settle, settled)
 
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
         engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms)
-        engine.events.listeners.append(lambda rows: self._soon(self._news_came, rows))
+        engine.events.listeners.append(partial(self._told, engine))
         engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
         return engine
 
@@ -213,7 +234,6 @@ class MessagingService:
                 run(*arguments)
             if self._missed:
                 self._missed = False
-                self._news_came([])
                 group.start_soon(self._catch_up)
 
     async def _begin(self) -> None:
@@ -263,13 +283,12 @@ class MessagingService:
             for bundle in await self._sync.inbox(entity.record.entity_id):
                 await self._take_invitation(bundle)
 
-    def _news_came(self, rows: list[EventRow]) -> None:
-        news, self._news = self._news, anyio.Event()
-        news.set()
-        own = {entity.record.entity_id for entity in self._local}
+    def _told(self, engine: Engine, rows: list[EventRow]) -> None:
+        """Tell of events that are durable, on the engine's thread."""
+        self._watchers.told(engine, rows)
         for row in rows:
             entity = row.data.get("entity")
-            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in own:
+            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
                 self._soon(self._member_came, entity, row.data.get("local") is True)
 
     async def _member_came(self, entity: EntityId, invited_here: bool) -> None:
@@ -296,23 +315,6 @@ class MessagingService:
                 continue
             if await self._call(partial(_take_room, room_id=room_id, bundle=bundle)):
                 await self._listen(room_id)
-
-
-def _visible(engine: Engine, entity: EntityId, since: int, room_id: RoomId | None) -> tuple[list[EventRow], int]:
-    """Return the events of rooms that an entity is a member of, or has just left, and the cursor after them.
-
-    What somebody watches is told to nobody else.
-    """
-    rows = engine.events.since(since)
-    seen = [
-        row
-        for row in rows
-        if row.room_id is not None
-        and room_id in (None, row.room_id)
-        and row.data.get("watcher") in (None, entity)
-        and (engine.rooms.state(row.room_id).role(entity) is not None or row.data.get("entity") == entity)
-    ]
-    return seen, rows[-1].cursor if rows else since
 
 
 def _known(engine: Engine) -> set[EntityId]:
