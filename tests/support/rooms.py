@@ -31,11 +31,11 @@ def entity_key(name: str) -> SigningKey:
     return SigningKey(hashlib.sha256(name.encode()).digest())
 
 
-def local_entity(name: str, client: int) -> LocalEntity:
+def local_entity(name: str, nonce: int) -> LocalEntity:
     """Return an entity of a daemon of its own."""
     key = entity_key(name)
     domain = entity_key(f"daemon of {name}")
-    return LocalEntity(make_record(name, EntityKind.AGENT, bytes(key.verify_key), domain, 1), key, client)
+    return LocalEntity(make_record(name, EntityKind.AGENT, bytes(key.verify_key), domain, 1), key, nonce)
 
 
 @dataclass
@@ -53,14 +53,15 @@ class Peer:
     """One engine with one entity."""
 
     name: str
-    client: int
+    nonce: int
     path: Path | None = None
     declarations: tuple[Declaration, ...] = BUILT_INS
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.entity = local_entity(self.name, self.client)
+        self.entity = local_entity(self.name, self.nonce)
         self.id = self.entity.record.entity_id
+        self.client = self.entity.client
         self.open()
 
     def open(self) -> None:

@@ -11,11 +11,13 @@ from pycrdt import Array, Doc
 from sublet.messaging.answers import state
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Annotation, AnnotationPlace, Declaration, Origin
+from sublet.messaging.engine.sequence import Node, YataList
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.model import ItemId
 from support.rooms import Peer, peers, shared_room
 
 MARKS = Declaration(
@@ -117,3 +119,27 @@ def assert_yrs_agrees(peer: Peer, room: str, refs: list[dict[str, Any]]) -> None
         for item in array.to_py() or []
     ]
     assert [{"ref_id": ref["ref_id"], "status": ref["status"], "marks": ref["ext.marks"]} for ref in refs] == shown
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_choice_of_neighbours_makes_replicas_order_elements_differently(seed: int) -> None:
+    random, made, clocks = Random(seed), list[tuple[ItemId, ItemId | None]](), dict[int, int]()
+    for _ in range(10):
+        client = random.randrange(1, 4)
+        clocks[client] = clock = clocks.get(client, -1) + 1
+        made.append(((client, clock), random.choice([None, *(id for id, _ in made)])))
+    orders = set[tuple[ItemId, ...]]()
+    for _ in range(6):
+        chain, waiting = YataList(), made.copy()
+        while waiting:
+            id, origin = random.choice(
+                [
+                    (id, origin)
+                    for id, origin in waiting
+                    if (origin is None or origin in chain.nodes) and (id[1] == 0 or (id[0], id[1] - 1) in chain.nodes)
+                ]
+            )
+            waiting.remove((id, origin))
+            chain.integrate(Node(id, 1, origin, None, str(id), "", 0))
+        orders.add(tuple(node.id for node in chain))
+    assert len(orders) == 1

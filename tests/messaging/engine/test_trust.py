@@ -5,23 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pycrdt import Array, Doc, Map
 
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack
-from sublet.protocol.ezagent.ids import ref_id
+from sublet.protocol.ezagent.ids import client_id, own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 SHARD = "2026-11"
 
 
-def ref(author: str, **more: Any) -> dict[str, Any]:
+def ref(author: str, room: str, **more: Any) -> dict[str, Any]:
     content = "sha256:" + "0" * 64
     return {
-        "ref_id": ref_id(NOW_MS, b"0123456789"),
+        "ref_id": own_ref_id(NOW_MS, room, author, 7),
         "author": author,
         "content_type": "immutable",
         "content_id": content,
@@ -43,6 +45,19 @@ def appended(client: int, clock: int, fields: dict[str, Any], last: tuple[int, i
     return transaction
 
 
+def inserted(author: Peer, room: str, there: Peer) -> bytes:
+    """Return an update of yrs that puts a ref in front of all others, which a timeline never does."""
+    doc: Doc[Any] = Doc(client_id=author.client, skip_gc=True)
+    array: Array[Any] = doc.get("timeline", type=Array)
+    for seq in range(1, there.store.last_seq() + 1):
+        known = unpack(there.store.envelope(seq))
+        if "/index/" in known.doc_id:
+            doc.apply_update(known.payload)
+    before = doc.get_state()
+    array.insert(0, Map(ref(author.id, room)))
+    return doc.get_update(before)
+
+
 @pytest.fixture
 def room_of_three() -> tuple[Peer, Peer, Peer, str]:
     """Return Alice and Bob in a room that Eve knows of and is not a member of, with one message of Alice's."""
@@ -57,29 +72,38 @@ def room_of_three() -> tuple[Peer, Peer, Peer, str]:
 
 def test_forged_envelopes_change_nothing(room_of_three: tuple[Peer, Peer, Peer, str]) -> None:
     alice, bob, eve, room = room_of_three
-    in_anothers_name = envelope(eve, room, appended(9, 0, ref(alice.id)), signer=alice.id)
-    anothers_author = envelope(eve, room, appended(9, 0, ref(alice.id)))
+    mine = eve.client
+    in_anothers_name = envelope(eve, room, appended(mine, 0, ref(alice.id, room)), signer=alice.id)
+    anothers_author = envelope(eve, room, appended(mine, 0, ref(alice.id, room)))
     last = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
     assert last is not None
-    stolen_client = envelope(eve, room, appended(alice.client, last.id[1] + last.length, ref(eve.id)))
-    other_root = Transaction(9, 0)
-    other_root.append_maps("messages", None, [ref(eve.id)])
-    no_map = Transaction(9, 0)
+    assert decode_update(inserted(eve, room, bob)).items[0].right == last.id
+    ahead = envelope(eve, room, appended(client_id(alice.id, 5), 0, ref(eve.id, room)))
+    under_anothers_id = envelope(eve, room, appended(mine, 0, ref(eve.id, room, ref_id=last.entry_id)))
+    name = doc_id("index", room_id=room, shard_id=SHARD)
+    put_before = seal(eve.entity.key, eve.id, name, NOW_MS, inserted(eve, room, bob)).raw
+    stolen_client = envelope(eve, room, appended(alice.client, last.id[1] + last.length, ref(eve.id, room)))
+    other_root = Transaction(mine, 0)
+    other_root.append_maps("messages", None, [ref(eve.id, room)])
+    no_map = Transaction(mine, 0)
     no_map.set_key("timeline", "x", None, 1)
-    status = Transaction(9, 0)
+    status = Transaction(mine, 0)
     status.set_key(last.id, "status", None, "deleted_by_author")
-    author = Transaction(9, 0)
+    author = Transaction(mine, 0)
     author.set_key(last.id, "author", None, eve.id)
     raw = [
         in_anothers_name,
         anothers_author,
         stolen_client,
+        ahead,
+        put_before,
+        under_anothers_id,
         envelope(eve, room, other_root),
         envelope(eve, room, no_map),
         envelope(eve, room, status),
         envelope(eve, room, author),
-        envelope(eve, room, appended(9, 0, ref(eve.id, ref_id="x"))),
-        envelope(eve, room, appended(9, 0, ref(eve.id, status=1))),
+        envelope(eve, room, appended(mine, 0, ref(eve.id, room, ref_id="x"))),
+        envelope(eve, room, appended(mine, 0, ref(eve.id, room, status=1))),
         b"garbage",
         in_anothers_name[:-1],
         seal(eve.entity.key, eve.id, "ezagent/nothing", NOW_MS, b"\0\0").raw,
@@ -94,7 +118,7 @@ def test_forged_envelopes_change_nothing(room_of_three: tuple[Peer, Peer, Peer, 
 
 def test_a_stranger_is_heard_and_not_shown(room_of_three: tuple[Peer, Peer, Peer, str]) -> None:
     alice, bob, eve, room = room_of_three
-    bob.engine.intake.take([Arrival(envelope(eve, room, appended(9, 0, ref(eve.id))))])
+    bob.engine.intake.take([Arrival(envelope(eve, room, appended(eve.client, 0, ref(eve.id, room))))])
     assert bob.bodies(room) == ["first"]
     assert [event.data["author"] for event in bob.engine.events.since(0) if event.kind == "message.new"] == [alice.id]
 
@@ -103,7 +127,7 @@ def test_what_came_before_the_grant_is_shown_with_it_unless_the_grant_has_seen_i
     room_of_three: tuple[Peer, Peer, Peer, str],
 ) -> None:
     alice, bob, eve, room = room_of_three
-    early = envelope(eve, room, appended(9, 0, ref(eve.id)))
+    early = envelope(eve, room, appended(eve.client, 0, ref(eve.id, room)))
     bob.engine.intake.take([Arrival(early)])
     alice.do("room.invite", room_id=room, entity=eve.id)  # Alice knows nothing of it
     grant = alice.published()
@@ -208,8 +232,8 @@ def test_content_in_anothers_name_is_not_shown(room_of_three: tuple[Peer, Peer, 
     alice, bob, _, room = room_of_three
     stolen = sign_content(content_object(alice.id, "I said so", "text/plain", "now", []), bob.entity.key)
     raw = canonical(stolen)
-    bob_client = 5001
-    made = appended(bob_client, 0, ref(bob.id, content_id=stolen["content_id"]), None)
+    bob_client = client_id(bob.id, 5001)
+    made = appended(bob_client, 0, ref(bob.id, room, content_id=stolen["content_id"]), None)
     alice.engine.intake.take([Arrival(envelope(bob, room, made), (raw,))])
     assert sorted(alice.bodies(room), key=str) == [None, "first"]
 

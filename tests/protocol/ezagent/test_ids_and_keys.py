@@ -94,3 +94,23 @@ def test_shards_follow_each_other_as_text_does() -> None:
     )
     with pytest.raises(ValueError, match="sub-shards"):
         shards.sub_shard("2026-01", 1000)
+
+
+def test_a_refs_id_is_its_authors_in_one_room_alone() -> None:
+    room, other = (ids.room_id("@alice:node", time, b"s" * 16) for time in (1, 2))
+    made = [ids.own_ref_id(5, room, "@alice:node", number) for number in range(70)]
+    assert len(set(made)) == len(made)
+    for ref in made:
+        assert ids.is_ref_id(ref)
+        assert ids.is_own_ref_id(ref, room, "@alice:node")
+        assert ids.is_own_ref_id(f"ulid:{ref}", room, "@alice:node")
+        assert not ids.is_own_ref_id(ref, room, "@eve:node")
+        assert not ids.is_own_ref_id(ref, other, "@alice:node")
+    assert ids.own_ref_id(5, room, "@alice:node", 0) < ids.own_ref_id(6, room, "@alice:node", 0)
+
+
+def test_a_client_id_is_its_entitys_alone() -> None:
+    made = {ids.client_id("@alice:node", nonce) for nonce in range(70)}
+    assert len(made) == 70
+    assert all(client < 2**53 and ids.is_client_of(client, "@alice:node") for client in made)
+    assert not any(ids.is_client_of(client, "@eve:node") for client in made)

@@ -15,8 +15,8 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.ids import EntityId
 
-CLIENT_BYTES: Final = 6
-"""Of a Yjs client id, which has at most 53 bits."""
+NONCE_BYTES: Final = 2
+"""Of a Yjs client id; the rest tells whose it is."""
 _RECORD_VERSION: Final = 1
 _LOCAL: Final = {"human": EntityKind.HUMAN, "mcp": EntityKind.AGENT}
 
@@ -35,7 +35,7 @@ def load_entities(keys_dir: Path, identity: Identity) -> list[LocalEntity]:
     for local, kind in _LOCAL.items():
         key = SigningKey(load_seed(keys_dir / f"entity-{local}.key"))
         record = make_record(local, kind, bytes(key.verify_key), identity.key, _RECORD_VERSION)
-        entities.append(LocalEntity(record, key, int.from_bytes(os.urandom(CLIENT_BYTES), "big")))
+        entities.append(LocalEntity(record, key, int.from_bytes(os.urandom(NONCE_BYTES), "big")))
     return entities
 
 

@@ -124,7 +124,7 @@ class SqliteStore:
         )
         return [_entry(row) for row in rows]
 
-    def find_entry(self, entry_id: str) -> tuple[DocumentRow, ItemId] | None:
+    def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         return self.find_refs([entry_id]).get(entry_id)
 
     def find_refs(self, ref_ids: Iterable[RefId]) -> dict[RefId, tuple[DocumentRow, ItemId]]:
@@ -132,7 +132,8 @@ class SqliteStore:
         for ref_id in ref_ids:
             row = self._db.execute(
                 "SELECT d.number, d.doc_id, d.room_id, d.kind, e.client, e.clock FROM entries e "
-                "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? ORDER BY e.seq, e.clock LIMIT 1",
+                "JOIN documents d ON d.number = e.document WHERE e.entry_id = ? AND d.kind = 'index' "
+                "ORDER BY d.doc_id, e.client, e.clock LIMIT 1",
                 (ref_id,),
             ).fetchone()
             if row is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -27,7 +26,7 @@ from sublet.messaging.engine.declaration import (
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.sequence import Node
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import RefId, RoomId, ref_id
+from sublet.protocol.ezagent.ids import RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
@@ -43,7 +42,7 @@ def _generate_ref(context: PreSend) -> None:
     given, room = dict(context.fields), context.room
     context.fields.clear()
     core = {
-        "ref_id": ref_id(context.now_ms, os.urandom(10)),
+        "ref_id": context.new_ref_id(),
         "author": context.intent.entity,
         "content_type": given.pop("content_type"),
         "content_id": given.pop("content_id"),

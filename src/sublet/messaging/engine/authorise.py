@@ -14,7 +14,7 @@ from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_ref_id
+from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_ref_id, is_ref_id
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_ENTRY_ID_CHARS: Final = 128
@@ -83,8 +83,11 @@ def _check_entry(datatype: Datatype | None, document: Document, signer: EntityId
         raise Refused(Refusal.WRONG_SHAPE, f"an element without {name}")
     if any(len(key) > MAX_KEY_CHARS for key in fields):
         raise Refused(Refusal.WRONG_SHAPE, "a key is too long")
-    if document.place.kind == "index" and not _is_ref(fields):
-        raise Refused(Refusal.WRONG_SHAPE, "a ref without its core fields")
+    if document.place.kind == "index":
+        if not _is_ref(fields):
+            raise Refused(Refusal.WRONG_SHAPE, "a ref without its core fields")
+        if not is_own_ref_id(entry_id, str(document.place.room_id), signer):
+            raise Refused(Refusal.FOREIGN_AUTHOR, "a ref under an id that is not its author's")
 
 
 def _is_ref(fields: dict[str, Any]) -> bool:

@@ -155,8 +155,8 @@ class Store(Protocol):
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""
 
-    def find_entry(self, entry_id: str) -> tuple[DocumentRow, ItemId] | None:
-        """Return where an element of this id stands, the first accepted one."""
+    def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
+        """Return where a ref of this id stands, the same one on all replicas where its author gave it twice."""
 
     def hidden_entries(self, signers: Iterable[EntityId]) -> list[tuple[DocumentRow, EntryRow]]:
         """Return elements of these signers that were never shown."""
@@ -219,7 +219,7 @@ class Store(Protocol):
         """Remove one entry."""
 
     def find_refs(self, ref_ids: Iterable[RefId]) -> dict[RefId, tuple[DocumentRow, ItemId]]:
-        """Return where each of these elements stands."""
+        """Return where each of these refs stands; see ``find_entry``."""
 
     def close(self) -> None:
         """Close the database."""

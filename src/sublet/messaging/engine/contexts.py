@@ -15,7 +15,7 @@ from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.declaration import AnnotationPlace, Change
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId
@@ -113,6 +113,11 @@ class PreSend:
         if not self._engine.is_member(self.intent.entity, room_id):
             return None
         return self._engine.reading.ref_in(room_id, ref_id)
+
+    def new_ref_id(self) -> RefId:
+        """Return an id for a ref of the author in this room, which nobody else may use."""
+        number = next(self._engine.ref_numbers)
+        return own_ref_id(self._engine.now_ms(), str(self.intent.room_id), self.intent.entity, number)
 
     def author_key(self) -> SigningKey:
         """Return the key that the author signs with."""

@@ -188,7 +188,8 @@ class Document:
         """Return what an update does here.
 
         Raises:
-            Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold.
+            Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold, or puts it before another: no
+            writer of a timeline or of keys does, and without it nobody can place a thing so that replicas disagree.
         """
         plan, fresh = Plan(), dict[int, Located]()
         entry: NewEntry | None = None
@@ -199,6 +200,8 @@ class Document:
                 fresh[item.clock] = entry.add(item)
                 continue
             located = self._locate_new(update, item, fresh)
+            if item.right is not None and OPAQUE not in located.path:
+                raise Refused(Refusal.WRONG_SHAPE, "something that is put before another, where all are added behind")
             for offset in range(item.length):
                 fresh[item.clock + offset] = located
             if not located.path and located.entry is not None:

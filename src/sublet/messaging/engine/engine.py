@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -58,6 +60,8 @@ class Engine:
         self.reading = Reading(self)
         self.writing = Writing(self)
         self.intake = Intake(self)
+        self.ref_numbers = itertools.count(int.from_bytes(os.urandom(2), "big"))
+        """Tell apart the refs of one millisecond."""
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._wanted_rooms: set[RoomId] = set(store.rooms())
         self.room_listeners: list[Callable[[RoomId], None]] = []

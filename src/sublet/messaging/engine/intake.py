@@ -21,7 +21,7 @@ from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import Update
 
@@ -237,6 +237,8 @@ class Intake:
             return
         bound = document.clients.get(update.client)
         if bound is None:
+            if not is_client_of(update.client, envelope.signer):
+                raise Refused(Refusal.FOREIGN_CLIENT, "a client id that is not the signer's")
             return
         if bound[1] != envelope.signer:
             raise Refused(Refusal.FOREIGN_CLIENT, "a client id of another entity")

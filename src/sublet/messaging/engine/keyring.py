@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nacl.signing import SigningKey, VerifyKey
 
 from sublet.messaging.engine.backend import Store
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.ids import EntityId, client_id
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEntity:
-    """One of our own: a person, an agent or the daemon. ``client`` is its Yjs client id, fresh in every process."""
+    """One of our own: a person, an agent or the daemon.
+
+    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is.
+    """
 
     record: EntityRecord
     key: SigningKey
-    client: int
+    nonce: int
+    client: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "client", client_id(self.record.entity_id, self.nonce))
 
 
 class Keyring:

@@ -58,7 +58,10 @@ class YataList:
         else:
             self.tail = node
         self.nodes[node.id] = node
-        self.by_entry.setdefault(node.entry_id, node)
+        if (
+            node.id < self.by_entry.setdefault(node.entry_id, node).id
+        ):  # one author gave two elements one id: all replicas take the same
+            self.by_entry[node.entry_id] = node
 
     def _conflict(self, node: Node, left: Node | None, other: Node | None, right: Node | None) -> Node | None:
         """Return the node after which a node comes that others were inserted beside."""

@@ -24,8 +24,14 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _UUID = re.compile(r"uuid:[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 ROOM_SALT_BYTES: Final = 16
+CLIENT_NONCE_BITS: Final = 16
+"""Of the 53 bits of a Yjs client id; the rest is a hash of its entity."""
+_CLIENT_HASH_BITS: Final = 53 - CLIENT_NONCE_BITS
 _ROOM_DOMAIN: Final = b"sublet/room/1\n"
+_REF_DOMAIN: Final = b"sublet/ref-id/1\n"
+_CLIENT_DOMAIN: Final = b"sublet/client/1\n"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_TO_BASE_32: Final = str.maketrans(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
 _TIME_BITS: Final = 48
 
 
@@ -96,6 +102,51 @@ def ref_id(at_ms: int, random: bytes) -> RefId:
         raise ValueError("a ULID is 48 bits of time and 80 random ones")
     number = at_ms << 80 | int.from_bytes(random, "big")
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def own_ref_id(at_ms: int, room: RoomId, author: EntityId, number: int) -> RefId:
+    """Return the id of a ref, which commits to its room and its author, so that nobody writes under another's id.
+
+    Args:
+        at_ms: Unix time in milliseconds, of 48 bits.
+        room: the room that the ref is in.
+        author: entity that writes it.
+        number: tells apart what one author writes in one millisecond; its low 16 bits count.
+
+    Raises:
+        ValueError: a time beyond 48 bits.
+    """
+    low = number & 0xFFFF
+    return ref_id(at_ms, _ref_binding(at_ms, room, author, low) + low.to_bytes(2, "big"))
+
+
+def is_own_ref_id(text: RefId, room: RoomId, author: EntityId) -> bool:
+    """Tell whether a ref id is one that only ``author`` may use, in ``room``."""
+    value = int(text[-26:].translate(_TO_BASE_32), 32)
+    at_ms, random = value >> 80, (value & (1 << 80) - 1).to_bytes(10, "big")
+    return random[:8] == _ref_binding(at_ms, room, author, int.from_bytes(random[8:], "big"))
+
+
+def client_id(entity: EntityId, nonce: int) -> int:
+    """Return a Yjs client id that commits to its entity, so that nobody takes another's by writing with it first.
+
+    Args:
+        entity: who writes with it.
+        nonce: another one in every process; its low ``CLIENT_NONCE_BITS`` bits count.
+    """
+    low = nonce & (1 << CLIENT_NONCE_BITS) - 1
+    digest = hashlib.sha256(_CLIENT_DOMAIN + low.to_bytes(4, "big") + entity.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 64 - _CLIENT_HASH_BITS << CLIENT_NONCE_BITS | low
+
+
+def is_client_of(client: int, entity: EntityId) -> bool:
+    """Tell whether a Yjs client id is one that only ``entity`` may write with."""
+    return client_id(entity, client) == client
+
+
+def _ref_binding(at_ms: int, room: RoomId, author: EntityId, number: int) -> bytes:
+    named = f"{at_ms} {number} {room} {author}".encode()
+    return hashlib.sha256(_REF_DOMAIN + named).digest()[:8]
 
 
 def is_content_id(text: str) -> bool:
