@@ -189,7 +189,7 @@ class Document:
 
         Raises:
             Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold, or puts it before another: no
-            writer of a timeline or of keys does, and without it nobody can place a thing so that replicas disagree.
+                writer of a timeline or of keys does, and so nobody can place a thing so that replicas disagree.
         """
         plan, fresh = Plan(), dict[int, Located]()
         entry: NewEntry | None = None
