@@ -188,8 +188,8 @@ class Document:
         """Return what an update does here.
 
         Raises:
-            Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold, or puts it before another: no
-                writer of a timeline or of keys does, and so nobody can place a thing so that replicas disagree.
+            Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold, or puts it before another,
+                which no writer of a timeline or of keys does: so nobody places a thing where replicas disagree.
         """
         plan, fresh = Plan(), dict[int, Located]()
         entry: NewEntry | None = None
