@@ -19,7 +19,9 @@ import structlog
 from sublet.messaging import answers
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
-from sublet.messaging.engine.backend import Answer, EventRow, Network
+from sublet.messaging.delivery.delivery import Delivery
+from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
+from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
 from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
@@ -58,6 +60,7 @@ class MessagingService:
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
         accept_invitation: tells whether an entity may bring ours into a room.
+        patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class MessagingService:
         local: list[LocalEntity],
         now_ms: Callable[[], int],
         accept_invitation: Callable[[EntityId], bool],
+        patience_seconds: float = UNDELIVERABLE_SECONDS,
     ) -> None:
         self._path = path
         self._registry = registry
@@ -77,7 +81,10 @@ class MessagingService:
         self._accept_invitation = accept_invitation
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
         self._watchers = Watchers(self._owner.settle)
-        self._subscriptions = Subscriptions(network, self._owner.heard, self._owner.asked, self._invited)
+        self._subscriptions = Subscriptions(
+            network, self._owner.heard, self._owner.asked, self._invited, self._acknowledged
+        )
+        self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
@@ -97,6 +104,7 @@ class MessagingService:
             try:
                 group.start_soon(self._dispatch, group)
                 group.start_soon(self._sync.run)
+                group.start_soon(self.delivery.run)
                 group.start_soon(self._periodically)
                 for index in self._registry.indexes.values():
                     if index.rebuild is not None and index.every_seconds is not None:
@@ -195,6 +203,7 @@ class MessagingService:
     def _make_engine(self) -> Engine:
         engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms)
         engine.events.listeners.append(partial(self._told, engine))
+        engine.arrival_listeners.append(lambda came: self._soon(self.delivery.arrived, came))
         engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
         return engine
 
@@ -204,7 +213,7 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(query.payload or b"\0")):
                 self._soon(self._sync.want, name)
-        return answers.answer(engine, query)
+        return self.delivery.answer(engine, query) or answers.answer(engine, query)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:
@@ -260,6 +269,7 @@ class MessagingService:
         month = await self._call(lambda engine: engine.shards.current_month())
         await self._declare(self._subscriptions.room, room_id, month)
         self._sync.want(f"room:{room_id}")
+        self.delivery.want(room_id)
 
     async def _periodically(self) -> None:
         while True:
@@ -282,6 +292,9 @@ class MessagingService:
         for entity in self._local:
             for bundle in await self._sync.inbox(entity.record.entity_id):
                 await self._take_invitation(bundle)
+
+    def _acknowledged(self, sample: Sample) -> None:
+        self._soon(self.delivery.heard, sample.key, sample.payload)
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""

@@ -24,6 +24,7 @@ class Subscriptions:
         heard: takes updates.
         asked: takes queries.
         invited: takes what comes to an inbox.
+        acknowledged: takes what recipients acknowledge.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class Subscriptions:
         heard: Callable[[Sample], None],
         asked: Callable[[Answer], None],
         invited: Callable[[Answer], None],
+        acknowledged: Callable[[Sample], None],
     ) -> None:
         self._network = network
         self._heard = heard
         self._asked = asked
         self._invited = invited
+        self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._rooms: dict[RoomId, list[Undo]] = {}
         self._months: dict[tuple[RoomId, str], Undo] = {}
@@ -48,8 +51,9 @@ class Subscriptions:
             if room_id not in self._rooms:
                 root = f"ezagent/{room_id}"
                 heard = ("config/updates", "ext/*/updates", "content/*/updates")
-                served = ("config/state", "index/*/state", "ext/*/state", "content/*", "content/*/state")
+                served = ("config/state", "index/*/state", "ext/*/state", "content/*", "content/*/state", "delivery")
                 self._rooms[room_id] = [self._network.subscribe(f"{root}/{key}", self._heard) for key in heard]
+                self._rooms[room_id].append(self._network.subscribe(f"{root}/delivery", self._acknowledged))
                 self._rooms[room_id] += [self._network.serve(f"{root}/{key}", self._asked) for key in served]
             for name in (month, previous_month(month)):
                 if (room_id, name) not in self._months:

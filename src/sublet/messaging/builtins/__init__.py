@@ -1,12 +1,13 @@
-"""The four datatypes that are always there: Identity, Room, Timeline and Message (ezagent 4)."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), and to whom a message was sent."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.builtins.audience import AUDIENCE
 from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
 from sublet.messaging.builtins.room import ROOM
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, AUDIENCE)

@@ -30,9 +30,11 @@ class HookViolation(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A change that was accepted. ``fields`` are those of a new element; ``path`` and ``value`` those of a later write.
+    """A change that was accepted.
 
-    ``local`` tells that it was made here; ``before`` and ``after`` are the room's states around a change of its config.
+    ``fields`` are those of a new element; ``path`` and ``value`` those of a later write. ``local`` tells that it was
+    made here, ``seq`` is its number in the log; ``before`` and ``after`` are the room's states around a change of its
+    config.
     """
 
     datatype: str
@@ -48,6 +50,7 @@ class Happened:
     local: bool = False
     before: RoomState | None = None
     after: RoomState | None = None
+    seq: int = 0
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from nacl.signing import SigningKey
@@ -33,6 +33,7 @@ from sublet.protocol.ezagent.shards import REFS_PER_SHARD
 
 log = structlog.get_logger(__name__)
 
+Came: TypeAlias = tuple[RoomId, str, int]
 MAX_OPEN_DOCUMENTS: Final = 128
 MAX_OPEN_ELEMENTS: Final = 8 * REFS_PER_SHARD
 """Elements in memory, of all open documents: a few full shards, however long a room is."""
@@ -65,6 +66,8 @@ class Engine:
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._wanted_rooms: set[RoomId] = set(store.rooms())
         self.room_listeners: list[Callable[[RoomId], None]] = []
+        self.arrival_listeners: list[Callable[[frozenset[Came]], None]] = []
+        """Told what others wrote, as room, part of it and client, once it is durable."""
         self._later: list[Callable[[], object]] = []
 
     def commit(self) -> None:
@@ -187,13 +190,22 @@ class Engine:
         self.rooms.forget()
         self.events.drop()
 
-    def config_changed(self, room_id: RoomId, signer: EntityId, *, local: bool) -> None:
+    def config_changed(self, room_id: RoomId, signer: EntityId, seq: int, *, local: bool) -> None:
         """Decide a room's state anew, tell the hooks, and show what only now counts."""
         before = self.rooms.changed(room_id)
         after = self.rooms.state(room_id)
         config = doc_id("config", room_id=room_id)
         change = Happened(
-            "room_config", Change.UPDATE, config, room_id, signer, (0, 0), local=local, before=before, after=after
+            "room_config",
+            Change.UPDATE,
+            config,
+            room_id,
+            signer,
+            (0, 0),
+            local=local,
+            before=before,
+            after=after,
+            seq=seq,
         )
         self.hooks.after_write(self, change)
         known = set(before.entities) if before is not None else set()

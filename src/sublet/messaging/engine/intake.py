@@ -63,6 +63,7 @@ class _Accepted:
     client: int
     plan: Plan
     local: bool
+    seq: int
 
 
 class Intake:
@@ -169,6 +170,14 @@ class Intake:
         for done in accepted:
             done.document.staged_writes.clear()
         engine.events.publish(events)
+        came = frozenset(
+            (done.document.row.room_id, done.document.room_part, done.client)
+            for done in accepted
+            if not done.local and done.document.row.room_id is not None
+        )
+        if came:
+            for listener in engine.arrival_listeners:
+                listener(came)
 
     def _one(self, arrival: Arrival, outcome: Outcome) -> None:
         try:
@@ -273,7 +282,7 @@ class Intake:
             document.staged_writes[write.client, write.clock] = write
         self._batch.updates.append(staged)
         self.staged[self._seq] = update
-        self._accepted.append(_Accepted(document, envelope, client, plan, local))
+        self._accepted.append(_Accepted(document, envelope, client, plan, local, self._seq))
 
     def _shown(self, document: Document, signer: EntityId, update: Update) -> bool:
         room_id = document.place.room_id
@@ -318,7 +327,8 @@ class Intake:
         for room_id in {done.document.place.room_id: None for done in configs}:
             if room_id is not None:
                 of_room = [done for done in configs if done.document.place.room_id == room_id]
-                self._engine.config_changed(room_id, of_room[-1].envelope.signer, local=of_room[-1].local)
+                last = of_room[-1]
+                self._engine.config_changed(room_id, last.envelope.signer, last.seq, local=last.local)
         for done in accepted:
             if done.document.place.kind != "config":
                 for change in self._changes(done):
@@ -374,4 +384,5 @@ class Intake:
             path,
             value,
             done.local,
+            seq=done.seq,
         )

@@ -60,12 +60,14 @@ PATTERNS: Final[Mapping[str, str]] = {
     "blob_ref": "ezagent/{room_id}/ext/media/blob-ref/{hash}",
     "ext": "ezagent/{room_id}/ext/{ext_id}",
     "ephemeral": "ezagent/{room_id}/ephemeral/{ext_id}/{entity_id}",
+    "delivery": "ezagent/{room_id}/delivery",
     "blob": "ezagent/blob/{hash}",
     "pubkey": "ezagent/{entity_id}/identity/pubkey",
     "inbox": "ezagent/{entity_id}/inbox",
     "profile": "ezagent/{entity_id}/ext/profile",
 }
-"""Every kind of document, without the channel. ``inbox`` is ours: where an invited entity learns of its rooms."""
+"""Every kind of document, without the channel. ``inbox`` and ``delivery`` are ours: where an
+invited entity learns of its rooms, and where recipients acknowledge what they hold."""
 
 
 def instantiate(pattern: str, **values: str) -> str:

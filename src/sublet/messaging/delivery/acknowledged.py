@@ -1,0 +1,171 @@
+"""What recipients have acknowledged of what we wrote, and what we acknowledge to others; on the engine's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.engine import Engine
+from sublet.protocol.ezagent.acknowledgement import (
+    MAX_CLIENTS,
+    MAX_SHARDS,
+    Acknowledgement,
+    Clocks,
+    parse_acknowledgement,
+)
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import seal, unpack, verify
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.model import ItemId
+
+_DELIVERED: Final = "delivered"
+_EPOCHS: Final = "epochs"
+MAX_ROWS: Final = MAX_SHARDS * MAX_CLIENTS
+
+
+def delivered_until(engine: Engine, room_id: RoomId, recipient: EntityId, shard: str, client: int) -> int:
+    """Return the clock up to which a recipient holds what one of our processes wrote to a shard; 0 for none of it."""
+    below = _rank(shard, client) + "!"
+    found = engine.store.scan_index(_DELIVERED, f"{room_id}/{recipient}", 1, below)
+    return _clock(found[0]) if found and found[0].rank == _rank(shard, client) else 0
+
+
+def is_delivered(engine: Engine, room_id: RoomId, recipient: EntityId, shard: str, item: ItemId) -> bool:
+    """Tell whether a recipient holds an item: it is one of ours here, or its daemon has signed that it holds it."""
+    return recipient in engine.keyring.local or delivered_until(engine, room_id, recipient, shard, item[0]) > item[1]
+
+
+def epoch_of(engine: Engine, entity: EntityId) -> bytes | None:
+    """Return the epoch of an entity's daemon, as it last signed it."""
+    found = engine.store.scan_index(_EPOCHS, entity, 1)
+    return bytes.fromhex(str(found[0].value["epoch"])) if found else None
+
+
+def acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, asked: Clocks) -> list[bytes]:
+    """Return signed statements of our members of a room that they hold what others wrote.
+
+    Args:
+        engine: the engine.
+        epoch: of this process.
+        room_id: the room.
+        asked: shards and clients to tell of; the clocks in it say nothing.
+    """
+    held: dict[str, dict[int, int]] = {}
+    for shard, wanted in asked.items():
+        row = engine.store.find_document(doc_id("index", room_id=room_id, shard_id=shard))
+        ours = engine.store.clients(row.number) if row is not None else {}
+        vector = {client: ours[client][0] for client in wanted if client in ours}
+        if vector:
+            held[shard] = vector
+    if not held:
+        return []
+    payload, document = Acknowledgement(epoch, held).encode(), doc_id("delivery", room_id=room_id)
+    return [
+        seal(engine.key(entity), entity, document, engine.now_ms(), payload).raw
+        for entity in engine.keyring.local
+        if engine.is_member(entity, room_id)
+    ]
+
+
+def take(engine: Engine, room_id: RoomId, raw: bytes) -> bool:
+    """Keep what a bundle of acknowledgements says of what we wrote; tell whether any of it is news.
+
+    Who is no member of the room, or whose key is not known, is not listened to; nobody can say that more has arrived
+    than was written.
+
+    Raises:
+        Refused: the bundle is malformed, or a signature does not fit.
+    """
+    news = False
+    for record in decode_bundle(raw).of(RecordKind.ENVELOPE):
+        envelope = unpack(record)
+        keys = engine.keyring.keys(envelope.signer)
+        if (
+            envelope.doc_id != doc_id("delivery", room_id=room_id)
+            or envelope.signer in engine.keyring.local
+            or not engine.is_member(envelope.signer, room_id)
+            or keys is None
+        ):
+            continue
+        verify(envelope, keys)
+        found = parse_acknowledgement(envelope.payload)
+        entries = list(_news(engine, room_id, envelope.signer, found.clocks))
+        engine.store.put_index([*entries, *_epoch(engine, envelope.signer, found.epoch, envelope.timestamp_ms)])
+        news = news or bool(entries)
+    return news
+
+
+def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
+    """Return what of ours in a room somebody has not acknowledged yet: by shard, our clients' clocks."""
+    recipients = [member for member in engine.rooms.state(room_id).members() if member not in engine.keyring.local]
+    open_: dict[str, dict[int, int]] = {}
+    if not recipients:
+        return open_
+    known = {
+        recipient: {
+            entry.rank: _clock(entry)
+            for entry in engine.store.scan_index(_DELIVERED, f"{room_id}/{recipient}", MAX_ROWS)
+        }
+        for recipient in recipients
+    }
+    for shard, client, clock in _written(engine, room_id):
+        if any(rows.get(_rank(shard, client), 0) < clock for rows in known.values()):
+            open_.setdefault(shard, {})[client] = clock
+    return {
+        shard: dict(list(open_[shard].items())[-MAX_CLIENTS:]) for shard in sorted(open_, reverse=True)[:MAX_SHARDS]
+    }
+
+
+def answer(engine: Engine, epoch: bytes, room_id: RoomId, payload: bytes) -> bytes | None:
+    """Return the answer to a question of ``question``; None where nothing of it is here.
+
+    Raises:
+        Refused: it is malformed.
+    """
+    asked = parse_acknowledgement(payload).clocks
+    envelopes = acknowledge(engine, epoch, room_id, asked)
+    return bundle_of(envelopes) if envelopes else None
+
+
+def bundle_of(envelopes: Iterable[bytes]) -> bytes:
+    """Return acknowledgements as one message."""
+    return encode_bundle((RecordKind.ENVELOPE, raw) for raw in envelopes)
+
+
+def _written(engine: Engine, room_id: RoomId) -> Iterator[tuple[str, int, int]]:
+    """Yield shard, client and next clock of everything that we ever wrote to a room's timeline."""
+    for entity in engine.keyring.local:
+        for name, clients in engine.store.clients_of(room_id, entity).items():
+            kind, _, shard = name.split("/", 2)[2].partition("/")
+            if kind == "index":
+                yield from ((shard, client, clock) for client, clock in clients.items())
+
+
+def _news(engine: Engine, room_id: RoomId, recipient: EntityId, clocks: Clocks) -> Iterator[IndexEntry]:
+    for shard, vector in clocks.items():
+        row = engine.store.find_document(doc_id("index", room_id=room_id, shard_id=shard))
+        ours = engine.store.clients(row.number) if row is not None else {}
+        for client, claimed in vector.items():
+            written, signer = ours.get(client, (0, ""))
+            clock = min(claimed, written)
+            if signer in engine.keyring.local and clock > delivered_until(engine, room_id, recipient, shard, client):
+                key, rank = f"{room_id}/{recipient}", _rank(shard, client)
+                yield IndexEntry(_DELIVERED, key, rank, {"clock": clock, "at_ms": engine.now_ms()})
+
+
+def _epoch(engine: Engine, entity: EntityId, epoch: bytes, signed_ms: int) -> Iterator[IndexEntry]:
+    known = engine.store.scan_index(_EPOCHS, entity, 1)
+    given = known[0].value["signed_ms"] if known else 0
+    if isinstance(given, int) and given < signed_ms:
+        yield IndexEntry(_EPOCHS, entity, "", {"epoch": epoch.hex(), "signed_ms": signed_ms})
+
+
+def _rank(shard: str, client: int) -> str:
+    return f"{shard}/{client}"
+
+
+def _clock(entry: IndexEntry) -> int:
+    clock = entry.value["clock"]
+    return clock if isinstance(clock, int) else 0

@@ -1,0 +1,128 @@
+"""Acknowledges what comes from others, and asks what became of what went to them; on the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from sublet.messaging.delivery import acknowledged
+from sublet.messaging.engine.backend import Network
+from sublet.messaging.engine.declaration import QOS_LOW
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.writing import Outgoing
+from sublet.protocol.ezagent.acknowledgement import EPOCH_BYTES, MAX_CLIENTS, MAX_SHARDS, Acknowledgement
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.keys import doc_id
+
+log = structlog.get_logger(__name__)
+
+GATHER_SECONDS: Final = 0.1
+"""For how long what arrives is gathered, so that a flood is acknowledged in few statements."""
+QUERY_SECONDS: Final = 5.0
+ASKERS: Final = 2
+MAX_HEARD: Final = 1_024
+
+ResultT = TypeVar("ResultT")
+Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
+
+
+class Acknowledging:
+    """Statements of our own, and those of others.
+
+    Args:
+        network: where.
+        call: runs something with the engine.
+        news: told when somebody acknowledges something of ours.
+    """
+
+    def __init__(self, network: Network, call: Call[object], news: Callable[[], None]) -> None:
+        self._network = network
+        self._run_call = call
+        self._news = news
+        self.epoch = os.urandom(EPOCH_BYTES)
+        """Names this process; whoever has it knows that we have not been started again since."""
+        self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
+        self._heard: deque[tuple[RoomId, bytes]] = deque(maxlen=MAX_HEARD)
+        self._wanted: dict[RoomId, None] = {}
+        self._ready = anyio.Event()
+        self._limiter = anyio.CapacityLimiter(ASKERS)
+
+    def arrived(self, room_id: RoomId, shard: str, client: int) -> None:
+        """Note that something of somebody else has become durable here."""
+        shards = self._arrived.setdefault(room_id, {})
+        clients = shards.setdefault(shard, {})
+        clients[client] = 0
+        if len(shards) > MAX_SHARDS or len(clients) > MAX_CLIENTS:  # whoever misses it asks
+            del shards[shard]
+        self._ready.set()
+
+    def heard(self, room_id: RoomId, raw: bytes) -> None:
+        """Take what somebody has published about a room; of too much at once the oldest is asked for again later."""
+        self._heard.append((room_id, raw))
+        self._ready.set()
+
+    def want(self, room_id: RoomId) -> None:
+        """Ask the others of a room soon for what they have not acknowledged yet."""
+        self._wanted[room_id] = None
+        self._ready.set()
+
+    async def run(self) -> None:
+        """Acknowledge what arrives, take what others acknowledge and ask them, until cancelled."""
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._ready.wait()
+                await anyio.sleep(GATHER_SECONDS)
+                self._ready = anyio.Event()
+                arrived, self._arrived = self._arrived, {}
+                heard, self._heard = self._heard, deque(maxlen=MAX_HEARD)
+                wanted, self._wanted = self._wanted, {}
+                for room_id, shards in arrived.items():
+                    await self._safely(partial(self._publish, room_id, shards))
+                for room_id, raw in heard:
+                    await self._safely(partial(self._take, room_id, raw))
+                for room_id in wanted:
+                    group.start_soon(self._safely, partial(self._ask, room_id))
+
+    async def _safely(self, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        except Refused as refused:
+            log.info("a peer gave a bad acknowledgement", reason=refused.refusal)
+        except Exception:
+            log.exception("an acknowledgement failed, which is asked for again")
+
+    async def _publish(self, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
+        await self._call(partial(_acknowledge, epoch=self.epoch, room_id=room_id, shards=shards))
+
+    async def _ask(self, room_id: RoomId) -> None:
+        open_ = await self._call(partial(acknowledged.question, room_id=room_id))
+        if not open_:
+            return
+        payload, key = Acknowledgement(self.epoch, open_).encode(), doc_id("delivery", room_id=room_id)
+        answers = await anyio.to_thread.run_sync(
+            self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
+        )
+        for raw in answers:
+            await self._safely(partial(self._take, room_id, raw))
+
+    async def _take(self, room_id: RoomId, raw: bytes) -> None:
+        if await self._call(partial(acknowledged.take, room_id=room_id, raw=raw)):
+            self._news()
+
+    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
+        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
+
+
+def _acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
+    envelopes = acknowledged.acknowledge(engine, epoch, room_id, shards)
+    if envelopes:
+        key = doc_id("delivery", room_id=room_id)
+        engine.writing.outgoing.append(Outgoing(key, acknowledged.bundle_of(envelopes), b"", QOS_LOW))

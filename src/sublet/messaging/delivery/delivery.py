@@ -1,0 +1,135 @@
+"""Receipts of what we sent, for those who ask and those who wait for them; on the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+
+from sublet.messaging.delivery import acknowledged
+from sublet.messaging.delivery.acknowledging import Acknowledging
+from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
+from sublet.messaging.engine.backend import Answer, Network
+from sublet.messaging.engine.engine import Came, Engine
+from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+from sublet.protocol.ezagent.keys import parse_doc_id
+
+MAX_WAIT_SECONDS: Final = 60.0
+ResultT = TypeVar("ResultT")
+Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
+
+
+class Delivery:
+    """What became of our messages.
+
+    Args:
+        network: where recipients acknowledge.
+        call: runs something with the engine.
+        patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
+    """
+
+    def __init__(self, network: Network, call: Call[object], patience_seconds: float) -> None:
+        self._run_call = call
+        self._patience_seconds = patience_seconds
+        self._news = anyio.Event()
+        self._acknowledging = Acknowledging(network, call, self._tell)
+
+    @property
+    def epoch(self) -> bytes:
+        """Return what names this process."""
+        return self._acknowledging.epoch
+
+    async def run(self) -> None:
+        """Acknowledge and ask, until cancelled."""
+        await self._acknowledging.run()
+
+    def want(self, room_id: RoomId) -> None:
+        """Ask soon for what the others of a room have not acknowledged."""
+        self._acknowledging.want(room_id)
+
+    def heard(self, key: str, raw: bytes) -> None:
+        """Take what a recipient has published."""
+        room_id = delivery_room(key)
+        if room_id is not None:
+            self._acknowledging.heard(room_id, raw)
+
+    def arrived(self, came: Iterable[Came]) -> None:
+        """Acknowledge what others wrote to timelines, and tell who waits for receipts of what they have read."""
+        for room_id, part, client in came:
+            kind, _, name = part.partition("/")
+            if kind == "index":
+                self._acknowledging.arrived(room_id, name, client)
+            elif name == READ_RECEIPTS:
+                self._tell()
+
+    def answer(self, engine: Engine, query: Answer) -> bytes | None:
+        """Answer who asks what we hold; on the engine's thread.
+
+        Raises:
+            Refused: the question is malformed.
+        """
+        room_id = delivery_room(query.key)
+        return acknowledged.answer(engine, self.epoch, room_id, query.payload) if room_id is not None else None
+
+    async def receipts(
+        self,
+        entity: EntityId,
+        room_id: RoomId,
+        ref_id: RefId,
+        wait_for: Receipt | None = None,
+        wait_seconds: float = 0.0,
+    ) -> MessageReceipts:
+        """Return what became of a message that one of ours sent.
+
+        Args:
+            entity: its author, one of ours.
+            room_id: the room.
+            ref_id: the message.
+            wait_for: wait until all recipients are so far, or one of them can't be reached.
+            wait_seconds: for at most so long, and ``MAX_WAIT_SECONDS``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: it has sent no such message.
+        """
+        until = anyio.current_time() + min(wait_seconds, MAX_WAIT_SECONDS)
+        order = list(Receipt)
+        read = partial(
+            receipts_of, entity=entity, room_id=room_id, ref_id=ref_id, patience_seconds=self._patience_seconds
+        )
+        while True:
+            news = self._news
+            found = await self._call(read)
+            left = until - anyio.current_time()
+            enough = wait_for is None or order.index(found.receipt) >= order.index(wait_for)
+            if enough or found.receipt is Receipt.UNDELIVERABLE or left <= 0:
+                return found
+            with anyio.move_on_after(left):
+                await news.wait()
+
+    async def epoch_of(self, entity: EntityId) -> bytes | None:
+        """Return what named the process of an entity's daemon when that last signed something; None if unknown."""
+
+        def find(engine: Engine) -> bytes | None:
+            return self.epoch if entity in engine.keyring.local else acknowledged.epoch_of(engine, entity)
+
+        return await self._call(find)
+
+    def _tell(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
+        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
+
+
+def delivery_room(key: str) -> RoomId | None:
+    """Return the room of a key where recipients acknowledge; None for another key."""
+    try:
+        place = parse_doc_id(key)
+    except Refused:
+        return None
+    return place.room_id if place.kind == "delivery" else None

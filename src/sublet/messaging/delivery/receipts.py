@@ -1,0 +1,94 @@
+"""What became of a message that we sent, for each of its recipients; on the engine's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from sublet.messaging.builtins.audience import audience
+from sublet.messaging.delivery.acknowledged import is_delivered
+from sublet.messaging.engine.engine import Engine
+from sublet.messaging.extensions.read_receipts import has_read
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
+
+UNDELIVERABLE_SECONDS: Final = 7 * 86_400.0
+"""How long a recipient's daemon may be silent before a message to it counts as undeliverable; it is kept anyway."""
+
+
+class Receipt(StrEnum):
+    """How far a message has come with one recipient, worst first."""
+
+    UNDELIVERABLE = "undeliverable"
+    QUEUED = "queued"
+    DELIVERED = "delivered"
+    READ = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientReceipt:
+    """How far a message has come with one recipient, and where it doesn't go on, why."""
+
+    entity: EntityId
+    receipt: Receipt
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceipts:
+    """How far a message has come; ``receipt`` is the least of all recipients."""
+
+    ref_id: RefId
+    room_id: RoomId
+    created_at: str
+    receipt: Receipt
+    recipients: tuple[RecipientReceipt, ...]
+
+
+def receipts_of(
+    engine: Engine, entity: EntityId, room_id: RoomId, ref_id: RefId, patience_seconds: float
+) -> MessageReceipts:
+    """Return the receipts of a message.
+
+    Args:
+        engine: the engine.
+        entity: its author, who asks, one of ours.
+        room_id: the room.
+        ref_id: the message.
+        patience_seconds: after which what no daemon has acknowledged is undeliverable.
+
+    Raises:
+        SubletError: ``NOT_FOUND``: there is none of this entity's here.
+    """
+    ref, found = engine.reading.ref_in(room_id, ref_id), engine.store.find_entry(ref_id)
+    if ref is None or found is None or ref["author"] != entity:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"no message {ref_id} of yours in this room", "Receipts are its author's to see."
+        )
+    row, item = found
+    shard, node = row.doc_id.rpartition("/")[2], engine.document(row.doc_id).list.nodes[item]
+    late = engine.now_ms() - _sent_ms(ref) > patience_seconds * 1_000
+    members = engine.rooms.state(room_id).members()
+
+    def of(recipient: EntityId) -> RecipientReceipt:
+        if has_read(engine, room_id, recipient, ref_id):
+            return RecipientReceipt(recipient, Receipt.READ)
+        if is_delivered(engine, room_id, recipient, shard, item):
+            return RecipientReceipt(recipient, Receipt.DELIVERED)
+        if recipient not in members:
+            return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "is no member of the room any more")
+        if late:
+            return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "its daemon has not answered for too long")
+        return RecipientReceipt(recipient, Receipt.QUEUED)
+
+    recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)
+    order = list(Receipt)
+    least = min((one.receipt for one in recipients), key=order.index, default=Receipt.QUEUED)
+    return MessageReceipts(ref_id, room_id, ref["created_at"], least, recipients)
+
+
+def _sent_ms(ref: dict[str, Any]) -> float:
+    """Return when one of our own messages was sent, which its author alone wrote."""
+    return datetime.fromisoformat(ref["created_at"]).timestamp() * 1_000
