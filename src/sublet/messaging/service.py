@@ -47,6 +47,8 @@ MAX_WAIT_SECONDS: Final = 60.0
 MAX_TODO: Final = 4_096
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
+PERIODS_FOR_MEMBERS: Final = 10
+"""After how many of those what members keep for all their rooms is asked for."""
 ResultT = TypeVar("ResultT")
 
 
@@ -82,7 +84,12 @@ class MessagingService:
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
         self._watchers = Watchers(self._owner.settle)
         self._subscriptions = Subscriptions(
-            network, self._owner.heard, self._owner.asked, self._invited, self._acknowledged
+            network,
+            self._owner.heard,
+            self._owner.asked,
+            self._invited,
+            self._acknowledged,
+            registry.entity_documents,
         )
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
@@ -254,8 +261,8 @@ class MessagingService:
         for entity_id in members - set(own):
             await self._declare(self._subscriptions.member, entity_id)
             await self._declare(self._subscriptions.known, entity_id)
-        self._network.on_change(lambda: self._soon(self._catch_up))
-        await self._catch_up()
+        self._network.on_change(lambda: self._soon(self._link_changed))
+        await self._link_changed()
 
     def _end(self) -> None:
         self._owner.stop()
@@ -273,8 +280,10 @@ class MessagingService:
 
     async def _periodically(self) -> None:
         while True:
-            await anyio.sleep(PERIOD_SECONDS)
-            await self._catch_up()
+            for _ in range(PERIODS_FOR_MEMBERS):
+                await anyio.sleep(PERIOD_SECONDS)
+                await self._catch_up()
+            await self._ask_for_members()
 
     async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
         """Make a periodic index anew from time to time; one that fails is tried again the next time."""
@@ -284,6 +293,15 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
+
+    async def _link_changed(self) -> None:
+        await self._catch_up()
+        await self._ask_for_members()
+
+    async def _ask_for_members(self) -> None:
+        """Ask for what members keep for all their rooms: changes are published, and this heals what was lost."""
+        for name in await self._call(_documents_of_members):
+            self._sync.want(name)
 
     async def _catch_up(self) -> None:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
@@ -307,6 +325,8 @@ class MessagingService:
     async def _member_came(self, entity: EntityId, invited_here: bool) -> None:
         await self._declare(self._subscriptions.member, entity)
         await self._declare(self._subscriptions.known, entity)
+        for name in self._registry.entity_documents(entity):
+            self._sync.want(name)
         if invited_here:
             self._sync.want(f"offer:{entity}")
 
@@ -332,6 +352,11 @@ class MessagingService:
 
 def _known(engine: Engine) -> set[EntityId]:
     return {entity for room_id in engine.wanted_rooms for entity in engine.rooms.state(room_id).members()}
+
+
+def _documents_of_members(engine: Engine) -> list[str]:
+    members = sorted(_known(engine) | set(engine.keyring.local))
+    return [name for entity in members for name in engine.registry.entity_documents(entity)]
 
 
 def _configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -25,6 +26,7 @@ class Subscriptions:
         asked: takes queries.
         invited: takes what comes to an inbox.
         acknowledged: takes what recipients acknowledge.
+        documents: returns the ids of the documents that an entity keeps for all its rooms.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class Subscriptions:
         asked: Callable[[Answer], None],
         invited: Callable[[Answer], None],
         acknowledged: Callable[[Sample], None],
+        documents: Callable[[EntityId], list[str]],
     ) -> None:
         self._network = network
         self._heard = heard
         self._asked = asked
         self._invited = invited
         self._acknowledged = acknowledged
+        self._documents = documents
         self._lock = threading.Lock()
         self._rooms: dict[RoomId, list[Undo]] = {}
         self._months: dict[tuple[RoomId, str], Undo] = {}
@@ -72,11 +76,20 @@ class Subscriptions:
         """Take the rooms that one of our entities is offered; it is asked to, so that who offers knows that it came."""
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         self._once(("own", entity), lambda: self._network.serve(key, self._invited))
+        self.documents(entity)
 
     def member(self, entity: EntityId) -> None:
         """Serve an entity's rooms to it, should it ask."""
         key = doc_id("inbox", entity_id=entity)
         self._once(("inbox", entity), lambda: self._network.serve(key, self._asked))
+        self.documents(entity)
+
+    def documents(self, entity: EntityId) -> None:
+        """Hear and serve what an entity keeps for all its rooms."""
+        for name in self._documents(entity):
+            updates, state = channel_key(name, Channel.UPDATES), channel_key(name, Channel.STATE)
+            self._once((updates, entity), partial(self._network.subscribe, updates, self._heard))
+            self._once((state, entity), partial(self._network.serve, state, self._asked))
 
     def known(self, entity: EntityId) -> None:
         """Serve an entity's key, which proves itself, to whoever asks."""

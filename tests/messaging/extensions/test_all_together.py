@@ -19,6 +19,7 @@ OPERATIONS = {
     "threads": {"threads.list"},
     "watch": {"watch.set", "watch.unset", "watch.list"},
     "read-receipts": {"receipts.update", "receipts.summary"},
+    "profile": {"profile.get", "profile.update", "discovery.search"},
 }
 """Of ezagent 10.2."""
 EVENTS = {
@@ -41,6 +42,7 @@ HOOKS = {
         "reactions.emit",
         "watch.check_ref_watchers",
         "watch.check_channel_watchers",
+        "profile.index_update",
         "channels.update_activity",
         "receipts.update_unread",
     ],
@@ -56,6 +58,8 @@ INDEXES = {
     "thread_view",
     "my_watches",
     "unread_count",
+    "profile_lookup",
+    "discovery_search",
 }
 
 

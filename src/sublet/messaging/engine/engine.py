@@ -121,6 +121,10 @@ class Engine:
         states = (self.rooms.state(room) for room in sorted(self._wanted_rooms))
         return [state for state in states if state.role(entity) is not None]
 
+    def meets(self, entity: EntityId) -> bool:
+        """Tell whether an entity is one of ours, or a member of a room that is here."""
+        return entity in self.keyring.local or any(self.is_member(entity, room) for room in self._wanted_rooms)
+
     def is_member(self, entity: EntityId, room_id: RoomId) -> bool:
         """Tell whether an entity is a member of a room that is here; ``room_id`` may be whatever somebody wrote."""
         return room_id in self._wanted_rooms and self.rooms.state(room_id).role(entity) is not None
@@ -156,7 +160,10 @@ class Engine:
             self._open.move_to_end(name)
             return found
         place = parse_doc_id(name)
-        wanted = place.room_id in self._wanted_rooms if place.room_id is not None else place.entity_id is not None
+        if place.room_id is not None:
+            wanted = place.room_id in self._wanted_rooms
+        else:
+            wanted = place.entity_id is not None and self.meets(place.entity_id)
         if not wanted or not self.registry.roots(place.kind, place.ext_id):
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
         if self.registry.datatype_at(place.kind, place.ext_id) is None:

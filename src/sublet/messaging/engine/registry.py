@@ -21,7 +21,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
 )
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.keys import PATTERNS
+from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.keys import PATTERNS, doc_id
 from sublet.protocol.ezagent.roots import ROOTS, Root, StorageType, ext_root
 from sublet.protocol.ezagent.writer_rules import RuleError, WriterRule, parse_rule
 
@@ -34,6 +35,7 @@ LEVELS: Final = (
 """What each compliance level adds (ezagent 6.3)."""
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
 _OPERATION = re.compile(r"[a-z][a-z_]*(?:\.[a-z][a-z_]*)?\Z")
+_OF_ENTITY: Final = "ezagent/{entity_id}/"
 _SUFFIX: Final = "/{state|updates}"
 
 
@@ -89,6 +91,14 @@ class Registry:
             datatype = self.datatype_at(kind, ext_id)
             return (ext_root(ext_id, datatype.storage_type if datatype else StorageType.CRDT_MAP),)
         return ROOTS.get(kind, ())
+
+    def entity_documents(self, entity: EntityId) -> list[str]:
+        """Return the ids of the documents that an entity keeps for all its rooms, by what is declared."""
+        return [
+            doc_id(kind, entity_id=entity)
+            for kind, datatype in self._by_pattern.items()
+            if datatype.storage_type is StorageType.CRDT_MAP and PATTERNS.get(kind, "").startswith(_OF_ENTITY)
+        ]
 
     def own_documents(self, enabled: tuple[str, ...]) -> list[str]:
         """Return the extensions of some enabled ones that keep a document of their own name in a room."""

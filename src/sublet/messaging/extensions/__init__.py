@@ -8,6 +8,7 @@ from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.moderation import MODERATED
+from sublet.messaging.extensions.profile import PROFILES
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.messaging.extensions.reply_to import REPLY_TO
@@ -23,4 +24,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     WATCHES,
     MODERATED,
     RECEIPTS,
+    PROFILES,
 )

@@ -1,0 +1,270 @@
+"""EXT-13 Entity profile: what an entity says of itself, and finding who says what one looks for.
+
+The body is one value here and no shared text, since an entity alone writes its profile, and as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sublet.messaging.engine.backend import IndexEntry
+from sublet.messaging.engine.contexts import AfterWrite, Happened, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    QOS_LOW,
+    AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Declaration,
+    Hooks,
+    Index,
+    Operation,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_hash, is_entity_id
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.ezagent.yjs.encode import Nested
+from sublet.protocol.ezagent.yjs.model import Scalar, Value
+
+PROFILE: Final = "profile"
+MAX_BODY_CHARS: Final = 32_768
+MAX_FIELDS: Final = 32
+MAX_FIELD_CHARS: Final = 1_024
+MAX_SEARCHED_CHARS: Final = 8_192
+"""Of a profile's text; what stands further down is not found."""
+MAX_PROFILES: Final = 4_096
+MAX_FOUND: Final = 50
+MAX_WORDS: Final = 16
+MAX_QUERY_CHARS: Final = 400
+REBUILD_SECONDS: Final = 600.0
+_INDEX: Final = "discovery_search"
+_ALL: Final = ""
+_TYPE: Final = "entity_type"
+_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
+_ENTITY_TYPE = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+def _document(entity: EntityId) -> str:
+    return doc_id("profile", entity_id=entity)
+
+
+def _view(entity: EntityId, found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a profile as readers get it; None where there is none, or what is there is none."""
+    frontmatter, body = found.get("frontmatter"), found.get("body", "")
+    if not isinstance(frontmatter, dict) or not isinstance(body, str) or len(body) > MAX_BODY_CHARS:
+        return None
+    shown = {name: value for name, value in frontmatter.items() if _fits(name, value)}
+    if len(shown) > MAX_FIELDS or _TYPE not in shown:
+        return None
+    return {"entity_id": entity, "frontmatter": shown, "body": body}
+
+
+def _fits(name: str, value: object) -> bool:
+    if not _FIELD.match(name):
+        return False
+    if name == _TYPE:
+        return isinstance(value, str) and _ENTITY_TYPE.match(value) is not None
+    if name == "avatar_hash":
+        return isinstance(value, str) and is_content_hash(value)
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= MAX_FIELD_CHARS)
+
+
+def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str, Any]:
+    """Return the profile of an entity, the caller's own where none is named.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``; ``NOT_FOUND``: it has none, or none has come here.
+    """
+    entity = entity or context.entity
+    if not is_entity_id(entity):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no entity", "One looks like @name:node-…")
+    view = _view(entity, context.engine.reading.map_document(_document(entity)))
+    if view is None:
+        raise SubletError(
+            LocalCode.NOT_FOUND, f"no profile of {entity} is here", "It has none, or it shares no room with you."
+        )
+    return view
+
+
+def _update(
+    context: OperationContext, frontmatter: dict[str, Scalar] | None = None, body: str | None = None
+) -> dict[str, Any]:
+    """Change the caller's own profile, and return it.
+
+    Args:
+        context: who asks.
+        frontmatter: fields to set; None for a value takes the field away. ``entity_type`` has to be there in the end.
+        body: free text in Markdown; None leaves it.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: a field or the text has another shape.
+    """
+    engine, entity = context.engine, context.entity
+    name = _document(entity)
+    there = engine.reading.map_document(name)
+    known = there.get("frontmatter")
+    before = known if isinstance(known, dict) else {}
+    fields = dict(frontmatter or {})
+    if _TYPE not in before:
+        fields.setdefault(_TYPE, str(engine.keyring.local[entity].record.kind))
+    for field, value in fields.items():
+        if not (_fits(field, value) if value is not None else field != _TYPE):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"the field {field[:64]!r} can't have this value", _SHAPES)
+    if len({*before, *fields}) > MAX_FIELDS:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"a profile has at most {MAX_FIELDS} fields", "Take some away.")
+    if body is not None and len(body) > MAX_BODY_CHARS:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"the text has over {MAX_BODY_CHARS} characters", "Shorten it.")
+    writes: list[tuple[RefId | None, tuple[str, ...], Value | Nested]] = []
+    if not isinstance(known, dict):
+        writes.append((None, ("frontmatter",), Nested()))
+    writes += [(None, ("frontmatter", field), value) for field, value in fields.items() if before.get(field) != value]
+    if body is not None and body != there.get("body"):
+        writes.append((None, ("body",), body))
+    if writes:
+        engine.writing.set_fields(entity, name, writes)
+    return _get(context)
+
+
+_SHAPES: Final = (
+    "entity_type is a word such as human, agent or service; avatar_hash is sha256: and 64 digits; other fields have "
+    f"names of small letters, and are a number, true, false, or at most {MAX_FIELD_CHARS} characters."
+)
+
+
+def _only_own(context: PreSend) -> None:
+    """Let an entity write its own profile alone."""
+    if context.intent.doc_id != _document(context.intent.entity):
+        raise context.refuse("a profile is written by the entity itself")
+
+
+def _whole(change: Happened) -> bool:
+    return bool(change.path) and change.path[0] in ("frontmatter", "body")
+
+
+def _index_update(context: AfterWrite) -> None:
+    """Make a profile that has changed findable as it is now."""
+    entity = context.change.signer
+    entry = _entry(entity, context.read_document(context.change.doc_id))
+    if entry is not None:
+        context.index([entry])
+    else:
+        context.unindex(_INDEX, _ALL, entity)
+
+
+def _entry(entity: EntityId, found: Mapping[str, Any]) -> IndexEntry | None:
+    view = _view(entity, found)
+    if view is None:
+        return None
+    words = " ".join([entity, *map(str, view["frontmatter"].values()), view["body"]])
+    return IndexEntry(_INDEX, _ALL, entity, {"words": words[:MAX_SEARCHED_CHARS].casefold()})
+
+
+def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> list[dict[str, Any]]:
+    """Return the profiles that are known here and hold all words of a query, those named by it first.
+
+    Args:
+        context: who asks.
+        query: words; letters count alike whether small or not, and the beginning of a word is enough.
+        limit: how many at most.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: a query without words, or with too many.
+    """
+    words = query.casefold().split()
+    if not 0 < len(words) <= MAX_WORDS or len(query) > MAX_QUERY_CHARS or limit < 1:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"a query has 1 to {MAX_WORDS} words", "Such as: code review python"
+        )
+    found: list[dict[str, Any]] = []
+    for entry in context.engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
+        if all(word in str(entry.value["words"]) for word in words):
+            view = _view(entry.rank, context.engine.reading.map_document(_document(entry.rank)))
+            if view is not None:
+                found.append(view)
+    return sorted(found, key=lambda view: (-_named(view, words), view["entity_id"]))[: min(limit, MAX_FOUND)]
+
+
+def _named(view: Mapping[str, Any], words: list[str]) -> int:
+    name = f"{view['frontmatter'].get('display_name', '')} {view['entity_id']}".casefold()
+    return sum(word in name for word in words)
+
+
+def _rebuild(context: OperationContext) -> None:
+    """Forget who shares no room with us any more, and find whoever does."""
+    engine = context.engine
+    members = {entity for room in engine.wanted_rooms for entity in engine.rooms.state(room).members()}
+    wanted = set(sorted(members - set(engine.keyring.local))[: MAX_PROFILES - len(engine.keyring.local)])
+    wanted |= set(engine.keyring.local)
+    entries = [_entry(entity, engine.reading.map_document(_document(entity))) for entity in sorted(wanted)]
+    fresh = [entry for entry in entries if entry is not None]
+    with engine.store.transaction():
+        for old in engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
+            engine.store.drop_index(_INDEX, _ALL, old.rank)
+        engine.store.put_index(fresh)
+
+
+PROFILES: Final = Declaration(
+    id=PROFILE,
+    version="0.1.0",
+    dependencies=("identity",),
+    origin=Origin.STANDARD,
+    datatypes=(
+        Datatype(
+            id="entity_profile",
+            storage_type=StorageType.CRDT_MAP,
+            key_pattern="ezagent/@{entity_id}/ext/profile/{state|updates}",
+            persistent=True,
+            writer_rule="signer == entity_id",
+            qos=QOS_LOW,
+        ),
+    ),
+    hooks=Hooks(
+        pre_send=(PreSendHook("profile.only_own", Trigger("entity_profile"), 50, _only_own),),
+        after_write=(
+            AfterWriteHook(
+                "profile.index_update",
+                Trigger("entity_profile", Change.ANY, "frontmatter or body", _whole),
+                50,
+                _index_update,
+            ),
+        ),
+    ),
+    annotations=(
+        Annotation(
+            AnnotationPlace.ON_PROFILE,
+            "frontmatter",
+            "Y.Map { entity_type, display_name, avatar_hash }",
+            writer_rule="signer == entity_id",
+        ),
+        Annotation(AnnotationPlace.ON_PROFILE, "body", "Markdown", writer_rule="signer == entity_id"),
+    ),
+    indexes=(
+        Index(
+            id="profile_lookup",
+            input="ezagent/@{entity_id}/ext/profile",
+            transform="entity_id -> profile content",
+            refresh=Refresh.ON_CHANGE,
+            operation_id="profile.get",
+            read=_get,
+        ),
+        Index(
+            id=_INDEX,
+            input="all profiles that are known here",
+            transform="query -> matching profiles",
+            refresh=Refresh.PERIODIC,
+            operation_id="discovery.search",
+            read=_search,
+            rebuild=_rebuild,
+            every_seconds=REBUILD_SECONDS,
+        ),
+    ),
+    operations=(Operation("profile.update", _update, writes="entity_profile"),),
+)
