@@ -44,6 +44,8 @@ PRUNE_EVERY: Final = 256
 LAST_RANK: Final = "\U0010ffff"
 """Beyond every rank of an index."""
 CACHE_KIB: Final = 16 << 10
+CHECKPOINT_PAGES: Final = 4_096
+"""How long the write-ahead log grows, 16 MiB: pages that many messages share are written back once for all of these."""
 
 
 class SqliteStore:
@@ -61,6 +63,7 @@ class SqliteStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._db.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")

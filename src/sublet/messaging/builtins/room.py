@@ -20,6 +20,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.protocol.errors import LocalCode
+from sublet.protocol.ezagent.room.state import NO_POWER
 from sublet.protocol.ezagent.room.statements import NESTED_MAP, Statement
 from sublet.protocol.ezagent.room.table import allowed
 from sublet.protocol.ezagent.roots import StorageType
@@ -33,11 +34,12 @@ def _in_a_room(intent: Intent) -> bool:
 def _check_room_write(context: PreSend) -> None:
     """Let only members write, with the power that the room asks for."""
     room = context.room
-    if room is None or room.role(context.intent.entity) is None:
+    power = room.power(context.intent.entity) if room is not None else NO_POWER
+    if room is None or power == NO_POWER:
         raise context.refuse(
             "you are not a member of this room, or there is none", "Ask a member to invite you.", LocalCode.NOT_FOUND
         )
-    if room.power(context.intent.entity) < room.level("events_default").value:
+    if power < room.level("events_default").value:
         raise context.refuse(
             "the room asks for more power than you have", "An admin may raise yours.", LocalCode.POLICY_DENIED
         )

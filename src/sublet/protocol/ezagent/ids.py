@@ -31,6 +31,7 @@ _ROOM_DOMAIN: Final = b"sublet/room/1\n"
 _REF_DOMAIN: Final = b"sublet/ref-id/1\n"
 _CLIENT_DOMAIN: Final = b"sublet/client/1\n"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CROCKFORD_PAIRS: Final = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _TO_BASE_32: Final = str.maketrans(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
 _TIME_BITS: Final = 48
 
@@ -101,7 +102,7 @@ def ref_id(at_ms: int, random: bytes) -> RefId:
     if len(random) != 10 or not 0 <= at_ms < 1 << _TIME_BITS:
         raise ValueError("a ULID is 48 bits of time and 80 random ones")
     number = at_ms << 80 | int.from_bytes(random, "big")
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_CROCKFORD_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def own_ref_id(at_ms: int, room: RoomId, author: EntityId, number: int) -> RefId:

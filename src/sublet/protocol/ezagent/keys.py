@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from sublet.protocol.ezagent.errors import malformed
@@ -95,7 +96,12 @@ def doc_id(kind: str, **values: str) -> str:
     Raises:
         Refused: as for ``instantiate``.
     """
-    return instantiate(PATTERNS[kind], **values)
+    return _doc_id(kind, tuple(values.items()))
+
+
+@lru_cache(maxsize=1_024)
+def _doc_id(kind: str, values: tuple[tuple[str, str], ...]) -> str:
+    return instantiate(PATTERNS[kind], **dict(values))
 
 
 def parse_doc_id(text: str) -> Place:

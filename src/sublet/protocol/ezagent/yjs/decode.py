@@ -63,7 +63,7 @@ def _items(reader: Reader, update: Update) -> None:
     count = reader.count()
     if not 0 < count <= MAX_ITEMS:
         raise malformed("no items, or too many")
-    update.client = client = reader.number()
+    update.client = client = reader.client()
     update.start = clock = reader.number()
     append = update.items.append
     for _ in range(count):
@@ -86,15 +86,15 @@ def _item(reader: Reader, clock: int) -> Item:
         return Item(clock, _length(reader), HOLE, None, None, None, None, None)
     if kind == _SKIP:
         raise malformed("a gap inside an update")
-    origin: ItemId | None = (reader.number(), reader.number()) if info & _HAS_ORIGIN else None
-    right: ItemId | None = (reader.number(), reader.number()) if info & _HAS_RIGHT else None
+    origin = reader.item() if info & _HAS_ORIGIN else None
+    right = reader.item() if info & _HAS_RIGHT else None
     parent: str | ItemId | None = None
     key: str | None = None
     if not info & (_HAS_ORIGIN | _HAS_RIGHT):
         by_name = reader.byte()
         if by_name > 1:
             raise malformed("a parent of no kind")
-        parent = reader.text() if by_name else (reader.number(), reader.number())
+        parent = reader.text() if by_name else reader.item()
         if info & _HAS_KEY:
             key = reader.text()
     length, value = _content(reader, kind)

@@ -7,6 +7,7 @@ room of any size (DESIGN 6).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, Deletion, Item, ItemId, Update, Value
@@ -142,12 +143,12 @@ class Transaction:
             body.append(kind if key is None else kind | _KEY)
             if isinstance(parent, str):
                 body.append(1)
-                write_text(body, parent)
+                body += _name(parent)
             else:
                 body.append(0)
                 self._write_id(parent)
             if key is not None:
-                write_text(body, key)
+                body += _name(key)
         told = origin is None  # where there is an origin, it tells parent and key
         item = Item(here, 1, kind, origin, None, parent if told else None, key if told else None, value)
         self._items.append(item)
@@ -167,6 +168,14 @@ def encode_append(client: int, clock: int, last: ItemId | None, maps: Sequence[F
     transaction = Transaction(client, clock)
     transaction.append_maps(root, last, maps)
     return transaction.encode()
+
+
+@lru_cache(maxsize=512)
+def _name(text: str) -> bytes:
+    """Return a name of a root or a key as it is written; there are few, and they come again in every message."""
+    out = bytearray()
+    write_text(out, text)
+    return bytes(out)
 
 
 def _deletions(ids: list[ItemId]) -> list[Deletion]:

@@ -18,11 +18,28 @@ _EXACT: Final = 2**53
 class Reader:
     """A place in bytes that somebody else has made. Every method raises ``Refused`` at what no encoder writes."""
 
-    __slots__ = ("data", "place")
+    __slots__ = ("_client", "_client_bytes", "data", "place")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.place = 0
+        self._client = -1
+        self._client_bytes = b""
+
+    def client(self) -> int:
+        """Return a client's id, which is the same in nearly all that follow in one update."""
+        start = self.place
+        if self._client_bytes and self.data.startswith(self._client_bytes, start):
+            self.place = start + len(self._client_bytes)
+            return self._client
+        client = self.number()
+        if not self._client_bytes:
+            self._client, self._client_bytes = client, self.data[start : self.place]
+        return client
+
+    def item(self) -> tuple[int, int]:
+        """Return an item's id."""
+        return self.client(), self.number()
 
     def byte(self) -> int:
         """Return the next byte."""
