@@ -10,7 +10,7 @@ from pycrdt import Array, Doc, Map
 from fuzz.targets import _text, target
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
-from sublet.protocol.ezagent import bundle, content, envelope, identity, keys, writer_rules
+from sublet.protocol.ezagent import acknowledgement, bundle, content, envelope, identity, keys, writer_rules
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
@@ -42,6 +42,11 @@ def _vector(data: bytes) -> None:
 def _bundle(data: bytes) -> None:
     found = bundle.decode_bundle(data)
     assert bundle.encode_bundle(found.records, more=found.more) == data
+
+
+@target("acknowledgement", "protocol.ezagent.acknowledgement:parse_acknowledgement", raises=[Refused])
+def _acknowledgement(data: bytes) -> None:
+    assert acknowledgement.parse_acknowledgement(data).encode() == data
 
 
 @target("entity_record", "protocol.ezagent.identity:parse_record", raises=[Refused])

@@ -95,7 +95,7 @@ async def test_who_is_not_wanted_brings_nobody_into_a_room(tmp_path: Path) -> No
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path, accepts=False) as bob:
         room = (await alice.bus.room.create(name="r", invite=[bob.id]))["room_id"]
-        assert await bob.service.watch(bob.id, 0, 0.5) == {"events": [], "cursor": 0}
+        assert await bob.service.watch(bob.id, 0, 0.5) == {"events": [], "cursor": 0, "missed": False}
         assert await bob.bus.room.list() == []
         await bob.service.find_room(room)
         assert [item["room_id"] for item in await bob.bus.room.list()] == [room]

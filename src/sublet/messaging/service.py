@@ -19,6 +19,7 @@ import structlog
 from sublet.messaging import answers
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
+from sublet.messaging.delivery.cursors import news_filter, start_of_news, take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
@@ -157,25 +158,42 @@ class MessagingService:
         await self._sync.room(room_id)
 
     async def watch(
-        self, entity: EntityId, since: int, wait_seconds: float, room_id: RoomId | None = None
+        self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> dict[str, Any]:
         """Return events after a cursor that an entity may see; wait for one where there is none.
 
         Args:
             entity: one of ours.
-            since: a cursor, 0 for all that are kept.
+            since: a cursor, 0 for all that are kept; None for what the entity has not taken up yet (``take_up``),
+                without its own doings.
             wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
             room_id: of one room only.
+
+        Returns:
+            ``events``, the ``cursor`` after them, and ``missed``: whether there were more that are not kept any more.
         """
         waiter: asyncio.Future[Seen] | None = None
         if wait_seconds > 0:
             waiter = asyncio.get_running_loop().create_future()
-        look = partial(self._watchers.look, entity=entity, since=since, room_id=room_id, waiter=waiter)
-        found, since = await self._call(look)
+
+        def look(engine: Engine) -> tuple[Seen, bool]:
+            start = start_of_news(engine, entity, room_id) if since is None else since
+            wanted = news_filter(engine, entity) if since is None else None
+            return self._watchers.look(engine, entity, start, room_id, waiter, wanted), engine.events.missed(start)
+
+        (found, cursor), missed = await self._call(look)
         if waiter is not None and not found:
-            found, since = await self._wait(waiter, since, min(wait_seconds, MAX_WAIT_SECONDS))
+            found, cursor = await self._wait(waiter, cursor, min(wait_seconds, MAX_WAIT_SECONDS))
         events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
-        return {"events": events, "cursor": since}
+        return {"events": events, "cursor": cursor, "missed": missed}
+
+    async def take_up(self, entity: EntityId, cursor: int, room_id: RoomId | None = None) -> None:
+        """Keep that an entity has received all events up to a cursor; the next ``watch`` without one goes on there.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: there is no such event yet.
+        """
+        await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
 
     async def counts(self) -> dict[str, int]:
         """Return how many updates were accepted, held, doubled, and refused by reason."""

@@ -13,6 +13,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 Seen: TypeAlias = "tuple[list[EventRow], int]"
 """Events that somebody may see, and the cursor after all that were looked at."""
+Wanted: TypeAlias = "Callable[[EventRow], bool]"
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class _Watcher:
     entity: EntityId
     room_id: RoomId | None
     cursor: int
+    wanted: Wanted | None
 
 
 class Watchers:
@@ -34,15 +36,30 @@ class Watchers:
         self._waiting: dict[asyncio.Future[Seen], _Watcher] = {}
 
     def look(
-        self, engine: Engine, entity: EntityId, since: int, room_id: RoomId | None, waiter: asyncio.Future[Seen] | None
+        self,
+        engine: Engine,
+        entity: EntityId,
+        since: int,
+        room_id: RoomId | None,
+        waiter: asyncio.Future[Seen] | None,
+        wanted: Wanted | None = None,
     ) -> Seen:
-        """Return events after a cursor that an entity may see; where there is none, ``waiter`` gets those that come."""
+        """Return events after a cursor that an entity may see; where there is none, ``waiter`` gets those that come.
+
+        Args:
+            engine: the engine.
+            entity: who looks.
+            since: the cursor.
+            room_id: of one room only.
+            waiter: waits where there is nothing.
+            wanted: tells which events of those; None for all.
+        """
         while rows := engine.events.since(since):
             since = rows[-1].cursor
-            if found := visible(engine, rows, entity, room_id):
+            if found := visible(engine, rows, entity, room_id, wanted):
                 return found, since
         if waiter is not None:
-            self._waiting[waiter] = _Watcher(entity, room_id, since)
+            self._waiting[waiter] = _Watcher(entity, room_id, since, wanted)
         return [], since
 
     def drop(self, waiter: asyncio.Future[Seen]) -> int:
@@ -53,14 +70,16 @@ class Watchers:
     def told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Give events that have just become durable to whoever waits for one of them."""
         for waiter, watcher in list(self._waiting.items()):
-            found = visible(engine, rows, watcher.entity, watcher.room_id)
+            found = visible(engine, rows, watcher.entity, watcher.room_id, watcher.wanted)
             watcher.cursor = rows[-1].cursor
             if found:
                 del self._waiting[waiter]
                 self._settle(waiter, (found, watcher.cursor))
 
 
-def visible(engine: Engine, rows: list[EventRow], entity: EntityId, room_id: RoomId | None) -> list[EventRow]:
+def visible(
+    engine: Engine, rows: list[EventRow], entity: EntityId, room_id: RoomId | None, wanted: Wanted | None = None
+) -> list[EventRow]:
     """Return those of some events that are of rooms that an entity is a member of, or has just left.
 
     What somebody watches is told to nobody else.
@@ -70,6 +89,7 @@ def visible(engine: Engine, rows: list[EventRow], entity: EntityId, room_id: Roo
         for row in rows
         if row.room_id is not None
         and room_id in (None, row.room_id)
+        and (wanted is None or wanted(row))
         and row.data.get("watcher") in (None, entity)
         and (engine.rooms.state(row.room_id).role(entity) is not None or row.data.get("entity") == entity)
     ]

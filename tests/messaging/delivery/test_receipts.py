@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.delivery.acknowledged import acknowledge, answer, bundle_of, epoch_of, question, take
+from sublet.messaging.delivery.acknowledged import Taken, acknowledge, answer, bundle_of, epoch_of, question, take
 from sublet.messaging.delivery.receipts import Receipt, receipts_of
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.protocol.errors import SubletError
@@ -39,7 +39,7 @@ def asked(asker: Peer, recipient: Peer, room: str, epoch: bytes = EPOCH) -> bool
     """Ask a recipient what it holds, and take the answer."""
     payload = Acknowledgement(EPOCH, question(asker.engine, room)).encode()
     found = answer(recipient.engine, epoch, room, payload)
-    return found is not None and take(asker.engine, room, found)
+    return found is not None and take(asker.engine, room, found).news
 
 
 def test_a_message_is_queued_delivered_and_read_by_each_recipient_on_its_own() -> None:
@@ -148,9 +148,9 @@ def test_nobody_acknowledges_for_another_nor_more_than_there_is() -> None:
         claimed(alice.id, "alice"),
         claimed(bob.id, "bob", doc_id("config", room_id=room)),
     ):
-        assert not take(alice.engine, room, raw)
+        assert take(alice.engine, room, raw) == Taken()
     assert states(alice, room, ref) == {bob.id: "queued"}
-    assert take(alice.engine, room, claimed(bob.id, "bob"))
+    assert take(alice.engine, room, claimed(bob.id, "bob")).news
     later = send(alice, room)
     assert states(alice, room, ref) == {bob.id: "delivered"}
     assert states(alice, room, later) == {bob.id: "queued"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from sublet.messaging.engine.backend import IndexEntry
@@ -16,6 +17,7 @@ from sublet.protocol.ezagent.acknowledgement import (
 )
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal, unpack, verify
+from sublet.protocol.ezagent.identity import parse_record
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import ItemId
@@ -69,32 +71,43 @@ def acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, asked: Clocks) ->
     ]
 
 
-def take(engine: Engine, room_id: RoomId, raw: bytes) -> bool:
-    """Keep what a bundle of acknowledgements says of what we wrote; tell whether any of it is news.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of acknowledgements: whether any is news, and whether a signer's key is missing."""
 
-    Who is no member of the room, or whose key is not known, is not listened to; nobody can say that more has arrived
-    than was written.
+    news: bool = False
+    unknown: bool = False
+
+
+def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
+    """Keep what a bundle of acknowledgements says of what we wrote.
+
+    Who is no member of the room is not listened to; nobody can say that more has arrived than was written.
 
     Raises:
         Refused: the bundle is malformed, or a signature does not fit.
     """
-    news = False
-    for record in decode_bundle(raw).of(RecordKind.ENVELOPE):
+    news = unknown = False
+    bundle = decode_bundle(raw)
+    for record in bundle.of(RecordKind.IDENTITY):
+        if engine.is_member(parse_record(record).entity_id, room_id):
+            engine.intake.learn(record)
+    for record in bundle.of(RecordKind.ENVELOPE):
         envelope = unpack(record)
-        keys = engine.keyring.keys(envelope.signer)
-        if (
-            envelope.doc_id != doc_id("delivery", room_id=room_id)
-            or envelope.signer in engine.keyring.local
-            or not engine.is_member(envelope.signer, room_id)
-            or keys is None
-        ):
+        signer = envelope.signer
+        fits = envelope.doc_id == doc_id("delivery", room_id=room_id)
+        if not fits or signer in engine.keyring.local or not engine.is_member(signer, room_id):
+            continue
+        keys = engine.keyring.keys(signer)
+        if keys is None:
+            unknown = True
             continue
         verify(envelope, keys)
         found = parse_acknowledgement(envelope.payload)
-        entries = list(_news(engine, room_id, envelope.signer, found.clocks))
-        engine.store.put_index([*entries, *_epoch(engine, envelope.signer, found.epoch, envelope.timestamp_ms)])
+        entries = list(_news(engine, room_id, signer, found.clocks))
+        engine.store.put_index([*entries, *_epoch(engine, signer, found.epoch, envelope.timestamp_ms)])
         news = news or bool(entries)
-    return news
+    return Taken(news, unknown)
 
 
 def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
@@ -126,7 +139,11 @@ def answer(engine: Engine, epoch: bytes, room_id: RoomId, payload: bytes) -> byt
     """
     asked = parse_acknowledgement(payload).clocks
     envelopes = acknowledge(engine, epoch, room_id, asked)
-    return bundle_of(envelopes) if envelopes else None
+    if not envelopes:
+        return None
+    signers = [own.record for entity, own in engine.keyring.local.items() if engine.is_member(entity, room_id)]
+    records = [(RecordKind.IDENTITY, record.encode()) for record in signers]
+    return encode_bundle([*records, *((RecordKind.ENVELOPE, raw) for raw in envelopes)])
 
 
 def bundle_of(envelopes: Iterable[bytes]) -> bytes:

@@ -87,11 +87,11 @@ class Acknowledging:
                 for room_id, shards in arrived.items():
                     await self._safely(partial(self._publish, room_id, shards))
                 for room_id, raw in heard:
-                    await self._safely(partial(self._take, room_id, raw))
+                    await self._safely(partial(self._hear, room_id, raw))
                 for room_id in wanted:
                     group.start_soon(self._safely, partial(self._ask, room_id))
 
-    async def _safely(self, run: Callable[[], Awaitable[None]]) -> None:
+    async def _safely(self, run: Callable[[], Awaitable[object]]) -> None:
         try:
             await run()
         except Refused as refused:
@@ -113,9 +113,15 @@ class Acknowledging:
         for raw in answers:
             await self._safely(partial(self._take, room_id, raw))
 
-    async def _take(self, room_id: RoomId, raw: bytes) -> None:
-        if await self._call(partial(acknowledged.take, room_id=room_id, raw=raw)):
+    async def _hear(self, room_id: RoomId, raw: bytes) -> None:
+        if (await self._take(room_id, raw)).unknown:
+            self.want(room_id)  # answers prove who their signers are
+
+    async def _take(self, room_id: RoomId, raw: bytes) -> acknowledged.Taken:
+        taken = await self._call(partial(acknowledged.take, room_id=room_id, raw=raw))
+        if taken.news:
             self._news()
+        return taken
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result

@@ -57,3 +57,8 @@ class Events:
     def since(self, cursor: int, limit: int = MAX_PAGE) -> list[EventRow]:
         """Return kept events after a cursor, at most ``MAX_PAGE``."""
         return self._store.events(cursor, min(limit, MAX_PAGE))
+
+    def missed(self, cursor: int) -> bool:
+        """Tell whether events after a cursor are not kept any more."""
+        first = self._store.events(0, 1)
+        return bool(first) and first[0].cursor > cursor + 1

@@ -71,11 +71,16 @@ def _auto_mark(context: AfterRead) -> None:
     if not context.page or context.quoted or context.query or not context.items:
         return
     room_id, last = context.room_id, context.items[-1]["ref_id"]
-    context.write_back(lambda later: _mark(later, room_id, last))
+    context.write_back(lambda later: mark_read(later, room_id, last))
 
 
-def _mark(context: OperationContext, room_id: RoomId, ref_id: RefId) -> bool:
-    """Write how far the caller has read, where that is further than before; tell whether it was."""
+def mark_read(context: OperationContext, room_id: RoomId, ref_id: RefId) -> bool:
+    """Write how far the caller has read, where that is further than before; tell whether it was.
+
+    A room that has not enabled receipts gets none.
+    """
+    if READ_RECEIPTS not in context.state(room_id).enabled_extensions:
+        return False
     engine, reader = context.engine, context.entity
     known = engine.reading.map_document(_document(room_id)).get(reader)
     position = _position(known)
@@ -118,7 +123,7 @@ def _update(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[s
         raise SubletError(
             LocalCode.CONFLICT, "this room has no read receipts", "An admin may enable read-receipts for it."
         )
-    return {"moved": _mark(context, room_id, ref["ref_id"])}
+    return {"moved": mark_read(context, room_id, ref["ref_id"])}
 
 
 def _summary(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
