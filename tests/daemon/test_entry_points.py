@@ -23,6 +23,7 @@ from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
 from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi
 from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
+from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
 from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.daemon.control.answers import OWNER
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -31,6 +32,8 @@ from sublet.daemon.operations import MARK, operations
 from sublet.daemon.ports import FaceContext, WebContext
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.talk_service import TalkService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -209,7 +212,7 @@ def test_every_command_has_a_call_of_the_client_or_is_local() -> None:
 def test_tools_of_the_mcp_server_do_everything_by_operations() -> None:
     called: set[str] = set()
     for path in sorted((SOURCE / "mcp_server").rglob("*.py")):
-        called |= set(re.findall(r"\bapi\.(\w+)\(", path.read_text(encoding="utf-8")))
+        called |= set(re.findall(r"\b(?:api|_?talk)\.(\w+)\(", path.read_text(encoding="utf-8")))
     assert len(called) > 10
     assert called <= OPERATIONS
 
@@ -222,7 +225,7 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "nonces"}
+    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "talk", "nonces"}
     assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
@@ -230,7 +233,7 @@ def test_what_the_a2a_face_is_given_is_guarded() -> None:
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
-    assert acting(WebContext) == {"supervisor", "policy", "approvals", "logins"}
+    assert acting(WebContext) == {"supervisor", "policy", "approvals", "rooms", "logins"}
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)
@@ -268,11 +271,13 @@ def test_rooms_are_open_to_people_and_mcp_hosts_of_this_machine_alone(kind: Kind
 
 def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
     """Requests hold no author, and each operation that acts on a room takes the caller's own entity."""
-    source = inspect.getsource(RoomService)
-    assert source.count("entity_of(caller, self._node_id)") == 3
-    assert source.count(".call(") == 1
-    assert source.count(".watch(") == 1
-    for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms):
+    assert inspect.getsource(Speaking).count("entity_of(") == 1
+    for service in (RoomService, TalkService):
+        source = inspect.getsource(service)
+        assert source.count("_speaking.call(") == len(re.findall(r"_speaking\.call\(\s*caller,", source)) > 5
+        assert source.count(".call(") == source.count("_speaking.call(")
+        assert source.count("service.watch(") == source.count("service.watch(self._speaking.entity(caller),") == 1
+    for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms, Say, ReadTalk, Follow, SetWatch, UnsetWatch):
         assert not {"author", "entity", "entity_id"} & set(model.model_fields)
 
 

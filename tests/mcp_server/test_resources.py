@@ -16,6 +16,7 @@ from sublet.daemon.paths import Home
 from sublet.mcp_server.session import MAX_ROOTS, MAX_SUBSCRIPTIONS, HostSession, local_paths
 from sublet.policy.model import Subject
 from support.fake_daemon_api import FakeDaemonApi
+from support.fake_talk_api import ROOM
 from support.mcp_face import served, server_of
 
 pytestmark = pytest.mark.anyio
@@ -31,11 +32,12 @@ async def test_list_and_read(api: FakeDaemonApi, home: Home, mode: str) -> None:
     async with served(api, home), Client(server_of(home), mode=mode) as client:
         assert client.server_capabilities.resources is not None
         assert client.server_capabilities.resources.subscribe
-        (listed,) = (await client.list_resources()).resources
+        listed, room = (await client.list_resources()).resources
         assert str(listed.uri) == f"sublet://delegations/{found}"
+        assert str(room.uri) == f"sublet://rooms/{ROOM}"
         assert listed.title == "created: Run the tests."
-        (template,) = (await client.list_resource_templates()).resource_templates
-        assert template.uri_template == "sublet://delegations/{id}"
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [one.uri_template for one in templates] == ["sublet://delegations/{id}", "sublet://rooms/{id}"]
         (content,) = (await client.read_resource(listed.uri)).contents
         assert isinstance(content, TextResourceContents)
         assert "state: created" in content.text

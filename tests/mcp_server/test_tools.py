@@ -72,7 +72,10 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
         assert client.protocol_version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
         listed = await client.list_tools()
         tools = {tool.name: tool for tool in listed.tools}
-    assert list(tools) == ["delegate", "delegate_output", "delegate_cancel", "delegate_review", "directory"]
+    assert list(tools) == [
+        *("delegate", "delegate_output", "delegate_cancel", "delegate_review"),
+        *("send_message", "read_messages", "watch", "directory"),
+    ]
     for tool in tools.values():
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema is not None
@@ -82,7 +85,7 @@ async def test_catalogue_is_strict_annotated_and_small(api: FakeDaemonApi, home:
     # A new delegation needs other arguments than one that is steered, which a schema that hosts accept can't say.
     assert "required" not in tools["delegate"].input_schema
     assert "default" not in tools["delegate"].input_schema["properties"]["workspace_dir"]
-    assert len(json.dumps([tool.input_schema for tool in tools.values()])) < 6_000
+    assert len(json.dumps([tool.input_schema for tool in tools.values()])) < 10_000
 
 
 async def test_C25_delegate_returns_a_handle_although_the_job_takes_long(

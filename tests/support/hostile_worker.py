@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import asyncssh
@@ -90,6 +90,7 @@ async def in_place_of(executor: Daemon, delegator: Daemon, state_dir: Path) -> A
         executor=worker,
         messages=ScriptedMessages(),
         pairing=ScriptedPairing(),
+        talk=cast(Any, None),
         key=mine.key,
         node_id=mine.node_id,
         fingerprint=mine.fingerprint,

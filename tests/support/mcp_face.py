@@ -17,9 +17,11 @@ from nacl.signing import SigningKey
 
 from sublet.daemon.api.call_api import AskedCall, Became, Begun, CallApi, OpenQuestion
 from sublet.daemon.api.daemon_api import DaemonApi
+from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.paths import Home
 from sublet.daemon.ports import FaceContext
 from sublet.mcp_server import host, relay
+from support.fake_talk_api import FakeTalkApi
 
 SCRIPT = [str(Path(sys.executable).with_name("sublet")), "mcp"]
 BARE = [sys.executable, "-I", "-S", relay.__file__]
@@ -59,7 +61,11 @@ class FreeCalls:
 
 
 def face_context(
-    api: DaemonApi, home: Home, calls: CallApi | None = None, page: Callable[[], str | None] = lambda: None
+    api: DaemonApi,
+    home: Home,
+    calls: CallApi | None = None,
+    page: Callable[[], str | None] = lambda: None,
+    talk: TalkApi | None = None,
 ) -> FaceContext:
     """Return what the MCP face needs of a composition root; the rest is absent."""
     absent = cast(Any, None)
@@ -69,6 +75,7 @@ def face_context(
         executor=absent,
         messages=absent,
         pairing=absent,
+        talk=talk or FakeTalkApi(),
         key=SigningKey.generate(),
         node_id="node-aaaaaaaaaaaaaaaa",
         fingerprint="SHA256:" + "A" * 43,
@@ -91,11 +98,15 @@ def face_context(
 
 @asynccontextmanager
 async def served(
-    api: DaemonApi, home: Home, calls: CallApi | None = None, page: Callable[[], str | None] = lambda: None
+    api: DaemonApi,
+    home: Home,
+    calls: CallApi | None = None,
+    page: Callable[[], str | None] = lambda: None,
+    talk: TalkApi | None = None,
 ) -> AsyncIterator[host.McpFace]:
     """Serve ``api`` at ``home`` while the block runs."""
     home.make()
-    face = host.McpFace(face_context(api, home, calls, page))
+    face = host.McpFace(face_context(api, home, calls, page, talk))
     await face.start()
     async with anyio.create_task_group() as group:
         group.start_soon(face.serve)

@@ -233,6 +233,7 @@ class _Daemon:
             executor=parts.executor,
             messages=parts.messages,
             pairing=parts.pairing,
+            talk=parts.talk,
             key=self._identity.key,
             node_id=self._identity.node_id,
             fingerprint=self._identity.fingerprint,

@@ -42,9 +42,12 @@ from sublet.daemon.ports import PeerLink
 from sublet.daemon.reloading.reloader import AgentSource, Reloader
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
+from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.talk_service import TalkService
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
@@ -134,6 +137,7 @@ class Parts:
     results: StagedResults
     messaging: Messaging
     rooms: RoomService
+    talk: TalkService
     scratch_root: Path
 
 
@@ -250,6 +254,7 @@ async def make_parts(
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
     messaging = Messaging(identity, state_dir, bus_port, peers, link)
+    speaking = Speaking(messaging, identity.node_id)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
@@ -366,7 +371,8 @@ async def make_parts(
         ),
         results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
         messaging=messaging,
-        rooms=RoomService(gate, messaging, identity.node_id),
+        rooms=RoomService(gate, speaking),
+        talk=TalkService(gate, speaking, Addresses(peers.node_of)),
         scratch_root=scratch_root,
     )
 

@@ -24,6 +24,7 @@ from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.api.policy_api import PolicyApi
 from sublet.daemon.api.room_api import RoomApi
 from sublet.daemon.api.supervisor_api import SupervisorApi
+from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.web_api import WebLoginCheck
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -219,6 +220,7 @@ class FaceContext:
     executor: ExecutorApi
     messages: MessageApi
     pairing: PairingApi
+    talk: TalkApi
     key: SigningKey
     node_id: str
     fingerprint: str

@@ -9,6 +9,7 @@ import anyio
 
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import MAX_WAIT_SECONDS, DelegationView
+from sublet.daemon.api.talk_api import TalkApi
 from sublet.policy.model import Subject
 from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DELEGATION_TABLE, is_terminal
@@ -29,12 +30,14 @@ class Call:
 
     Args:
         api: the daemon.
+        talk: its rooms.
         caller: the MCP host, with its roots.
         report: sends progress (a growing count and a line of text); does nothing if the host did not ask for it.
         deadline: loop time at which the answer must be on its way.
     """
 
     api: DaemonApi
+    talk: TalkApi
     caller: Subject
     report: Progress
     deadline: float

@@ -69,16 +69,18 @@ class McpFace:
         """
         # In a thread, so that the daemon's other faces answer meanwhile.
         module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
-        page = self._context.web_page
-        self._server = module.SubletServer(self._context.api, self._context.calls, page, self._context.version)
+        context = self._context
+        self._server = module.SubletServer(context.api, context.talk, context.calls, context.web_page, context.version)
         self._listener = bind_private(self._path)
 
     async def serve(self) -> None:
         """Serve until cancelled; then all connections are cut, and their relays wait for the next daemon."""
         assert self._listener is not None, "start comes first"
+        assert self._server is not None
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._pump)
+                group.start_soon(self._server.room_updates.serve)
                 while True:
                     try:
                         stream = await accept(self._listener)

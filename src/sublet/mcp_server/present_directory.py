@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
+from sublet.daemon.api.talk_models import TalkRoom
 from sublet.mcp_server.answers import Answer
 from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS
+from sublet.mcp_server.room_answers import KnownRooms, RoomFacts, room_facts
 from sublet.protocol.text import clean_line, clean_name
 
 MAX_AGENTS = 6
@@ -61,12 +63,23 @@ class PeerDirectory(Answer):
     roots_left_out: int
     peers_total: int
     peers: list[Peer]
+    you: str | None = Field(default=None, description="As whom you speak in rooms")
+    rooms_total: int
+    rooms: list[RoomFacts] = Field(description="Those with unread messages first")
+    rooms_error: str | None = Field(default=None, description="Why rooms can't be told")
     next_cursor: str | None = None
     next_step: str
 
 
-def present_directory(found: Directory, roots: tuple[str, ...], start: int) -> PeerDirectory:
-    """Return the page of ``found`` that begins with peer number ``start``, and the ``roots`` of the asking host."""
+def present_directory(found: Directory, roots: tuple[str, ...], known: KnownRooms, start: int) -> PeerDirectory:
+    """Return a page of the directory.
+
+    Args:
+        found: the peers, and what may be lent.
+        roots: those of the asking host.
+        known: its rooms.
+        start: with which of the peers, and then of the rooms, the page begins.
+    """
     lend, host = found.lend_roots[:MAX_ROOTS_SHOWN], roots[:MAX_ROOTS_SHOWN]
     shown = PeerDirectory(
         node_id=found.node_id,
@@ -75,17 +88,23 @@ def present_directory(found: Directory, roots: tuple[str, ...], start: int) -> P
         roots_left_out=len(found.lend_roots) + len(roots) - len(lend) - len(host),
         peers_total=len(found.peers),
         peers=[],
+        you=known.you,
+        rooms_total=len(known.rooms),
+        rooms=[],
+        rooms_error=known.error,
         next_step=_next_step(found, roots),
     )
-    peers: list[Peer] = []
-    for peer in found.peers[start:]:
-        longer = shown.model_copy(update={"peers": [*peers, _peer(peer)]})
-        if peers and longer.size() > MAX_ANSWER_CHARS - RESERVED_CHARS:
+    everything: list[PeerView | TalkRoom] = [*found.peers, *known.rooms]
+    end = start
+    for entry in everything[start:]:
+        if isinstance(entry, PeerView):
+            longer = shown.model_copy(update={"peers": [*shown.peers, _peer(entry)]})
+        else:
+            longer = shown.model_copy(update={"rooms": [*shown.rooms, room_facts(entry)]})
+        if end > start and longer.size() > MAX_ANSWER_CHARS - RESERVED_CHARS:
             break
-        peers.append(_peer(peer))
-    end = start + len(peers)
-    cursor = str(end) if end < len(found.peers) else None
-    return shown.model_copy(update={"peers": peers, "next_cursor": cursor})
+        shown, end = longer, end + 1
+    return shown.model_copy(update={"next_cursor": str(end) if end < len(everything) else None})
 
 
 def _peer(peer: PeerView) -> Peer:

@@ -195,6 +195,10 @@ class MessagingService:
         """
         await self._call(lambda engine: take_up(engine, entity, cursor, room_id))
 
+    async def cursor(self) -> int:
+        """Return the cursor of the last event."""
+        return await self._call(lambda engine: engine.events.cursor)
+
     async def counts(self) -> dict[str, int]:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})

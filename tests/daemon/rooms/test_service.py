@@ -13,6 +13,7 @@ from sublet.daemon.api.room_models import CreateRoom, InviteToRoom, ReadMessages
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
@@ -29,7 +30,8 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link)
             group.start_soon(messaging.serve)
-            yield RoomService(gatekeeper(half.journal, log=log or KeptDecisions()), messaging, half.identity.node_id)
+            speaking = Speaking(messaging, half.identity.node_id)
+            yield RoomService(gatekeeper(half.journal, log=log or KeptDecisions()), speaking)
             group.cancel_scope.cancel()
     finally:
         port.close()

@@ -105,6 +105,11 @@ class PeerStore:
         peer = self._by_name.get(name)
         return peer.address() if peer is not None and peer.a2a_url is not None else None
 
+    def node_of(self, name: str) -> str | None:
+        """Return the node id of the peer of that name, or None."""
+        peer = self._by_name.get(name)
+        return peer.node_id if peer is not None else None
+
     def require(self, name: str) -> Peer:
         """Return the peer of that name.
 

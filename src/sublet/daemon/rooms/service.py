@@ -20,11 +20,8 @@ from sublet.daemon.api.room_models import (
 )
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
-from sublet.daemon.rooms.entities import entity_of
-from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Action, Resource, Subject
-from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import is_room_id
 
 _EXT: Final = "ext."
 
@@ -35,57 +32,55 @@ class RoomService:
 
     Args:
         gate: asks policy.
-        messaging: runs when it is needed.
-        node_id: ours.
+        speaking: runs operations as the caller's entity.
     """
 
-    def __init__(self, gate: Gatekeeper, messaging: Messaging, node_id: str) -> None:
+    def __init__(self, gate: Gatekeeper, speaking: Speaking) -> None:
         self._gate = gate
-        self._messaging = messaging
-        self._node_id = node_id
+        self._speaking = speaking
 
     async def whoami(self, caller: Subject) -> WhoAmI:
         """``RoomApi.whoami``."""
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        service = await self._messaging.use()
-        return WhoAmI(entity_id=entity_of(caller, self._node_id), level=service.level)
+        service = await self._speaking.service()
+        return WhoAmI(entity_id=self._speaking.entity(caller), level=service.level)
 
     async def create_room(self, request: CreateRoom, caller: Subject) -> RoomChange:
         """``RoomApi.create_room``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
-        made = await self._call(caller, "room.create", name=request.name, policy=request.policy)
+        made = await self._speaking.call(caller, "room.create", name=request.name, policy=request.policy)
         return RoomChange(room_id=made["room_id"], name=made["name"])
 
     async def list_rooms(self, caller: Subject) -> list[RoomView]:
         """``RoomApi.list_rooms``."""
         await self._gate.ask(caller, Action.ROOM_READ, "*")
-        found = await self._call(caller, "room.list")
+        found = await self._speaking.call(caller, "room.list")
         return [RoomView.model_validate(room) for room in found if self._may_read(caller, room["room_id"])]
 
     async def get_room(self, room_id: str, caller: Subject) -> RoomDetail:
         """``RoomApi.get_room``."""
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        found = await self._call(caller, "room.get", room_id=room_id)
+        found = await self._speaking.call(caller, "room.get", room_id=room_id)
         roles = {entity: member["role"] for entity, member in found["members"].items()}
         return RoomDetail.model_validate({**found, "members": len(roles), "roles": roles})
 
     async def invite_to_room(self, room_id: str, request: InviteToRoom, caller: Subject) -> RoomChange:
         """``RoomApi.invite_to_room``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
-        await self._call(caller, "room.invite", room_id=room_id, entity=request.entity)
+        await self._speaking.call(caller, "room.invite", room_id=room_id, entity=request.entity)
         return RoomChange(room_id=room_id, entity=request.entity)
 
     async def join_room(self, room_id: str, caller: Subject) -> RoomChange:
         """``RoomApi.join_room``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
-        await (await self._messaging.use()).find_room(room_id)
-        joined = await self._call(caller, "room.join", room_id=room_id)
+        await (await self._speaking.service()).find_room(room_id)
+        joined = await self._speaking.call(caller, "room.join", room_id=room_id)
         return RoomChange(room_id=room_id, name=joined["name"])
 
     async def leave_room(self, room_id: str, caller: Subject) -> RoomChange:
         """``RoomApi.leave_room``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
-        await self._call(caller, "room.leave", room_id=room_id)
+        await self._speaking.call(caller, "room.leave", room_id=room_id)
         return RoomChange(room_id=room_id)
 
     async def send_message(self, room_id: str, request: SendMessage, caller: Subject) -> MessageSent:
@@ -93,32 +88,28 @@ class RoomService:
         size = len(request.body.encode("utf-8", "surrogatepass"))
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
         ext = {} if request.reply_to is None else {"ext": {"reply_to": request.reply_to}}
-        sent = await self._call(caller, "message.send", room_id=room_id, body=request.body, **ext)
+        sent = await self._speaking.call(caller, "message.send", room_id=room_id, body=request.body, **ext)
         return MessageSent.model_validate(sent)
 
     async def read_messages(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
         """``RoomApi.read_messages``."""
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        page = await self._call(caller, "timeline.list", room_id=room_id, limit=request.limit, before=request.before)
+        page = await self._speaking.call(
+            caller, "timeline.list", room_id=room_id, limit=request.limit, before=request.before
+        )
         return [_message(ref) for ref in page["refs"]]
 
     async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
         """``RoomApi.watch_rooms``."""
         await self._gate.ask(caller, Action.ROOM_READ, request.room_id or "*")
-        service = await self._messaging.use()
-        found = await service.watch(entity_of(caller, self._node_id), request.since, request.wait, request.room_id)
+        service = await self._speaking.service()
+        found = await service.watch(self._speaking.entity(caller), request.since, request.wait, request.room_id)
         events = [event for event in found["events"] if self._may_read(caller, event["room_id"])]
         return RoomEvents(events=events, cursor=found["cursor"])
 
     def _may_read(self, caller: Subject, room_id: str) -> bool:
         """Tell whether a list may hold something of a room; nothing is written down."""
         return self._gate.foresee(caller, Action.ROOM_READ, Resource(room_id)).decision.allowed
-
-    async def _call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
-        if "room_id" in arguments and not is_room_id(arguments["room_id"]):
-            raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
-        entity = entity_of(caller, self._node_id)
-        return await (await self._messaging.use()).call(entity, operation, **arguments)
 
 
 def _message(ref: dict[str, Any]) -> MessageView:

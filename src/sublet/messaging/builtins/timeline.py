@@ -84,8 +84,9 @@ def _list(
     limit: int = DEFAULT_LIMIT,
     before: RefId | None = None,
     after: RefId | None = None,
+    peek: bool = False,
 ) -> dict[str, Any]:
-    """Return a page of refs in order: the last ones, or those before or after a ref."""
+    """Return a page of refs in order: the last ones, or those before or after a ref; ``peek`` marks none as read."""
     context.state(room_id)
     if not 0 < limit <= MAX_LIMIT or (before is not None and after is not None):
         raise SubletError(
@@ -101,7 +102,7 @@ def _list(
     items = [context.engine.reading.entry(document, node) for document, node in page]
     more = len(found) > limit
     edge = page[-1 if after is not None else 0][1].entry_id if page and more else None
-    return {"refs": context.engine.reading.shown(context.entity, room_id, items, page=True), "next_cursor": edge}
+    return {"refs": context.engine.reading.shown(context.entity, room_id, items, page=not peek), "next_cursor": edge}
 
 
 def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, Any]:

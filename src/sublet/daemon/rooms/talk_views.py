@@ -1,0 +1,56 @@
+"""Messages and events as agents are shown them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sublet.daemon.api.talk_models import TalkMessage
+from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.ids import EntityId
+
+_EXT: Final = "ext."
+_APART: Final = frozenset({"reply_to", "thread", "channels"})
+"""What extensions keep on a message and the view has fields for."""
+_GENERAL: Final = frozenset({"cursor", "kind", "room_id"})
+
+
+def message_of(ref: Mapping[str, Any], me: EntityId) -> TalkMessage:
+    """Return a ref, as the engine shows it, as a message."""
+    ext = {name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)}
+    answered, thread, channels = ext.get("reply_to"), ext.get("thread"), ext.get("channels")
+    content = ref.get("content")
+    media = content.get("media_refs") if isinstance(content, dict) else None
+    return TalkMessage(
+        room_id=ref["room_id"],
+        ref_id=ref["ref_id"],
+        author=ref["author"],
+        own=ref["author"] == me,
+        body=ref.get("body"),
+        status=ref["status"],
+        created_at=ref["created_at"],
+        reply_to=_text(answered, "ref_id"),
+        thread=_text(thread, "root"),
+        channels=[str(name) for name in channels] if isinstance(channels, list) else [],
+        attachments=[str(one) for one in media] if isinstance(media, list) else [],
+        ext={name: value for name, value in ext.items() if name not in _APART and value not in ({}, None)},
+    )
+
+
+def shortened(message: TalkMessage, limit: int) -> TalkMessage:
+    """Return a message with no more than the beginning of its body."""
+    body = message.body
+    if body is None or len(body) <= limit:
+        return message
+    cut = f"{body[:limit]}… [{len(body) - limit} more characters; read_messages has them]"
+    return message.model_copy(update={"body": cut})
+
+
+def about(row: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return what an event says beyond its kind and room."""
+    return {name: value for name, value in row.items() if name not in _GENERAL}
+
+
+def _text(value: object, key: str) -> str | None:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else None

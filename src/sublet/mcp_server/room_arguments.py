@@ -1,0 +1,90 @@
+"""What the tools for talking take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
+from sublet.daemon.api.talk_models import (
+    DEFAULT_PAGE_MESSAGES,
+    MAX_ATTACHMENTS,
+    MAX_CHANNELS,
+    MAX_PAGE_MESSAGES,
+    MAX_REASON_CHARS,
+    Address,
+    BlobHash,
+    Channel,
+    Cursor,
+)
+from sublet.mcp_server.arguments import Arguments
+
+Place = Annotated[str, Field(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+
+
+class SendMessage(Arguments):
+    """Arguments of ``send_message``."""
+
+    to: Address = Field(description="Room id or name, @entity, AGENT@PEER, or a peer's name; see directory")
+    message: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
+    reply_to: RefId | None = Field(default=None, description="ref_id of the message that this answers")
+    thread: RefId | None = Field(default=None, description="ref_id of the first message of a thread")
+    channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
+        default_factory=list, description="Tags under which it is found over all rooms"
+    )
+    attachments: Annotated[list[BlobHash], Field(max_length=MAX_ATTACHMENTS)] = Field(
+        default_factory=list, description="Hashes of media in that room"
+    )
+
+
+class ReadMessages(Arguments):
+    """Arguments of ``read_messages``."""
+
+    room: Address | None = Field(default=None, description="As to of send_message; a room, or channel")
+    thread: RefId | None = Field(default=None, description="Only the thread that this message begins")
+    channel: Channel | None = Field(default=None, description="A channel, over all rooms")
+    ref_id: RefId | None = Field(default=None, description="This one message of room, in full")
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
+    cursor: Cursor | None = Field(default=None, description="next_cursor of the last answer")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.room is None) == (self.channel is None):
+            raise ValueError("give room or channel")
+        if self.room is None and (self.thread is not None or self.ref_id is not None):
+            raise ValueError("a thread and a ref_id are of a room: give it")
+        if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
+            raise ValueError("cursor is that of another question: with ref_id it is a number")
+        return self
+
+
+class Watch(Arguments):
+    """Arguments of ``watch``."""
+
+    action: Literal["wait", "set", "unset", "list"] = Field(
+        default="wait", description="wait for news, set or unset a watch on ref_id or channels, or list watches"
+    )
+    cursor: Place | None = Field(default=None, description="next_cursor of the last answer; none: unread comes first")
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    room: Address | None = Field(default=None, description="Of this room only; for set and unset the room to watch in")
+    ref_id: RefId | None = Field(default=None, description="set, unset: the message")
+    channels: Annotated[list[Channel], Field(max_length=MAX_CHANNELS)] = Field(
+        default_factory=list, description="set: channels, over all rooms"
+    )
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)] = Field(default="", description="set: why, for others")
+    on_reaction: bool = Field(default=False, description="set: of reactions too, beside replies, edits and its thread")
+
+    @field_validator("cursor", mode="before")
+    @classmethod
+    def _not_empty(cls, value: object) -> object:
+        return None if value == "" else value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.action in ("set", "unset") and self.room is None:
+            raise ValueError(f"{self.action} needs the room")
+        if self.action == "set" and (self.ref_id is None) == (not self.channels):
+            raise ValueError("set needs ref_id or channels")
+        return self

@@ -1,0 +1,347 @@
+"""The tools for talking: they translate to ``TalkApi``, and wait for rooms and delegations at once (DESIGN 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from sublet.daemon.api.models import MAX_WAIT_SECONDS
+from sublet.daemon.api.talk_api import TalkApi
+from sublet.daemon.api.talk_models import (
+    Follow,
+    News,
+    ReadTalk,
+    Say,
+    SetWatch,
+    TalkEvent,
+    TalkMessage,
+    UnsetWatch,
+    Watches,
+)
+from sublet.mcp_server.answers import Answer
+from sublet.mcp_server.call import Call
+from sublet.mcp_server.present import MAX_ANSWER_CHARS
+from sublet.mcp_server.room_answers import (
+    Event,
+    KnownRooms,
+    Message,
+    Messages,
+    Sent,
+    Watched,
+    WatchFacts,
+    message_facts,
+)
+from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
+from sublet.policy.model import Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.events import Event as DaemonEvent
+from sublet.protocol.events import EventKind
+from sublet.protocol.text import clean_line
+
+MAX_BODY_SHOWN: Final = 3_000
+MAX_EVENT_CHARS: Final = 500
+MAX_RECIPIENTS_SHOWN: Final = 12
+MAX_WATCHES_SHOWN: Final = 40
+RESERVED_CHARS: Final = 500
+"""For the fields around a list."""
+DELEGATION_EVENTS: Final = 100
+HALF_SECOND: Final = 0.5
+"""Before the deadline, for putting the answer together."""
+TOLD: Final = frozenset(
+    {
+        EventKind.DELEGATION_STATE,
+        EventKind.DELEGATION_CONDITION,
+        EventKind.DELEGATION_AUDIT,
+        EventKind.DELEGATION_FOLLOW_UP,
+    }
+)
+"""Of delegations; what their agents print is for ``delegate_output``."""
+
+
+async def send_message(call: Call, given: SendMessage) -> Answer:
+    """Say something, and tell where it went."""
+    said = await call.talk.say(
+        Say(
+            to=given.to,
+            body=given.message,
+            reply_to=given.reply_to,
+            thread=given.thread,
+            channels=given.channels,
+            attachments=given.attachments,
+        ),
+        call.caller,
+    )
+    return Sent(
+        ref_id=said.ref_id,
+        room_id=said.room_id,
+        created_at=said.created_at,
+        author=said.author,
+        recipients=said.recipients[:MAX_RECIPIENTS_SHOWN],
+        recipients_total=len(said.recipients),
+        receipt=said.receipt,
+        next_step=f"watch(room={said.room_id!r}, wait_seconds=45) waits for an answer.",
+    )
+
+
+async def read_messages(call: Call, given: ReadMessages) -> Answer:
+    """Show a page of messages, or one message in full."""
+    if given.ref_id is not None:
+        message = await call.talk.read_message(str(given.room), given.ref_id, call.caller)
+        return _in_full(message, int(given.cursor or 0))
+    asked = ReadTalk(
+        room=given.room, thread=given.thread, channel=given.channel, limit=given.limit, before=given.cursor
+    )
+    return await page_answer(call.talk, asked, call.caller)
+
+
+async def page_answer(talk: TalkApi, asked: ReadTalk, caller: Subject) -> Messages:
+    """Return as much of a page as fits an answer."""
+    page = await talk.read_page(asked, caller)
+    fitting = _fitting(page.messages, page.room_id)
+    if 0 < len(fitting) < len(page.messages):
+        # Asked again for as many as fit, so that the cursor is the one before these.
+        page = await talk.read_page(asked.model_copy(update={"limit": len(fitting)}), caller)
+        fitting = _fitting(page.messages, page.room_id)
+    more = page.next_cursor is not None
+    return Messages(
+        room_id=page.room_id,
+        messages=fitting,
+        next_cursor=page.next_cursor,
+        more=more,
+        next_step="send_message with reply_to answers one." + (" Pass next_cursor for earlier ones." if more else ""),
+    )
+
+
+async def watch(call: Call, given: Watch) -> Answer:
+    """Set, end or list watches, or tell what has happened."""
+    if given.action == "list":
+        return _watches(await call.talk.watches(call.caller))
+    if given.action == "unset":
+        return _watches(await call.talk.unset_watch(UnsetWatch(room=str(given.room), ref_id=given.ref_id), call.caller))
+    if given.action == "set":
+        wanted = SetWatch(
+            room=str(given.room),
+            ref_id=given.ref_id,
+            channels=given.channels,
+            reason=given.reason,
+            on_reaction=given.on_reaction,
+        )
+        return _watches(await call.talk.set_watch(wanted, call.caller))
+    return await _wait(call, given)
+
+
+async def rooms_of(call: Call) -> KnownRooms:
+    """Return the caller's rooms; a daemon that can't tell them still has a directory."""
+    try:
+        return KnownRooms(await call.talk.talk_rooms(call.caller), await call.talk.speaks_as(call.caller))
+    except SubletError as error:
+        return KnownRooms([], error=clean_line(f"{error.code}: {error.message}", 200))
+
+
+# Waiting
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What has been heard until now, and the cursors after it."""
+
+    room_cursor: int | None
+    delegation_cursor: int
+    rooms: list[TalkEvent] = field(default_factory=list)
+    delegations: list[DaemonEvent] = field(default_factory=list)
+    more: bool = False
+    error: str | None = None
+    failure: SubletError | None = None
+
+
+async def _wait(call: Call, given: Watch) -> Answer:
+    """Wait for news of rooms and, unless one room is asked for, of delegations; the first ends the wait for both."""
+    if given.cursor is None:
+        newest = max((view.cursor for view in await call.api.list_delegations(call.caller)), default=0)
+        heard = _Heard(None, newest)
+    else:
+        room, _, delegation = given.cursor.partition(":")
+        heard = _Heard(int(room), int(delegation))
+    until = min(
+        anyio.current_time() + min(given.wait_seconds, MAX_WAIT_SECONDS),
+        max(anyio.current_time(), call.deadline - HALF_SECOND),
+    )
+    async with anyio.create_task_group() as group:
+
+        async def of_rooms() -> None:
+            await _hear_rooms(call, given.room, heard, until)
+            if heard.rooms or heard.failure is not None:
+                group.cancel_scope.cancel()
+
+        async def of_delegations() -> None:
+            await _hear_delegations(call, heard, until)
+            if heard.delegations:
+                group.cancel_scope.cancel()
+
+        group.start_soon(of_rooms)
+        if given.room is None:
+            group.start_soon(of_delegations)
+    if heard.failure is not None:
+        raise heard.failure
+    return _news(heard)
+
+
+async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float) -> None:
+    left = max(0.0, until - anyio.current_time())
+    try:
+        found: News = await call.talk.news(Follow(since=heard.room_cursor, wait=left, room=room), call.caller)
+    except SubletError as error:
+        # Delegations are told of all the same; a wrong room is for the caller to mend.
+        if room is not None or error.code is not LocalCode.UNAVAILABLE:
+            heard.failure = error
+        heard.error = clean_line(f"{error.code}: {error.message}", 200)
+        return
+    heard.room_cursor, heard.rooms, heard.more = found.cursor, found.events, found.more
+
+
+async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
+    while True:
+        left = max(0.0, until - anyio.current_time())
+        page = await call.api.events_since(heard.delegation_cursor, call.caller, timeout=left, limit=DELEGATION_EVENTS)
+        heard.delegation_cursor = page.cursor
+        heard.delegations = [one for one in page.events if one.kind in TOLD and one.delegation_id is not None]
+        if heard.delegations or left <= 0:
+            return
+
+
+def _news(heard: _Heard) -> Watched:
+    """Return as many events as fit, and the cursors after those."""
+    shown: list[Event] = []
+    answer = Watched(events=[], next_cursor="9" * 37, more=False, rooms_error=heard.error, next_step="x" * 200)
+    size = answer.size()
+    room, delegation, more = heard.room_cursor, heard.delegation_cursor, heard.more
+    for number, event in enumerate(heard.rooms):
+        facts = _room_event(event)
+        size += _size(facts)
+        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+            more = True
+            if event.cursor:
+                room = heard.rooms[number - 1].cursor
+            break
+        shown.append(facts)
+    for number, one in enumerate(heard.delegations):
+        news = _delegation_event(one)
+        size += _size(news)
+        if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
+            more = True
+            delegation = heard.delegations[number - 1].seq if number else one.seq - 1
+            break
+        shown.append(news)
+    return answer.model_copy(
+        update={
+            "events": shown,
+            "next_cursor": f"{room or 0}:{delegation}",
+            "more": more,
+            "next_step": _next_step(shown),
+        }
+    )
+
+
+def _next_step(shown: Sequence[Event]) -> str:
+    again = "watch with next_cursor as cursor, and wait_seconds, for what comes next"
+    if any(event.message is not None for event in shown):
+        return f"send_message(to=room_id, reply_to=ref_id) answers; read_messages reads it all; {again}."
+    return f"{again[0].upper()}{again[1:]}."
+
+
+def _room_event(event: TalkEvent) -> Event:
+    data = event.data
+
+    def word(name: str) -> str | None:
+        value = data.get(name)
+        return clean_line(value, 100) if isinstance(value, str) else None
+
+    return Event(
+        kind=event.kind,
+        room_id=event.room_id,
+        entity=word("entity") or word("by"),
+        channel=word("channel"),
+        watched_ref=word("watched_ref"),
+        emoji=word("emoji"),
+        message=message_facts(event.message, MAX_EVENT_CHARS, of_room=event.room_id) if event.message else None,
+    )
+
+
+def _delegation_event(event: DaemonEvent) -> Event:
+    data = event.data
+    state, code = data.get("state"), data.get("code")
+    condition = data.get("condition")
+    what = condition.get("kind") if isinstance(condition, dict) else None
+    return Event(
+        kind=str(event.kind),
+        delegation_id=event.delegation_id,
+        state=clean_line(str(state or what), 40) if state or what else None,
+        code=clean_line(code, 64) if isinstance(code, str) else None,
+    )
+
+
+# Messages
+
+
+def _fitting(messages: Sequence[TalkMessage], room_id: str | None) -> list[Message]:
+    """Return the newest of ``messages`` that fit an answer; at least one."""
+    shown: list[Message] = []
+    left = MAX_ANSWER_CHARS - RESERVED_CHARS
+    for message in reversed(messages):
+        facts = message_facts(message, MAX_BODY_SHOWN, of_room=room_id)
+        left -= _size(facts)
+        if shown and left < 0:
+            break
+        shown.append(facts)
+    return shown[::-1]
+
+
+def _in_full(message: TalkMessage, start: int) -> Messages:
+    """Return as much of a message as fits, from a character of its body on."""
+    limit = MAX_ANSWER_CHARS - RESERVED_CHARS
+    body = message.body or ""
+    while True:
+        facts = message_facts(message, limit, start=start)
+        if facts.size() <= MAX_ANSWER_CHARS - RESERVED_CHARS or limit < 100:
+            break
+        limit = limit * 3 // 4
+    end = start + limit
+    more = end < len(body)
+    return Messages(
+        room_id=message.room_id,
+        messages=[facts],
+        next_cursor=str(end) if more else None,
+        more=more,
+        next_step="Pass next_cursor as cursor for the rest." if more else "That is all of it.",
+    )
+
+
+def _watches(found: Watches) -> Watched:
+    every = [
+        *(
+            WatchFacts(room_id=one.room_id, ref_id=one.ref_id, reason=clean_line(one.reason) or None)
+            for one in found.refs
+        ),
+        *(
+            WatchFacts(
+                room_id=one.room_id,
+                channels=[clean_line(name, 64) for name in one.channels[:16]],
+                this_room_only=one.scope == "this_room",
+            )
+            for one in found.channels
+        ),
+    ]
+    return Watched(
+        watches=every[:MAX_WATCHES_SHOWN],
+        watches_total=len(every),
+        removed=found.removed,
+        next_step="watch(action='wait', wait_seconds=45) tells what happens there.",
+    )
+
+
+def _size(facts: Answer) -> int:
+    """Return what an answer inside a list costs, with the longer names that it has there."""
+    return facts.size() + 16 * (1 + facts.as_text().count("\n"))

@@ -1,0 +1,169 @@
+"""Talking by address: whom it reaches, what is new to whom, and that looking consumes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
+from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
+from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
+from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.talk_service import TalkService
+from sublet.policy.model import Subject
+from sublet.protocol.errors import LocalCode, SubletError
+from support.decisions import KeptDecisions, gatekeeper
+from support.pairing import side
+
+pytestmark = pytest.mark.anyio
+HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
+NODE = "node-bbbbbbbbbbbbbbbb"
+
+
+@dataclass
+class World:
+    rooms: RoomService
+    talk: TalkService
+    hers: str
+    its: str
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    port = BusPort(None)
+    try:
+        async with side(directory, 1) as half, anyio.create_task_group() as group:
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link)
+            group.start_soon(messaging.serve)
+            gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
+            talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get))
+            hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]
+            yield World(RoomService(gate, speaking), talk, hers, its)
+            group.cancel_scope.cancel()
+    finally:
+        port.close()
+
+
+async def test_a_conversation_of_two_is_opened_once_and_found_from_both_sides(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        sent = await at.talk.say(Say(to=at.its, body="hello"), HUMAN)
+        assert (sent.author, sent.recipients, sent.receipt) == (at.hers, [at.its], "queued")
+        answer = await at.talk.say(Say(to=at.hers, body="hi", reply_to=sent.ref_id), HOST)
+        assert answer.room_id == sent.room_id
+        page = await at.talk.read_page(ReadTalk(room=at.its), HUMAN)
+        assert [(one.body, one.own, one.reply_to) for one in page.messages] == [
+            ("hello", True, None),
+            ("hi", False, sent.ref_id),
+        ]
+        (room,) = await at.talk.talk_rooms(HOST)
+        assert (room.direct_with, room.creator) == (at.hers, at.hers)
+        # A third one in it, and it is none any more.
+        await at.rooms.invite_to_room(sent.room_id, InviteToRoom(entity=f"@human:{NODE}"), HUMAN)
+        assert (await at.talk.say(Say(to=at.its, body="again"), HUMAN)).room_id != sent.room_id
+
+
+async def test_who_is_not_here_is_written_to_all_the_same(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        person = await at.talk.say(Say(to="bob", body="hello"), HUMAN)
+        agent = await at.talk.say(Say(to="reviewer@bob", body="hello"), HUMAN)
+        assert person.recipients == [f"@human:{NODE}"]
+        assert agent.recipients == [f"@reviewer:{NODE}"]
+        assert (await at.talk.say(Say(to="bob/reviewer", body="and"), HUMAN)).room_id == agent.room_id
+        assert (await at.talk.say(Say(to="@reviewer:bob", body="and"), HUMAN)).room_id == agent.room_id
+
+
+async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        await at.rooms.create_room(CreateRoom(name="bob"), HUMAN)
+        for wrong, code in (
+            ("bob", LocalCode.INVALID_ARGUMENT),
+            ("carol", LocalCode.NOT_FOUND),
+            ("@Carol", LocalCode.INVALID_ARGUMENT),
+            (at.hers, LocalCode.INVALID_ARGUMENT),
+        ):
+            with pytest.raises(SubletError) as refused:
+                await at.talk.say(Say(to=wrong, body="secret"), HUMAN)
+            assert refused.value.code is code
+        with pytest.raises(SubletError) as refused:
+            await at.talk.read_page(ReadTalk(room=at.its), HUMAN)
+        assert refused.value.code is LocalCode.NOT_FOUND
+
+
+async def test_what_is_unread_comes_first_and_stays_until_it_is_read(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id
+        await at.talk.say(Say(to=at.its, body="second " + "x" * 2_000), HUMAN)
+        for _ in range(2):
+            mail = await at.talk.news(Follow(), HOST)
+            assert [event.kind for event in mail.events] == ["message.unread"] * 2
+            first, second = (event.message for event in mail.events)
+            assert first is not None
+            assert second is not None
+            assert first.body == "first"
+            assert "more characters" in (second.body or "")
+        await at.talk.read_page(ReadTalk(room=room), HOST)
+        with anyio.fail_after(20):
+            while (await at.talk.news(Follow(), HOST)).events:
+                await anyio.sleep(0.01)  # what was read is marked after the answer
+        await at.talk.say(Say(to=room, body="mine"), HOST)
+        await at.talk.say(Say(to=room, body="third"), HUMAN)
+        news = await at.talk.news(Follow(since=mail.cursor), HOST)
+        assert [event.message.body for event in news.events if event.message] == ["third"]
+        assert (await at.talk.news(Follow(since=news.cursor), HOST)).events == []
+        (unread,) = (await at.talk.news(Follow(), HOST)).events
+        assert unread.message is not None
+        assert unread.message.body == "third"
+
+
+async def test_a_wait_ends_with_what_somebody_else_says(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id
+        cursor = await at.talk.newest(HOST)
+        heard: list[str | None] = []
+
+        async def wait() -> None:
+            found = await at.talk.news(Follow(since=cursor, wait=40, room=room), HOST)
+            heard.extend(event.message.body for event in found.events if event.message)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await at.talk.say(Say(to=room, body="own"), HOST)
+            await at.talk.say(Say(to=room, body="hers"), HUMAN)
+        assert heard == ["hers"]
+
+
+async def test_watches_threads_and_channels(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        sent = await at.talk.say(Say(to=at.its, body="a task", channels=["review"]), HUMAN)
+        found = await at.talk.set_watch(SetWatch(room=sent.room_id, ref_id=sent.ref_id, reason="working"), HOST)
+        assert [(one.ref_id, one.reason) for one in found.refs] == [(sent.ref_id, "working")]
+        cursor = await at.talk.newest(HOST)
+        await at.talk.say(Say(to=sent.room_id, body="more of it", thread=sent.ref_id), HUMAN)
+        kinds = {event.kind for event in (await at.talk.news(Follow(since=cursor), HOST)).events}
+        assert kinds == {"message.new", "watch.ref_thread_reply"}
+        thread = await at.talk.read_page(ReadTalk(room=sent.room_id, thread=sent.ref_id), HOST)
+        assert [one.body for one in thread.messages] == ["more of it"]
+        channel = await at.talk.read_page(ReadTalk(channel="review"), HOST)
+        assert [(one.body, one.channels) for one in channel.messages] == [("a task", ["review"])]
+        ended = await at.talk.unset_watch(UnsetWatch(room=sent.room_id, ref_id=sent.ref_id), HOST)
+        assert (ended.removed, ended.refs) == (True, [])
+        on_channel = await at.talk.set_watch(SetWatch(room=sent.room_id, channels=["review"]), HOST)
+        assert [one.channels for one in on_channel.channels] == [["review"]]
+
+
+def test_a_room_is_of_two_only_for_those_whom_its_name_names() -> None:
+    one, other = "@human:node-a", "@mcp:node-b"
+    name = {"name": direct_name(other, one)}
+    assert direct_with(name, one) == other
+    assert direct_with(name, other) == one
+    assert direct_with(name, "@human:node-c") is None
+    for wrong in ("Work", "salt and pepper", f"{one} and {one}", f"{one} and pepper"):
+        assert direct_with({"name": wrong}, one) is None
