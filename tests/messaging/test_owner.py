@@ -10,6 +10,7 @@ import pytest
 
 from sublet.messaging.answers import answer
 from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import Batch
@@ -36,7 +37,7 @@ class FullDisk(SqliteStore):
 
 
 def made(store: SqliteStore) -> Engine:
-    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS)
+    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, PycrdtTexts())
 
 
 def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
+from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
@@ -67,7 +68,7 @@ class Peer:
     def open(self) -> None:
         """Open the engine; again, over the same file, after ``close``."""
         self.store = SqliteStore(self.path)
-        self.engine = Engine(Registry(self.declarations), self.store, [self.entity], self.clock)
+        self.engine = Engine(Registry(self.declarations), self.store, [self.entity], self.clock, PycrdtTexts())
 
     def do(self, operation: str, /, **arguments: Any) -> Any:
         """Run an operation and make it durable."""

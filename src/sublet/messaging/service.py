@@ -17,6 +17,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging import answers
+from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
 from sublet.messaging.delivery.cursors import news_filter, start_of_news, take_up
@@ -230,9 +231,10 @@ class MessagingService:
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
-        engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms)
+        engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms, PycrdtTexts())
         engine.events.listeners.append(partial(self._told, engine))
         engine.arrival_listeners.append(lambda came: self._soon(self.delivery.arrived, came))
+        engine.document_listeners.append(lambda name: self._soon(self._sync.want, name))
         engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
         return engine
 

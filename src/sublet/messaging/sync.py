@@ -33,6 +33,8 @@ QUERY_SECONDS: Final = 5.0
 OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 MAX_ROUNDS: Final = 10_000
+MAX_CHANGING: Final = 32
+"""Contents of a room that change, the newest ones, for which a lost update is asked for though no gap shows it."""
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
 
@@ -164,7 +166,10 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
 
 def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
     enabled = engine.rooms.state(room_id).enabled_extensions
-    return [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
+    names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
+    for kind in ("content", "acl"):
+        names += [row.doc_id for row in engine.store.documents(room_id, kind)[-MAX_CHANGING:]]
+    return names
 
 
 def _is_empty(engine: Engine, name: str) -> bool:

@@ -12,6 +12,7 @@ from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, *EXTENSIONS)
 OPERATIONS = {
+    "mutable": {"mutable.update", "mutable.versions"},
     "reactions": {"reactions.add", "reactions.remove"},
     "reply-to": set(),
     "cross-room-ref": {"crossroom.preview"},
@@ -23,6 +24,7 @@ OPERATIONS = {
 }
 """Of ezagent 10.2."""
 EVENTS = {
+    "mutable": {"message.edited"},
     "reactions": {"reaction.added", "reaction.removed"},
     "channels": {"channel.activity"},
     "watch": {"watch.ref_content_edited", "watch.ref_reply_added", "watch.ref_thread_reply", "watch.channel_new_ref"},
@@ -50,6 +52,7 @@ HOOKS = {
 }
 """Of the sections of ezagent 5, in the order of their priorities."""
 INDEXES = {
+    "version_history",
     "reaction_summary",
     "reply_chain",
     "cross_room_preview",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sublet.messaging.builtins.timeline import DELETED
@@ -20,6 +21,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.engine import Engine
+from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import (
     FORMATS,
@@ -48,6 +51,12 @@ def _validate_ref(context: PreSend) -> None:
 
 def _is_immutable(intent: Intent) -> bool:
     return intent.fields.get("content_type") == IMMUTABLE
+
+
+def as_sent(engine: Engine, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
+    """Return the immutable content that a ref names; None where it has not come, or is in another's name."""
+    content = engine.reading.content(ref["room_id"], str(ref["content_id"]))
+    return content if content is not None and content["author"] == ref["author"] else None
 
 
 def _resolve_content(context: AfterRead) -> None:

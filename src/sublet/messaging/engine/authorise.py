@@ -14,7 +14,7 @@ from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_ref_id, is_ref_id
+from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_content_id, is_own_ref_id, is_ref_id
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_ENTRY_ID_CHARS: Final = 128
@@ -174,6 +174,10 @@ def document_write_counts(
     if datatype is None:
         return False
     names: dict[str, EntityId | None] = {"entity_id": place.entity_id}
+    if place.content_id is not None and place.room_id is not None:
+        # The id of such content tells whose it is, to whoever asks for one of them.
+        own = is_own_content_id(place.content_id, place.room_id, signer)
+        names["content.author"] = names["acl.owner"] = signer if own else None
     key = path[0] if path else None
     facts = _Write(rooms, place.room_id, document.room_part, signer, item, key, names, first)
     return registry.rules[datatype.id].counts(facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
-from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
+from sublet.protocol.ezagent.yjs.model import Deletion, ItemId, Value
 
 
 @dataclass(slots=True)
@@ -223,6 +223,35 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the database."""
+
+
+class SharedText(Protocol):
+    """One text that several write, as far as updates were applied."""
+
+    @property
+    def value(self) -> str:
+        """Return the text."""
+
+    def apply(self, update: bytes) -> None:
+        """Take an update of the document; each after what it builds on."""
+
+    def edit(self, client: int, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> bytes:
+        """Replace characters, and set keys of the map beside the text; return the one update that does it.
+
+        Args:
+            client: the writer's client id.
+            start: the first character to take out.
+            end: the one after the last.
+            insert: what comes in their place.
+            marks: keys of the map beside the text; at least one, so that no update only deletes.
+        """
+
+
+class TextLibrary(Protocol):
+    """Merges text."""
+
+    def open(self, text_root: str, map_root: str) -> SharedText:
+        """Return an empty document with a text and a map under these names."""
 
 
 class Priority(Enum):

@@ -173,6 +173,12 @@ class AfterWrite:
         """Return a map document as it counts."""
         return self._engine.reading.map_document(doc_id)
 
+    def want(self, doc_id: str) -> None:
+        """Have a document asked for that something refers to, where it is not here."""
+        if self._engine.store.find_document(doc_id) is None:
+            for listener in self._engine.document_listeners:
+                listener(doc_id)
+
     def ours(self) -> list[EntityId]:
         """Return the entities of this daemon."""
         return list(self._engine.keyring.local)
@@ -238,6 +244,10 @@ class AfterRead:
     def read_document(self, doc_id: str) -> dict[str, Any]:
         """Return a map document as it counts."""
         return self._engine.reading.map_document(doc_id)
+
+    def text(self, doc_id: str) -> str:
+        """Return the text of a document as it counts."""
+        return self._engine.texts.read(doc_id)
 
     def elements(self, doc_id: str) -> list[dict[str, Any]]:
         """Return the elements of an array document that count, in order."""

@@ -132,6 +132,18 @@ class Document:
         """Return the name of the document's first root type."""
         return next(iter(self._roots))
 
+    @property
+    def text_root(self) -> str:
+        """Return the name of the document's text.
+
+        Raises:
+            KeyError: it holds none.
+        """
+        found = next((root.name for root in self._roots.values() if root.storage is StorageType.CRDT_TEXT), None)
+        if found is None:
+            raise KeyError(self.row.doc_id)
+        return found
+
     def vector(self) -> dict[int, int]:
         """Return the state vector."""
         return {client: clock for client, (clock, _) in self.clients.items()}

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.backend import Store
+from sublet.messaging.engine.backend import Store, TextLibrary
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document
@@ -22,6 +22,7 @@ from sublet.messaging.engine.keyring import Keyring, LocalEntity
 from sublet.messaging.engine.reading import Reading
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
+from sublet.messaging.engine.texts import Texts
 from sublet.messaging.engine.timeline_shards import TimelineShards
 from sublet.messaging.engine.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
@@ -47,9 +48,17 @@ class Engine:
         store: the database.
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
+        texts: merges texts that several write.
     """
 
-    def __init__(self, registry: Registry, store: Store, local: list[LocalEntity], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        store: Store,
+        local: list[LocalEntity],
+        now_ms: Callable[[], int],
+        texts: TextLibrary,
+    ) -> None:
         self.registry = registry
         self.store = store
         self.now_ms = now_ms
@@ -60,12 +69,15 @@ class Engine:
         self.shards = TimelineShards(self)
         self.reading = Reading(self)
         self.writing = Writing(self)
+        self.texts = Texts(self, texts)
         self.intake = Intake(self)
         self.ref_numbers = itertools.count(int.from_bytes(os.urandom(2), "big"))
         """Tell apart the refs of one millisecond."""
         self._open: OrderedDict[str, Document] = OrderedDict()
         self._wanted_rooms: set[RoomId] = set(store.rooms())
         self.room_listeners: list[Callable[[RoomId], None]] = []
+        self.document_listeners: list[Callable[[str], None]] = []
+        """Told of documents that something refers to and that are not here."""
         self.arrival_listeners: list[Callable[[frozenset[Came]], None]] = []
         """Told what others wrote, as room, part of it and client, once it is durable."""
         self._later: list[Callable[[], object]] = []
@@ -194,6 +206,7 @@ class Engine:
         self._open.clear()
         self._later.clear()
         self.writing.drop_pending()
+        self.texts.forget()
         self.rooms.forget()
         self.events.drop()
 

@@ -18,8 +18,9 @@ from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId
 from sublet.protocol.ezagent.keys import Channel, channel_key
+from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.encode import Transaction
-from sublet.protocol.ezagent.yjs.model import ItemId
+from sublet.protocol.ezagent.yjs.model import ItemId, Update
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
@@ -148,7 +149,7 @@ class Writing:
             intent.fields = {"path": path, "value": value}
             engine.hooks.pre_send(engine, intent, contents)
             self._set(document, transaction, made, intent)
-        self._seal(document, entity, transaction, contents)
+        self._seal(document, entity, transaction.encode(), transaction.update(), contents)
 
     def found(self, entity: EntityId, doc_id: str, write: Callable[[Transaction], None]) -> None:
         """Write a new map document's first fields at once, as its author; the hooks for updates don't apply to it."""
@@ -156,7 +157,15 @@ class Writing:
         client = self._engine.client(entity)
         transaction = Transaction(client, document.next_clock(client))
         write(transaction)
-        self._seal(document, entity, transaction, {})
+        self._seal(document, entity, transaction.encode(), transaction.update(), {})
+
+    def take(self, entity: EntityId, doc_id: str, update: bytes) -> None:
+        """Write an update that was made elsewhere, as one of our own; its hooks have run.
+
+        Raises:
+            SubletError: such a document can't hold it.
+        """
+        self._seal(self._engine.document(doc_id), entity, update, decode_update(update), {})
 
     def sign_ref(self, intent: Intent) -> None:
         """Put the author's signature of a ref into its fields."""
@@ -172,7 +181,10 @@ class Writing:
         """Write what waits: the elements of one entity and document share an envelope."""
         pending, self._pending = self._pending, {}
         for (entity, doc_id), burst in pending.items():
-            self._seal(self._engine.document(doc_id), entity, burst.transaction, burst.contents)
+            transaction = burst.transaction
+            self._seal(
+                self._engine.document(doc_id), entity, transaction.encode(), transaction.update(), burst.contents
+            )
 
     def _set(
         self,
@@ -208,11 +220,13 @@ class Writing:
         except ValueError as error:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}") from None
 
-    def _seal(self, document: Document, entity: EntityId, transaction: Transaction, contents: dict[str, bytes]) -> None:
+    def _seal(
+        self, document: Document, entity: EntityId, payload: bytes, update: Update, contents: dict[str, bytes]
+    ) -> None:
         engine, name = self._engine, document.row.doc_id
         try:
-            envelope = seal(engine.key(entity), entity, name, engine.now_ms(), transaction.encode())
-            engine.intake.local(document, envelope, transaction.update(), contents)
+            envelope = seal(engine.key(entity), entity, name, engine.now_ms(), payload)
+            engine.intake.local(document, envelope, update, contents)
         except Refused as refused:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {refused.detail}") from refused
         datatype = engine.datatype_of(document)

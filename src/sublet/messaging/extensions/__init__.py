@@ -8,6 +8,7 @@ from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.moderation import MODERATED
+from sublet.messaging.extensions.mutable import MUTABLES
 from sublet.messaging.extensions.profile import PROFILES
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.read_receipts import RECEIPTS
@@ -25,4 +26,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     MODERATED,
     RECEIPTS,
     PROFILES,
+    MUTABLES,
 )

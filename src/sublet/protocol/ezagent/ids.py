@@ -30,6 +30,7 @@ _CLIENT_HASH_BITS: Final = 53 - CLIENT_NONCE_BITS
 _ROOM_DOMAIN: Final = b"sublet/room/1\n"
 _REF_DOMAIN: Final = b"sublet/ref-id/1\n"
 _CLIENT_DOMAIN: Final = b"sublet/client/1\n"
+_CONTENT_DOMAIN: Final = b"sublet/content/1\n"
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CROCKFORD_PAIRS: Final = [high + low for high in _CROCKFORD for low in _CROCKFORD]
 _TO_BASE_32: Final = str.maketrans(_CROCKFORD, "0123456789abcdefghijklmnopqrstuv")
@@ -148,6 +149,35 @@ def is_client_of(client: int, entity: EntityId) -> bool:
 def _ref_binding(at_ms: int, room: RoomId, author: EntityId, number: int) -> bytes:
     named = f"{at_ms} {number} {room} {author}".encode()
     return hashlib.sha256(_REF_DOMAIN + named).digest()[:8]
+
+
+def own_content_id(at_ms: int, room: RoomId, author: EntityId, number: int) -> ContentId:
+    """Return the id of content that changes; it commits to its room and its author, as the id of a ref does.
+
+    Args:
+        at_ms: Unix time in milliseconds, of 48 bits.
+        room: the room that the content is in.
+        author: entity that writes it.
+        number: tells apart what one author makes in one millisecond; its low 12 bits count.
+
+    Raises:
+        ValueError: a time beyond 48 bits.
+    """
+    if not 0 <= at_ms < 1 << _TIME_BITS:
+        raise ValueError("a time beyond 48 bits")
+    low = number & 0xFFF
+    named = f"{at_ms} {low} {room} {author}".encode()
+    bound = int.from_bytes(hashlib.sha256(_CONTENT_DOMAIN + named).digest()[:8], "big") >> 2
+    text = f"{at_ms << 80 | 0x7 << 76 | low << 64 | 0b10 << 62 | bound:032x}"
+    return f"uuid:{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_own_content_id(text: ContentId, room: RoomId, author: EntityId) -> bool:
+    """Tell whether the id of content that changes is one that only ``author`` may use, in ``room``."""
+    if _UUID.match(text) is None:
+        return False
+    value = int(text.removeprefix("uuid:").replace("-", ""), 16)
+    return own_content_id(value >> 80, room, author, value >> 64) == text
 
 
 def is_content_id(text: str) -> bool:

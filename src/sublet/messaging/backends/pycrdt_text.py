@@ -1,0 +1,65 @@
+"""Text that several write, by pycrdt, which is loaded when there is such a text for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sublet.messaging.engine.backend import SharedText
+from sublet.protocol.ezagent.yjs.model import Value
+
+if TYPE_CHECKING:
+    from pycrdt import Doc, Text
+
+
+class PycrdtTexts:
+    """Implements ``TextLibrary``."""
+
+    def open(self, text_root: str, map_root: str) -> SharedText:
+        """``TextLibrary.open``."""
+        return _PycrdtText(text_root, map_root)
+
+
+class _PycrdtText:
+    def __init__(self, text_root: str, map_root: str) -> None:
+        self._text_root = text_root
+        self._map_root = map_root
+        self._doc, self._text = self._open(None)
+
+    @property
+    def value(self) -> str:
+        return str(self._text)
+
+    def apply(self, update: bytes) -> None:
+        self._doc.apply_update(update)
+
+    def edit(self, client: int, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> bytes:
+        from pycrdt import Map
+
+        before = self.value
+        doc, text = self._open(client)
+        doc.apply_update(self._doc.get_update())
+        made: list[bytes] = []
+        # The difference to a state holds all deletions there ever were; the event holds those of this edit alone.
+        subscription = doc.observe(lambda event: made.append(event.update))
+        fields = doc.get(self._map_root, type=Map)
+        # pycrdt counts in bytes of UTF-8.
+        begin = len(before[:start].encode())
+        with doc.transaction():
+            if end > start:
+                del text[begin : begin + len(before[start:end].encode())]
+            if insert:
+                text.insert(begin, insert)
+            for key, value in marks.items():
+                fields[key] = value
+        doc.unobserve(subscription)
+        [update] = made
+        self._doc.apply_update(update)
+        return update
+
+    def _open(self, client: int | None) -> tuple[Doc[Any], Text]:
+        from pycrdt import Doc, Text
+
+        # Without collecting: what is deleted keeps the place of what was written beside it.
+        doc: Doc[Any] = Doc(skip_gc=True) if client is None else Doc(client_id=client, skip_gc=True)
+        return doc, doc.get(self._text_root, type=Text)

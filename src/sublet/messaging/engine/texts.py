@@ -1,0 +1,188 @@
+"""Texts that are written more than once: merged by the CRDT library from those updates of the log that count.
+
+What does not count is taken in as deleted, so that what others have written beside it keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sublet.messaging.engine.authorise import document_write_counts
+from sublet.messaging.engine.backend import SharedText, TextLibrary
+from sublet.messaging.engine.contexts import Intent
+from sublet.messaging.engine.declaration import Change
+from sublet.messaging.engine.document import Document
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.blank import blank
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import Update, Value
+from sublet.protocol.ezagent.yjs.reader import Reader
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+MAX_OPEN_TEXTS: Final = 64
+MAX_STEP_BYTES: Final = 1 << 20
+MAX_TEXT_LOG_BYTES: Final = 8 << 20
+"""Of one text's log; who writes more than this into one text is not read any further."""
+
+
+@dataclass(slots=True)
+class _Open:
+    text: SharedText
+    rights: object
+    have: dict[int, int] = field(default_factory=dict)
+    taken_bytes: int = 0
+
+
+class Texts:
+    """The texts of one engine.
+
+    Args:
+        engine: what it is a part of.
+        library: merges them.
+    """
+
+    def __init__(self, engine: Engine, library: TextLibrary) -> None:
+        self._engine = engine
+        self._library = library
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+
+    def read(self, name: str) -> str:
+        """Return the text of a document as it counts; empty where there is none."""
+        return self._current(self._engine.document(name)).value
+
+    def replace(self, entity: EntityId, name: str, text: str, marks: Mapping[str, Value]) -> None:
+        """Make the text another one, by taking out and putting in only what differs.
+
+        Args:
+            entity: one of our own.
+            name: the document.
+            text: what it shall be.
+            marks: keys to set beside it; at least one that changes with every edit.
+
+        Raises:
+            SubletError: a hook refuses it.
+        """
+        before = self.read(name)
+        start = _common(before, text)
+        end = _common(before[start:][::-1], text[start:][::-1])
+        self.edit(entity, name, start, len(before) - end, text[start : len(text) - end], marks)
+
+    def edit(self, entity: EntityId, name: str, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> None:
+        """Replace characters of a text; durable after the engine's next ``commit``.
+
+        Raises:
+            SubletError: a hook refuses it, or there are no such characters.
+        """
+        engine = self._engine
+        document = engine.document(name)
+        datatype = engine.datatype_of(document)
+        shared = self._current(document)
+        if datatype is None or not 0 <= start <= end <= len(shared.value):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "no such characters in this text", "Read it again.")
+        intent = Intent(datatype.id, Change.UPDATE, name, document.place.room_id, entity, {})
+        intent.fields = {"path": ("body",), "value": insert}
+        engine.hooks.pre_send(engine, intent, {})
+        try:
+            update = shared.edit(engine.client(entity), start, end, insert, marks)
+            engine.writing.take(entity, name, update)
+        except BaseException:
+            del self._open[name]  # what the library holds now is in no log
+            raise
+        client = engine.client(entity)
+        self._open[name].have[client] = document.next_clock(client)
+
+    def steps(self, name: str) -> Iterator[tuple[dict[str, Value], str]]:
+        """Yield what each update that counts sets beside the text, with the text after it, the first one first."""
+        document = self._engine.document(name)
+        self._settle(document)
+        text = self._library.open(*_roots(document))
+        for raw in self._log(document, {}):
+            envelope = unpack(raw)
+            update = decode_update(envelope.payload)
+            if self._counts(document, envelope.signer, update):
+                text.apply(envelope.payload)
+                yield self._marks(document, update), text.value
+            else:
+                text.apply(blank(update))
+
+    def _marks(self, document: Document, update: Update) -> dict[str, Value]:
+        marks: dict[str, Value] = {}
+        for item in update.items:
+            row = self._engine.store.find_write(document.row.number, (update.client, item.clock))
+            if row is not None and row.value is not None:
+                marks[row.key] = Reader(row.value).value()
+        return marks
+
+    def forget(self) -> None:
+        """Read everything anew, after a commit that failed."""
+        self._open.clear()
+
+    def _current(self, document: Document) -> SharedText:
+        name = document.row.doc_id
+        self._settle(document)
+        rights = self._rights(document)
+        found = self._open.pop(name, None)
+        if found is None or found.rights != rights:
+            found = _Open(self._library.open(*_roots(document)), rights)
+        self._open[name] = found
+        while len(self._open) > MAX_OPEN_TEXTS:
+            self._open.popitem(last=False)
+        for raw in self._log(document, found.have, found.taken_bytes):
+            envelope = unpack(raw)
+            update = decode_update(envelope.payload)
+            counts = self._counts(document, envelope.signer, update)
+            found.text.apply(envelope.payload if counts else blank(update))
+            if update.items:
+                found.have[update.client] = max(update.end, found.have.get(update.client, 0))
+                found.taken_bytes += len(raw)
+        return found.text
+
+    def _log(self, document: Document, have: dict[int, int], taken: int = 0) -> Iterator[bytes]:
+        have, more = dict(have), True
+        while more and taken < MAX_TEXT_LOG_BYTES:
+            page, more = self._engine.store.log_after(document.row.number, have, MAX_STEP_BYTES)
+            for raw in page:
+                update = decode_update(unpack(raw).payload)
+                if update.items:
+                    have[update.client] = max(update.end, have.get(update.client, 0))
+                taken += len(raw)
+                yield raw
+
+    def _settle(self, document: Document) -> None:
+        """Put into the log what was written since the last commit."""
+        if self._engine.intake.stages(document):
+            self._engine.writing.flush()
+            self._engine.intake.commit()
+
+    def _rights(self, document: Document) -> object:
+        """Return what decides which updates count: while it is the same, so are they."""
+        room_id, content_id = document.place.room_id, document.place.content_id
+        state = self._engine.rooms.state(room_id) if room_id is not None else None
+        if room_id is None or content_id is None:
+            return state
+        rights = self._engine.reading.map_document(doc_id("acl", room_id=room_id, content_id=content_id))
+        return state, rights
+
+    def _counts(self, document: Document, signer: EntityId, update: Update) -> bool:
+        engine, item = self._engine, (update.client, update.start)
+        return document_write_counts(
+            engine.registry, engine.rooms, document, ("body",), signer, item, first=not document.clients
+        )
+
+
+def _roots(document: Document) -> tuple[str, str]:
+    return document.text_root, document.root
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    length = min(len(one), len(other))
+    return next((at for at in range(length) if one[at] != other[at]), length)

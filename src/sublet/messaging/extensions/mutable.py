@@ -1,0 +1,241 @@
+"""EXT-01 Mutable content: its author edits a message, and everybody can see what it said before.
+
+An edited message names a document of its own in place of the immutable content that it was sent with. The id of that
+document commits to the author, so that nobody else writes into it, whoever is first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sublet.messaging.builtins.message import as_sent
+from sublet.messaging.builtins.timeline import DELETED
+from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    AfterReadHook,
+    AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Declaration,
+    Hooks,
+    Index,
+    Operation,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_own_content_id, own_content_id
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.ezagent.yjs.model import Value
+
+MUTABLE: Final = "mutable"
+EDITED: Final = "edited"
+EDITED_AT: Final = "edited_at"
+MAX_VERSIONS: Final = 100
+"""The last ones, which are told; the log holds them all."""
+
+
+def content_document(room_id: RoomId, content_id: ContentId) -> str:
+    """Return the id of the document that holds content which changes."""
+    return doc_id("content", room_id=room_id, content_id=content_id)
+
+
+def authored(content_id: object, room_id: RoomId, author: EntityId) -> bool:
+    """Tell whether an author may call this content, which changes, their own."""
+    return isinstance(content_id, str) and is_own_content_id(content_id, room_id, author)
+
+
+def _validate_edit(context: PreSend) -> None:
+    """Let nobody but the author change the content of a message."""
+    place, entity = parse_doc_id(context.intent.doc_id), context.intent.entity
+    if place.room_id is None or not authored(place.content_id, place.room_id, entity):
+        raise context.refuse("only its author edits a message", "Answer it.", LocalCode.POLICY_DENIED)
+
+
+def _is_edited(change: Happened) -> bool:
+    return change.path == ("status",) and change.value == EDITED
+
+
+def _emit_edited(context: AfterWrite) -> None:
+    """Tell that a message says something else now, and have that asked for where it is not here."""
+    change = context.change
+    ref = context.read_ref(change.entry_id) if change.entry_id is not None else None
+    if ref is None:
+        return
+    context.emit(
+        "message.edited",
+        {"ref_id": ref["ref_id"], "author": change.signer, "content_id": ref["content_id"], "local": change.local},
+    )
+    if authored(ref["content_id"], ref["room_id"], ref["author"]):
+        context.want(content_document(ref["room_id"], ref["content_id"]))
+
+
+def _resolve(context: AfterRead) -> None:
+    """Add the bodies to refs whose content changes; where a content has not come yet the ref says so."""
+    for ref in context.items:
+        if ref.get("content_type") == IMMUTABLE or ref.get("status") == DELETED:
+            continue
+        content_id = ref.get("content_id")
+        if not authored(content_id, context.room_id, ref["author"]):
+            continue
+        name = content_document(context.room_id, str(content_id))
+        fields = context.read_document(name)
+        content = {**fields, "content_id": content_id, "author": ref["author"], "body": context.text(name)}
+        ref["content"] = content if fields else None
+        ref["body"] = content["body"] if fields else None
+
+
+def _update(
+    context: OperationContext, room_id: RoomId, ref_id: RefId, body: str, format: str | None = None
+) -> dict[str, Any]:
+    """Let a message say something else.
+
+    Args:
+        context: who asks, who has to be its author.
+        room_id: the room.
+        ref_id: the message.
+        body: what it says from now on.
+        format: one of ``FORMATS``; None leaves it.
+
+    Raises:
+        SubletError: ``POLICY_DENIED``: it is another's; ``CONFLICT``: it was deleted, or the room does not offer this;
+            ``INVALID_ARGUMENT``: the body or the format.
+    """
+    ref = context.ref(room_id, ref_id)
+    if ref["author"] != context.entity:
+        raise SubletError(LocalCode.POLICY_DENIED, "only its author edits a message", "Answer it.")
+    if ref["status"] == DELETED:
+        raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
+    if MUTABLE not in context.state(room_id).enabled_extensions:
+        raise SubletError(LocalCode.CONFLICT, "messages are not edited in this room", "An admin may enable mutable.")
+    if not body or len(body.encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES or format not in (None, *FORMATS):
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"a message has from 1 to {MAX_BODY_BYTES} bytes, and a known format",
+            f"Formats: {', '.join(FORMATS)}.",
+        )
+    first = ref["content_type"] == IMMUTABLE
+    content_id = _new_id(context, room_id) if first else str(ref["content_id"])
+    _write(context, ref, content_document(room_id, content_id), body, format)
+    _name(context, ref, content_id, MUTABLE if first else ref["content_type"])
+    return {"ref_id": ref_id, "room_id": room_id, "content_id": content_id}
+
+
+def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
+    """Return an id for the content of a message of ours that changes for the first time."""
+    engine, number = context.engine, 0
+    while True:
+        content_id = own_content_id(engine.now_ms(), room_id, context.entity, number)
+        if engine.store.find_document(content_document(room_id, content_id)) is None:
+            return content_id
+        number += 1
+
+
+def _write(context: OperationContext, ref: dict[str, Any], name: str, body: str, format: str | None) -> None:
+    engine = context.engine
+    marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
+    if format is not None:
+        marks["format"] = format
+    if ref["content_type"] == IMMUTABLE:
+        sent = as_sent(engine, ref)
+        there = sent or {"body": "", "format": FORMATS[0], "media_refs": []}
+        founding: dict[str, Value] = {
+            "type": MUTABLE,
+            "author": ref["author"],
+            "format": str(there["format"]),
+            "media_refs": there["media_refs"],  # type: ignore[dict-item]  # a list of hashes, as it was sent
+            "original": str(ref["content_id"]),
+        }
+        marks = founding | marks
+    try:
+        engine.texts.replace(context.entity, name, body, marks)
+    except (Refused, ValueError) as error:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
+
+
+def _name(context: OperationContext, ref: dict[str, Any], content_id: ContentId, content_type: str) -> None:
+    """Write into the ref that it was edited, and what it names now, in one update with a new signature."""
+    engine, room_id, ref_id = context.engine, ref["room_id"], ref["ref_id"]
+    document = doc_id("index", room_id=room_id, shard_id=ref["shard_id"])
+    writes: list[tuple[RefId | None, tuple[str, ...], Any]] = []
+    if ref["content_id"] != content_id or ref["content_type"] != content_type:
+        named = {**ref, "content_id": content_id, "content_type": content_type}
+        writes = [
+            (ref_id, ("content_type",), content_type),
+            (ref_id, ("content_id",), content_id),
+            (ref_id, ("signature",), sign_ref(room_id, named, engine.key(context.entity))),
+        ]
+    engine.writing.set_fields(context.entity, document, [*writes, (ref_id, ("status",), EDITED)])
+
+
+def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list[dict[str, Any]]:
+    """Return what a message has said, the first version first; of many the last ``MAX_VERSIONS``.
+
+    Raises:
+        SubletError: there is no such message, or nobody may read it any more.
+    """
+    engine = context.engine
+    ref = engine.reading.shown(context.entity, room_id, [context.ref(room_id, ref_id)])[0]
+    if ref["status"] == DELETED or ref.get("body") is None:
+        raise SubletError(LocalCode.NOT_FOUND, "this message has no text any more", "It was deleted or taken down.")
+    found: list[dict[str, Any]] = []
+    original = str((ref.get("content") or {}).get("original", ref["content_id"]))
+    sent = as_sent(engine, {**ref, "content_id": original})
+    if sent is not None:
+        found.append({"body_snapshot": sent["body"], EDITED_AT: ref["created_at"]})
+    if authored(ref["content_id"], room_id, ref["author"]):
+        for marks, text in engine.texts.steps(content_document(room_id, ref["content_id"])):
+            found.append({"body_snapshot": text, EDITED_AT: marks.get(EDITED_AT)})
+    return found[-MAX_VERSIONS:]
+
+
+MUTABLES: Final = Declaration(
+    id=MUTABLE,
+    version="0.1.0",
+    dependencies=("message",),
+    origin=Origin.STANDARD,
+    datatypes=(
+        Datatype(
+            id="mutable_content",
+            storage_type=StorageType.CRDT_MAP,
+            key_pattern="ezagent/{room_id}/content/{content_id}/{state|updates}",
+            persistent=True,
+            writer_rule="signer ∈ room.members AND signer == content.author",
+        ),
+    ),
+    hooks=Hooks(
+        pre_send=(PreSendHook("mutable.validate_edit", Trigger("mutable_content", Change.UPDATE), 25, _validate_edit),),
+        after_write=(
+            AfterWriteHook(
+                "mutable.emit_edited",
+                Trigger("timeline_index", Change.UPDATE, "status == edited", _is_edited),
+                40,
+                _emit_edited,
+            ),
+        ),
+        after_read=(AfterReadHook("mutable.resolve_content", Trigger("timeline_index"), 41, _resolve),),
+    ),
+    annotations=(
+        Annotation(AnnotationPlace.STANDALONE_DOC, MUTABLE, "content_type mutable; status edited; from immutable"),
+    ),
+    indexes=(
+        Index(
+            id="version_history",
+            input="the log of mutable_content",
+            transform="ref_id -> list of {body_snapshot, edited_at}",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="mutable.versions",
+            read=_versions,
+        ),
+    ),
+    operations=(Operation("mutable.update", _update, writes="mutable_content"),),
+    events=("message.edited",),
+)
