@@ -253,7 +253,7 @@ async def make_parts(
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
-    messaging = Messaging(identity, state_dir, bus_port, peers, link)
+    messaging = Messaging(identity, state_dir, bus_port, peers, link, lambda: [one.id for one in offer.agents])
     speaking = Speaking(messaging, identity.node_id)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
@@ -272,6 +272,7 @@ async def make_parts(
 
     def in_force() -> None:
         slots.capacity = policy.limits.slots
+        messaging.agents_changed()
 
     reloader = Reloader(
         agent_source,

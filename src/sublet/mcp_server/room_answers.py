@@ -116,6 +116,7 @@ class Watched(Answer):
     removed: bool | None = None
     next_cursor: str | None = Field(default=None, description="Pass as cursor to hear of what comes next")
     more: bool | None = None
+    missed: bool | None = Field(default=None, description="There was more that is not kept any longer")
     rooms_error: str | None = Field(default=None, description="Why nothing is told of rooms")
     next_step: str
 

@@ -21,7 +21,7 @@ from sublet.daemon.api.talk_models import (
 )
 from sublet.mcp_server.arguments import Arguments
 
-Place = Annotated[str, Field(pattern=r"^[0-9]{1,18}:[0-9]{1,18}$")]
+Place = Annotated[str, Field(pattern=r"^[0-9]{0,18}:[0-9]{1,18}$")]
 
 
 class SendMessage(Arguments):
@@ -66,7 +66,7 @@ class Watch(Arguments):
     action: Literal["wait", "set", "unset", "list"] = Field(
         default="wait", description="wait for news, set or unset a watch on ref_id or channels, or list watches"
     )
-    cursor: Place | None = Field(default=None, description="next_cursor of the last answer; none: unread comes first")
+    cursor: Place | None = Field(default=None, description="next_cursor of the last answer; none: all not received")
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
     room: Address | None = Field(default=None, description="Of this room only; for set and unset the room to watch in")
     ref_id: RefId | None = Field(default=None, description="set, unset: the message")

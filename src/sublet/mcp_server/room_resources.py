@@ -109,7 +109,7 @@ class RoomUpdates:
                 if cursor is None:
                     cursor = await self._talk.newest(self._caller)
                     self._ready.set()
-                news = await self._talk.news(Follow(since=cursor, wait=WAIT_SECONDS, own=True), self._caller)
+                news = await self._talk.news(Follow(since=cursor, wait=WAIT_SECONDS, peek=True), self._caller)
             except Exception as error:  # notifications are a courtesy; without them the tools still work
                 log.warning("no update notifications of rooms for now", reason=str(error))
                 self._ready.set()

@@ -153,6 +153,7 @@ class _Heard:
     rooms: list[TalkEvent] = field(default_factory=list)
     delegations: list[DaemonEvent] = field(default_factory=list)
     more: bool = False
+    missed: bool = False
     error: str | None = None
     failure: SubletError | None = None
 
@@ -164,7 +165,7 @@ async def _wait(call: Call, given: Watch) -> Answer:
         heard = _Heard(None, newest)
     else:
         room, _, delegation = given.cursor.partition(":")
-        heard = _Heard(int(room), int(delegation))
+        heard = _Heard(int(room) if room else None, int(delegation))
     until = min(
         anyio.current_time() + min(given.wait_seconds, MAX_WAIT_SECONDS),
         max(anyio.current_time(), call.deadline - HALF_SECOND),
@@ -200,6 +201,7 @@ async def _hear_rooms(call: Call, room: str | None, heard: _Heard, until: float)
         heard.error = clean_line(f"{error.code}: {error.message}", 200)
         return
     heard.room_cursor, heard.rooms, heard.more = found.cursor, found.events, found.more
+    heard.missed = found.missed
 
 
 async def _hear_delegations(call: Call, heard: _Heard, until: float) -> None:
@@ -223,8 +225,7 @@ def _news(heard: _Heard) -> Watched:
         size += _size(facts)
         if shown and size > MAX_ANSWER_CHARS - RESERVED_CHARS:
             more = True
-            if event.cursor:
-                room = heard.rooms[number - 1].cursor
+            room = heard.rooms[number - 1].cursor
             break
         shown.append(facts)
     for number, one in enumerate(heard.delegations):
@@ -238,8 +239,9 @@ def _news(heard: _Heard) -> Watched:
     return answer.model_copy(
         update={
             "events": shown,
-            "next_cursor": f"{room or 0}:{delegation}",
+            "next_cursor": f"{'' if room is None else room}:{delegation}",
             "more": more,
+            "missed": heard.missed or None,
             "next_step": _next_step(shown),
         }
     )

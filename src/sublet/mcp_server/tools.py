@@ -289,8 +289,9 @@ TOOLS: tuple[AnyTool, ...] = (
         name="watch",
         title="Hear of what happens",
         description=(
-            "Wait for messages of others and changes of delegations since cursor; without one, what is unread comes "
-            "first. Looking consumes nothing. action set, unset, list: watches on a message or on channels."
+            "Wait for messages of others and changes of delegations since cursor, up to which all counts as received; "
+            "without one, what was not received yet comes first, and again. set, unset, list: watches on a message or "
+            "on channels."
         ),
         arguments=Watch,
         answer=Watched,

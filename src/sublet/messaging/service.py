@@ -80,7 +80,7 @@ class MessagingService:
         self._path = path
         self._registry = registry
         self._network = network
-        self._local = local
+        self._local = list(local)
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
@@ -133,6 +133,16 @@ class MessagingService:
     def bus(self, entity: EntityId) -> Bus:
         """Return the operations as one of our entities."""
         return Bus(self._registry, lambda name, arguments: self.call(entity, name, **arguments))
+
+    async def add(self, entity: LocalEntity) -> None:
+        """Take another entity of ours, which can be reached from then on."""
+        self._local.append(entity)
+        await self._call(lambda engine: engine.keyring.add(entity))
+        entity_id = entity.record.entity_id
+        await self._declare(self._subscriptions.own, entity_id)
+        await self._declare(self._subscriptions.known, entity_id)
+        for bundle in await self._sync.inbox(entity_id):
+            await self._take_invitation(bundle)
 
     async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any:
         """Return what an operation answers; durable when it does.
@@ -331,7 +341,7 @@ class MessagingService:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
         for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
             await self._listen(room_id)
-        for entity in self._local:
+        for entity in tuple(self._local):
             for bundle in await self._sync.inbox(entity.record.entity_id):
                 await self._take_invitation(bundle)
 

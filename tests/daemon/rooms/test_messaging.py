@@ -11,7 +11,7 @@ import pytest
 
 from sublet.daemon.peering.peers import Peer
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.entities import entity_of, load_entities
+from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -75,5 +75,9 @@ async def test_a_person_and_an_agent_in_a_host_are_told_apart(tmp_path: Path) ->
     async with side(tmp_path, 1) as half:
         node = half.identity.node_id
         known = {one.record.entity_id for one in load_entities(tmp_path / "keys", half.identity)}
-        assert known == {entity_of(Subject("human"), node), entity_of(Subject("mcp", "claude"), node)}
+        assert known == {
+            entity_of(Subject("human"), node),
+            entity_of(Subject("mcp", "claude"), node),
+            daemon_of(node),
+        }
         assert len(known) == 2

@@ -102,18 +102,18 @@ class TalkRoom(View):
 
 
 class Follow(Request):
-    """News after a cursor; without one what is unread, and the cursor for what comes next."""
+    """News after a cursor, up to which all is then known to have been received; without one what has not been yet."""
 
     since: Annotated[int, Field(ge=0)] | None = None
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
     room: Address | None = None
-    own: bool = Field(default=False, description="Also what the caller has done")
+    peek: bool = Field(default=False, description="Receive nothing, and see the caller's own doings too")
 
 
 class TalkEvent(View):
     """Something that happened, with the message where it is about one."""
 
-    cursor: int = Field(description="After it; 0 for what is only unread")
+    cursor: int = Field(description="After it")
     kind: str
     room_id: str
     data: dict[str, JsonValue] = Field(default_factory=dict)
@@ -121,11 +121,12 @@ class TalkEvent(View):
 
 
 class News(View):
-    """What happened, in order, and the cursor after it; looking at it consumes nothing."""
+    """What happened, in order, and the cursor after it; it is received when a question names that cursor."""
 
     events: list[TalkEvent]
     cursor: int
     more: bool = Field(description="Whether there is more right now")
+    missed: bool = Field(default=False, description="Whether there was more that is not kept any longer")
 
 
 class SetWatch(Request):

@@ -1,8 +1,13 @@
-"""Our own entities in rooms: the person and the agents in MCP hosts, with a key each (DESIGN 6, Identity)."""
+"""Our own entities in rooms: the person, agents in MCP hosts, each served agent and the daemon, with a key each.
+
+Nobody chooses as whom it speaks: the person and MCP hosts are known by how they come in, an agent at work by its job,
+and the daemon speaks of what it does itself (DESIGN 6, Identity).
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,28 +20,53 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.ids import EntityId
 
+HUMAN: Final = "human"
+MCP: Final = "mcp"
+DAEMON: Final = "daemon"
 NONCE_BYTES: Final = 2
 """Of a Yjs client id; the rest tells whose it is."""
 _RECORD_VERSION: Final = 1
-_LOCAL: Final = {"human": EntityKind.HUMAN, "mcp": EntityKind.AGENT}
+_OURS: Final = {HUMAN: EntityKind.HUMAN, MCP: EntityKind.AGENT, DAEMON: EntityKind.DAEMON}
+_CALLERS: Final = (HUMAN, MCP)
 
 
-def load_entities(keys_dir: Path, identity: Identity) -> list[LocalEntity]:
+def load_entities(keys_dir: Path, identity: Identity, agents: Iterable[str] = ()) -> list[LocalEntity]:
     """Return our entities, making their keys the first time. Blocks on the disk.
 
     Args:
         keys_dir: private directory of key files.
         identity: the daemon's key vouches for them.
+        agents: ids of served agents; one that has the name of another entity has none of its own.
 
     Raises:
         SubletError: ``UNAVAILABLE`` where a key file is open to others, damaged, or can't be read.
     """
-    entities: list[LocalEntity] = []
-    for local, kind in _LOCAL.items():
-        key = SigningKey(load_seed(keys_dir / f"entity-{local}.key"))
-        record = make_record(local, kind, bytes(key.verify_key), identity.key, _RECORD_VERSION)
-        entities.append(LocalEntity(record, key, int.from_bytes(os.urandom(NONCE_BYTES), "big")))
-    return entities
+    ours = [_load(keys_dir / f"entity-{local}.key", local, kind, identity) for local, kind in _OURS.items()]
+    return [*ours, *(load_agent(keys_dir, identity, agent) for agent in dict.fromkeys(agents) if agent not in _OURS)]
+
+
+def load_agent(keys_dir: Path, identity: Identity, agent: str) -> LocalEntity:
+    """Return the entity of a served agent, making its key the first time. Blocks on the disk.
+
+    Raises:
+        SubletError: as ``load_entities``.
+    """
+    return _load(keys_dir / f"entity-agent-{agent}.key", agent, EntityKind.AGENT, identity)
+
+
+def human_of(node_id: str) -> EntityId:
+    """Return the person who runs a daemon."""
+    return f"@{HUMAN}:{node_id}"
+
+
+def daemon_of(node_id: str) -> EntityId:
+    """Return the entity of a daemon."""
+    return f"@{DAEMON}:{node_id}"
+
+
+def agent_of(agent: str, node_id: str) -> EntityId | None:
+    """Return the entity of an agent that a daemon serves; None where it has none."""
+    return f"@{agent}:{node_id}" if agent not in _OURS else None
 
 
 def entity_of(caller: Subject, node_id: str) -> EntityId:
@@ -45,10 +75,16 @@ def entity_of(caller: Subject, node_id: str) -> EntityId:
     Raises:
         SubletError: ``POLICY_DENIED`` for who has no entity here.
     """
-    if caller.kind not in _LOCAL:
+    if caller.kind not in _CALLERS:
         raise SubletError(
             LocalCode.POLICY_DENIED,
             "only the person and agents in MCP hosts of this machine speak in rooms here",
             "A paired daemon writes to rooms that its own entities are members of.",
         )
     return f"@{caller.kind}:{node_id}"
+
+
+def _load(file: Path, local: str, kind: EntityKind, identity: Identity) -> LocalEntity:
+    key = SigningKey(load_seed(file))
+    record = make_record(local, kind, bytes(key.verify_key), identity.key, _RECORD_VERSION)
+    return LocalEntity(record, key, int.from_bytes(os.urandom(NONCE_BYTES), "big"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -45,15 +45,27 @@ class Messaging:
         port: where our bus is.
         peers: the paired daemons, whose buses we join.
         link: asks a peer for the port of its bus.
+        agents: returns the ids of the agents that are served now.
     """
 
-    def __init__(self, identity: Identity, state_dir: Path, port: BusPort, peers: PeerStore, link: PeerLink) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        state_dir: Path,
+        port: BusPort,
+        peers: PeerStore,
+        link: PeerLink,
+        agents: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
         self.port = port
         self._peers = peers
         self._link = link
+        self._agents = agents
+        self._present: set[str] = set()
+        """Agents that have their entity."""
         self._service: MessagingService | None = None
         self._failure: SubletError | None = None
         self._wanted = asyncio.Event()
@@ -77,6 +89,15 @@ class Messaging:
             return self._service
         assert self._failure is not None
         raise self._failure
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self._service is not None
+
+    def agents_changed(self) -> None:
+        """Look at once which agents are served now."""
+        self._peers_changed.set()
 
     async def level(self) -> int | None:
         """Return the compliance level that would be, or is, reached (ezagent 6.3)."""
@@ -112,7 +133,8 @@ class Messaging:
 
         number = self.port.number
         listen = () if number is None else (endpoint(number),)
-        entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity)
+        self._present = set(self._agents())
+        entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
         network = await asyncio.to_thread(ZenohNetwork, Endpoints(listen))
         service = MessagingService(
             self._database, Registry(_declarations()), network, entities, _now_ms, self._may_invite
@@ -130,6 +152,7 @@ class Messaging:
         called: tuple[str, ...] = ()
         while True:
             self._peers_changed.clear()
+            await self._admit_agents()
             wanted = await self._endpoints()
             if wanted != called:
                 try:
@@ -139,6 +162,15 @@ class Messaging:
                     log.warning("the bus could not be opened again, which is tried later", reason=str(error))
             with anyio.move_on_after(LOOK_SECONDS):
                 await self._peers_changed.wait()
+
+    async def _admit_agents(self) -> None:
+        """Give an entity to agents that are served since the files were loaded anew."""
+        from sublet.daemon.rooms.entities import agent_of, load_agent
+
+        for agent in sorted(set(self._agents()) - self._present):
+            self._present.add(agent)
+            if agent_of(agent, self._identity.node_id) is not None and self._service is not None:
+                await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
 
     async def _endpoints(self) -> tuple[str, ...]:
         found: list[int] = []

@@ -37,7 +37,6 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")
 """What names the message that an event is about, the nearest first."""
-UNREAD: Final = "message.unread"
 QUIET: Final = frozenset({"room.config.updated", "channel.activity"})
 """Events that say nothing to an agent, or nothing that another event does not."""
 
@@ -141,24 +140,24 @@ class TalkService:
         room_id = None if request.room is None else await self._room(request.room, caller)
         if room_id is not None:
             await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        service = await self._speaking.service()
+        service, me = await self._speaking.service(), self._speaking.entity(caller)
         cursor = request.since
-        if cursor is None:
-            # Taken before what is unread is read, so that nothing falls between the two.
-            cursor = await service.cursor()
-            if (mail := await self._mail(caller, room_id)).events:
-                return mail.model_copy(update={"cursor": cursor})
+        if cursor is not None and not request.peek:
+            # Who asks for what comes after has received what came before.
+            await service.take_up(me, cursor, room_id)
         until = anyio.current_time() + request.wait
+        missed = False
         while True:
             left = max(0.0, until - anyio.current_time())
-            found = await service.watch(self._speaking.entity(caller), cursor, left, room_id)
-            telling = [row for row in found["events"] if self._concerns(row, caller, request.own)]
+            found = await service.watch(me, cursor, left, room_id)
+            missed = missed or found["missed"]
+            telling = [row for row in found["events"] if self._concerns(row, caller, request.peek)]
             shown, cursor = telling[:MAX_NEWS], found["cursor"]
             if len(telling) > MAX_NEWS:
                 cursor = int(shown[-1]["cursor"])
             if shown or anyio.current_time() >= until:
                 events = [await self._event(row, caller) for row in shown]
-                return News(events=events, cursor=cursor, more=len(telling) > MAX_NEWS)
+                return News(events=events, cursor=cursor, more=len(telling) > MAX_NEWS, missed=missed)
 
     async def newest(self, caller: Subject) -> int:
         """``TalkApi.newest``."""
@@ -257,41 +256,12 @@ class TalkService:
         me = self._speaking.entity(caller)
         return TalkPage(room_id=room_id, messages=[message_of(ref, me) for ref in refs], next_cursor=cursor)
 
-    async def _mail(self, caller: Subject, room_id: RoomId | None) -> News:
-        """Return what others have said and the caller has not read, the oldest of each room first; marks nothing."""
-        me = self._speaking.entity(caller)
-        rooms = [room_id] if room_id is not None else await self._readable(caller)
-        events: list[TalkEvent] = []
-        more = False
-        for room in rooms:
-            receipts = await self._speaking.call(caller, "receipts.summary", room_id=room)
-            if not receipts["unread"]:
-                continue
-            place = receipts["readers"].get(me)
-            after = {"after": place["last_read_ref"]} if place is not None else {}
-            count = min(receipts["unread"], MAX_NEWS - len(events))
-            more = more or receipts["unread"] > count
-            if not count:
-                break
-            page = await self._speaking.call(caller, "timeline.list", room_id=room, limit=MAX_NEWS, **after, peek=True)
-            others = [ref for ref in page["refs"] if ref["author"] != me]
-            unread = others[:count] if after else others[-count:]
-            events += [
-                TalkEvent(cursor=0, kind=UNREAD, room_id=room, message=shortened(message_of(ref, me), MAX_NEWS_CHARS))
-                for ref in unread
-            ]
-        return News(events=events, cursor=0, more=more)
-
-    async def _readable(self, caller: Subject) -> list[RoomId]:
-        rooms = await self._speaking.call(caller, "room.list")
-        return [str(room["room_id"]) for room in rooms if self._may_read(caller, room["room_id"])]
-
-    def _concerns(self, row: Mapping[str, Any], caller: Subject, own: bool) -> bool:
-        """Tell whether an event is news: in a room that the caller may read, unless ``own`` of another's doing."""
+    def _concerns(self, row: Mapping[str, Any], caller: Subject, peek: bool) -> bool:
+        """Tell whether an event is news: in a room that the caller may read, of another's doing."""
         doer = row.get("author") or row.get("by") or (row.get("entity") if row["kind"] == "room.member.left" else None)
         return (
             row["kind"] not in QUIET
-            and (own or doer != self._speaking.entity(caller))
+            and (peek or doer != self._speaking.entity(caller))
             and self._may_read(caller, str(row["room_id"]))
         )
 
