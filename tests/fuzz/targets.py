@@ -135,6 +135,7 @@ EXEMPT: dict[str, str] = {
     "daemon.rooms.service:read_messages": "takes an id that is checked, and a request that was parsed",
     "daemon.api.room_api:read_messages": "is a declaration",
     "daemon.control.room_client:read_messages": "takes an id; the daemon checks it",
+    "messaging.engine.texts:read": "takes the id of a document; yjs_update decodes what is in it",
     "workspace.lease_files:read": "checks names one by one, and returns a file as it is",
     "workspace.lease_files:_read": "takes names that were checked, and returns a file as it is",
 }

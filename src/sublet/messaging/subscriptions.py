@@ -54,8 +54,16 @@ class Subscriptions:
         with self._lock:
             if room_id not in self._rooms:
                 root = f"ezagent/{room_id}"
-                heard = ("config/updates", "ext/*/updates", "content/*/updates")
-                served = ("config/state", "index/*/state", "ext/*/state", "content/*", "content/*/state", "delivery")
+                heard = ("config/updates", "ext/*/updates", "content/*/updates", "content/*/acl/updates")
+                served = (
+                    "config/state",
+                    "index/*/state",
+                    "ext/*/state",
+                    "content/*",
+                    "content/*/state",
+                    "content/*/acl/state",
+                    "delivery",
+                )
                 self._rooms[room_id] = [self._network.subscribe(f"{root}/{key}", self._heard) for key in heard]
                 self._rooms[room_id].append(self._network.subscribe(f"{root}/delivery", self._acknowledged))
                 self._rooms[room_id] += [self._network.serve(f"{root}/{key}", self._asked) for key in served]

@@ -7,15 +7,18 @@ lower level doesn't know, decide only when reading. Otherwise two peers would ho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sublet.messaging.engine.declaration import Annotation, AnnotationPlace, Datatype
+from sublet.messaging.engine.declaration import Annotation, AnnotationPlace, Datatype, Write
 from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_content_id, is_own_content_id, is_own_ref_id, is_ref_id
 from sublet.protocol.ezagent.yjs.model import ItemId
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
 
 MAX_ENTRY_ID_CHARS: Final = 128
 MAX_KEY_CHARS: Final = 512
@@ -160,17 +163,14 @@ def first_keys(
 
 
 def document_write_counts(
-    registry: Registry,
-    rooms: Rooms,
-    document: Document,
-    path: tuple[str, ...],
-    signer: EntityId,
-    item: ItemId,
-    first: bool,
+    engine: Engine, document: Document, path: tuple[str, ...], signer: EntityId, item: ItemId, *, first: bool
 ) -> bool:
-    """Tell whether a write to a map document, or an element of an extension's array, counts by its datatype's rule."""
+    """Tell whether a write to a map or a text, or an element of an extension's array, counts.
+
+    Its datatype's rule decides, and what others of the specification widen it to.
+    """
     place = document.place
-    datatype = registry.datatype_at(place.kind, place.ext_id)
+    datatype = engine.datatype_of(document)
     if datatype is None:
         return False
     names: dict[str, EntityId | None] = {"entity_id": place.entity_id}
@@ -179,5 +179,8 @@ def document_write_counts(
         own = is_own_content_id(place.content_id, place.room_id, signer)
         names["content.author"] = names["acl.owner"] = signer if own else None
     key = path[0] if path else None
-    facts = _Write(rooms, place.room_id, document.room_part, signer, item, key, names, first)
-    return registry.rules[datatype.id].counts(facts)
+    facts = _Write(engine.rooms, place.room_id, document.room_part, signer, item, key, names, first)
+    if engine.registry.rules[datatype.id].counts(facts):
+        return True
+    write = Write(document, path, signer, item)
+    return any(widening.counts(engine, write) for widening in engine.registry.widenings.get(datatype.id, ()))

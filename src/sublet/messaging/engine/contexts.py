@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nacl.signing import SigningKey
 
+from sublet.messaging.engine.authorise import document_write_counts
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.declaration import AnnotationPlace, Change
 from sublet.protocol.canonical import JsonValue
@@ -122,6 +123,10 @@ class PreSend:
         number = next(self._engine.ref_numbers)
         return own_ref_id(self._engine.now_ms(), str(self.intent.room_id), self.intent.entity, number)
 
+    def counts(self) -> bool:
+        """Tell whether what is about to be written into a text would count."""
+        return self._engine.texts.may(self.intent.entity, self.intent.doc_id)
+
     def author_key(self) -> SigningKey:
         """Return the key that the author signs with."""
         return self._engine.key(self.intent.entity)
@@ -165,6 +170,10 @@ class AfterWrite:
         """Remove an entry of an index."""
         self._engine.store.drop_index(index, key, rank)
 
+    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first."""
+        return self._engine.store.scan_index(index, key, limit)
+
     def read_ref(self, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref as it counts, without contents; None where there is none."""
         return self._engine.reading.ref(ref_id)
@@ -178,6 +187,12 @@ class AfterWrite:
         if self._engine.store.find_document(doc_id) is None:
             for listener in self._engine.document_listeners:
                 listener(doc_id)
+
+    def counts(self, path: tuple[str, ...]) -> bool:
+        """Tell whether the change counts, taken as one of ``path`` in a map or a text."""
+        change = self.change
+        document = self._engine.document(change.doc_id)
+        return document_write_counts(self._engine, document, path, change.signer, change.item, first=False)
 
     def ours(self) -> list[EntityId]:
         """Return the entities of this daemon."""

@@ -17,6 +17,10 @@ from sublet.protocol.ezagent.roots import StorageType
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+    from sublet.messaging.engine.document import Document
+    from sublet.messaging.engine.engine import Engine
+    from sublet.protocol.ezagent.ids import EntityId
+    from sublet.protocol.ezagent.yjs.model import ItemId
 
 MIN_THIRD_PARTY_PRIORITY: Final = 100
 """Hooks of third parties come after those of the specification (DESIGN 6)."""
@@ -204,6 +208,29 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
+class Widening:
+    """Lets more entities write another declaration's datatype than its rule does; for the specification's own alone.
+
+    Args:
+        datatype: its id.
+        counts: tells whether a write counts all the same.
+    """
+
+    datatype: str
+    counts: Callable[[Engine, Write], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write to a map or a text, as a ``Widening`` is asked about it."""
+
+    document: Document
+    path: tuple[str, ...]
+    signer: EntityId
+    item: ItemId
+
+
+@dataclass(frozen=True, slots=True)
 class Hooks:
     """Hooks by phase."""
 
@@ -225,5 +252,6 @@ class Declaration:
     annotations: tuple[Annotation, ...] = ()
     indexes: tuple[Index, ...] = ()
     operations: tuple[Operation, ...] = ()
+    widenings: tuple[Widening, ...] = ()
     events: tuple[str, ...] = ()
     """Kinds of events that its hooks tell (ezagent 10.3)."""

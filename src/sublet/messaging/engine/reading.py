@@ -142,9 +142,7 @@ class Reading:
             return False
         if document.place.kind == "index":
             return self._engine.rooms.counts(room_id, node.signer, document.room_part, node.id)
-        return document_write_counts(
-            self._engine.registry, self._engine.rooms, document, (), node.signer, node.id, first=True
-        )
+        return document_write_counts(self._engine, document, (), node.signer, node.id, first=True)
 
     def entry(self, document: Document, node: Node) -> dict[str, Any]:
         """Return an element's fields as they count, with ``room_id`` and ``shard_id``."""
@@ -266,9 +264,7 @@ class Reading:
                 return True
             return bool(first_keys(engine.registry, engine.rooms, annotation, node.signer, [path[-1]]))
         if node is None:
-            return document_write_counts(
-                engine.registry, engine.rooms, document, path, item.signer, item.id, first=item.origin is None
-            )
+            return document_write_counts(engine, document, path, item.signer, item.id, first=item.origin is None)
         if not path[0].startswith("ext."):
             return item.signer == node.signer
         return annotation_counts(

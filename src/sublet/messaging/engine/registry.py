@@ -19,6 +19,7 @@ from sublet.messaging.engine.declaration import (
     Origin,
     Phase,
     Refresh,
+    Widening,
 )
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId
@@ -65,6 +66,7 @@ class Registry:
         self.annotation_rules: dict[tuple[AnnotationPlace, str], WriterRule] = {}
         self.indexes: dict[str, Index] = {}
         self.operations: dict[str, Operation] = {}
+        self.widenings: dict[str, list[Widening]] = {}
         self._by_pattern: dict[str, Datatype] = {}
         hooks: set[str] = set()
         for declaration in self.declarations:
@@ -151,6 +153,10 @@ class Registry:
                 self._add_operation(Operation(index.operation_id, index.read))
         for operation in declaration.operations:
             self._add_operation(operation)
+        for widening in declaration.widenings:
+            if declaration.origin is Origin.THIRD_PARTY:
+                raise _refused(f"{declaration.id} lets others write {widening.datatype}, which only standards do")
+            self.widenings.setdefault(widening.datatype, []).append(widening)
 
     def _add_operation(self, operation: Operation) -> None:
         if operation.id in self.operations or not _OPERATION.match(operation.id):

@@ -99,6 +99,12 @@ class Texts:
         client = engine.client(entity)
         self._open[name].have[client] = document.next_clock(client)
 
+    def may(self, entity: EntityId, name: str) -> bool:
+        """Tell whether what one of our own would write into a text now would count."""
+        document, client = self._engine.document(name), self._engine.client(entity)
+        item = (client, document.next_clock(client))
+        return document_write_counts(self._engine, document, ("body",), entity, item, first=False)
+
     def steps(self, name: str) -> Iterator[tuple[dict[str, Value], str]]:
         """Yield what each update that counts sets beside the text, with the text after it, the first one first."""
         document = self._engine.document(name)
@@ -172,10 +178,8 @@ class Texts:
         return state, rights
 
     def _counts(self, document: Document, signer: EntityId, update: Update) -> bool:
-        engine, item = self._engine, (update.client, update.start)
-        return document_write_counts(
-            engine.registry, engine.rooms, document, ("body",), signer, item, first=not document.clients
-        )
+        item = (update.client, update.start)
+        return document_write_counts(self._engine, document, ("body",), signer, item, first=False)
 
 
 def _roots(document: Document) -> tuple[str, str]:

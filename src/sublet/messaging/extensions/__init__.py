@@ -6,6 +6,7 @@ from typing import Final
 
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.channels import CHANNELS
+from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.moderation import MODERATED
 from sublet.messaging.extensions.mutable import MUTABLES
@@ -27,4 +28,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     RECEIPTS,
     PROFILES,
     MUTABLES,
+    COLLABORATIVE,
 )

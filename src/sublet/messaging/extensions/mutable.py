@@ -11,6 +11,7 @@ from typing import Any, Final
 from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
+from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, OperationContext, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
@@ -32,13 +33,14 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_own_content_id, own_content_id
-from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import Value
 
 MUTABLE: Final = "mutable"
 EDITED: Final = "edited"
 EDITED_AT: Final = "edited_at"
+REF_OF_CONTENT: Final = "ref_of_content"
 MAX_VERSIONS: Final = 100
 """The last ones, which are told; the log holds them all."""
 
@@ -54,9 +56,8 @@ def authored(content_id: object, room_id: RoomId, author: EntityId) -> bool:
 
 
 def _validate_edit(context: PreSend) -> None:
-    """Let nobody but the author change the content of a message."""
-    place, entity = parse_doc_id(context.intent.doc_id), context.intent.entity
-    if place.room_id is None or not authored(place.content_id, place.room_id, entity):
+    """Let nobody write into the content of a message who may not: its author alone, where nothing widens that."""
+    if not context.counts():
         raise context.refuse("only its author edits a message", "Answer it.", LocalCode.POLICY_DENIED)
 
 
@@ -65,16 +66,26 @@ def _is_edited(change: Happened) -> bool:
 
 
 def _emit_edited(context: AfterWrite) -> None:
-    """Tell that a message says something else now, and have that asked for where it is not here."""
+    """Tell that a message says something else now."""
     change = context.change
     ref = context.read_ref(change.entry_id) if change.entry_id is not None else None
-    if ref is None:
-        return
-    context.emit(
-        "message.edited",
-        {"ref_id": ref["ref_id"], "author": change.signer, "content_id": ref["content_id"], "local": change.local},
-    )
-    if authored(ref["content_id"], ref["room_id"], ref["author"]):
+    if ref is not None:
+        context.emit(
+            "message.edited",
+            {"ref_id": ref["ref_id"], "author": change.signer, "content_id": ref["content_id"], "local": change.local},
+        )
+
+
+def _names_other(change: Happened) -> bool:
+    return change.path == ("content_id",)
+
+
+def _remember(context: AfterWrite) -> None:
+    """Keep which message a content belongs to, and have that asked for where it is not here."""
+    change = context.change
+    ref = context.read_ref(change.entry_id) if change.entry_id is not None else None
+    if ref is not None and authored(ref["content_id"], ref["room_id"], ref["author"]):
+        context.index([IndexEntry(REF_OF_CONTENT, ref["content_id"], ref["ref_id"], {})])
         context.want(content_document(ref["room_id"], ref["content_id"]))
 
 
@@ -110,8 +121,9 @@ def _update(
             ``INVALID_ARGUMENT``: the body or the format.
     """
     ref = context.ref(room_id, ref_id)
-    if ref["author"] != context.entity:
-        raise SubletError(LocalCode.POLICY_DENIED, "only its author edits a message", "Answer it.")
+    own = ref["author"] == context.entity
+    if not own and not _is_shared_with(context, ref):
+        raise SubletError(LocalCode.POLICY_DENIED, "only its author edits this message", "Answer it.")
     if ref["status"] == DELETED:
         raise SubletError(LocalCode.CONFLICT, "this message was deleted", "Send another one.")
     if MUTABLE not in context.state(room_id).enabled_extensions:
@@ -124,9 +136,17 @@ def _update(
         )
     first = ref["content_type"] == IMMUTABLE
     content_id = _new_id(context, room_id) if first else str(ref["content_id"])
-    _write(context, ref, content_document(room_id, content_id), body, format)
-    _name(context, ref, content_id, MUTABLE if first else ref["content_type"])
+    _write(context, ref, content_document(room_id, content_id), body, format if own else None)
+    if own:
+        name_content(context, ref, content_id, MUTABLE if first else ref["content_type"], edited=True)
     return {"ref_id": ref_id, "room_id": room_id, "content_id": content_id}
+
+
+def _is_shared_with(context: OperationContext, ref: dict[str, Any]) -> bool:
+    room_id, content_id = ref["room_id"], ref["content_id"]
+    if not authored(content_id, room_id, ref["author"]):
+        return False
+    return context.engine.texts.may(context.entity, content_document(room_id, content_id))
 
 
 def _new_id(context: OperationContext, room_id: RoomId) -> ContentId:
@@ -161,8 +181,17 @@ def _write(context: OperationContext, ref: dict[str, Any], name: str, body: str,
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
 
 
-def _name(context: OperationContext, ref: dict[str, Any], content_id: ContentId, content_type: str) -> None:
-    """Write into the ref that it was edited, and what it names now, in one update with a new signature."""
+def found_content(context: OperationContext, ref: dict[str, Any], body: str) -> ContentId:
+    """Make content that changes out of what a message of the caller says, and return its id; the ref comes next."""
+    content_id = _new_id(context, ref["room_id"])
+    _write(context, ref, content_document(ref["room_id"], content_id), body, None)
+    return content_id
+
+
+def name_content(
+    context: OperationContext, ref: dict[str, Any], content_id: ContentId, content_type: str, *, edited: bool
+) -> None:
+    """Write into a ref what content it names now, with a new signature, and that it was edited; in one update."""
     engine, room_id, ref_id = context.engine, ref["room_id"], ref["ref_id"]
     document = doc_id("index", room_id=room_id, shard_id=ref["shard_id"])
     writes: list[tuple[RefId | None, tuple[str, ...], Any]] = []
@@ -173,7 +202,9 @@ def _name(context: OperationContext, ref: dict[str, Any], content_id: ContentId,
             (ref_id, ("content_id",), content_id),
             (ref_id, ("signature",), sign_ref(room_id, named, engine.key(context.entity))),
         ]
-    engine.writing.set_fields(context.entity, document, [*writes, (ref_id, ("status",), EDITED)])
+    if edited:
+        writes.append((ref_id, ("status",), EDITED))
+    engine.writing.set_fields(context.entity, document, writes)
 
 
 def _versions(context: OperationContext, room_id: RoomId, ref_id: RefId) -> list[dict[str, Any]]:
@@ -215,6 +246,12 @@ MUTABLES: Final = Declaration(
         pre_send=(PreSendHook("mutable.validate_edit", Trigger("mutable_content", Change.UPDATE), 25, _validate_edit),),
         after_write=(
             AfterWriteHook(
+                "mutable.remember",
+                Trigger("timeline_index", Change.UPDATE, "content_id", _names_other),
+                35,
+                _remember,
+            ),
+            AfterWriteHook(
                 "mutable.emit_edited",
                 Trigger("timeline_index", Change.UPDATE, "status == edited", _is_edited),
                 40,
@@ -227,6 +264,12 @@ MUTABLES: Final = Declaration(
         Annotation(AnnotationPlace.STANDALONE_DOC, MUTABLE, "content_type mutable; status edited; from immutable"),
     ),
     indexes=(
+        Index(
+            id=REF_OF_CONTENT,
+            input="timeline_index",
+            transform="content_id -> ref_id",
+            refresh=Refresh.ON_CHANGE,
+        ),
         Index(
             id="version_history",
             input="the log of mutable_content",

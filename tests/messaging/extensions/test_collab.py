@@ -1,0 +1,211 @@
+"""EXT-02: who may write into a text of several, and that what they write at once is all there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from messaging.test_service import SECONDS, member
+from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.backends.pycrdt_text import PycrdtTexts
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.extensions.collab import COLLABORATIVE
+from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
+from sublet.protocol.errors import SubletError
+from sublet.protocol.ezagent.envelope import unpack
+from support.rooms import Peer, peers, shared_room
+
+WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES, COLLABORATIVE)
+
+
+class Text:
+    """One message of Alice in a room of several."""
+
+    def __init__(self, *names: str, body: str = "one two three") -> None:
+        self.all = peers("alice", *names, declarations=WITH)
+        self.alice = self.all[0]
+        self.room = shared_room(*self.all)
+        self.ref = self.alice.do("message.send", room_id=self.room, body=body)["ref_id"]
+        self.spread()
+
+    def spread(self) -> None:
+        """Let everybody hear what everybody has written, until nobody says anything more."""
+        while sent := [(peer, out) for peer in self.all if (out := peer.published())]:
+            for writer, out in sent:
+                for peer in self.all:
+                    if peer is not writer:
+                        peer.hear(out)
+
+    def share(self, mode: str | None = None, *editors: Peer) -> dict[str, Any]:
+        named = [one.id for one in editors] if editors else None
+        found: dict[str, Any] = self.alice.do(
+            "collab.update_acl", room_id=self.room, ref_id=self.ref, mode=mode, editors=named
+        )
+        self.spread()
+        return found
+
+    def edit(self, peer: Peer, index: int, delete: int = 0, insert: str = "", **more: Any) -> None:
+        peer.do("collab.edit", room_id=self.room, ref_id=self.ref, index=index, delete=delete, insert=insert, **more)
+
+    def read(self, peer: Peer) -> str:
+        found = peer.do("timeline.get_ref", room_id=self.room, ref_id=self.ref)
+        assert found["body"] == peer.do("collab.connect", room_id=self.room, ref_id=self.ref)["text"]
+        return str(found["body"])
+
+    def content_id(self) -> str:
+        return str(self.alice.do("timeline.get_ref", room_id=self.room, ref_id=self.ref)["content_id"])
+
+    def force(self, peer: Peer, insert: str) -> None:
+        """Write at the beginning as a daemon does that asks no hook."""
+        name = content_document(self.room, self.content_id())
+        text = PycrdtTexts().open("body", "content")
+        for raw in peer.store.log_after(peer.engine.document(name).row.number, {}, 1 << 30)[0]:
+            text.apply(unpack(raw).payload)
+        peer.engine.writing.take(peer.id, name, text.edit(peer.entity.client, 0, 0, insert, {EDITED_AT: "now"}))
+        peer.engine.commit()
+
+
+def test_editors_write_at_once_and_all_of_it_is_there() -> None:
+    text = Text("bob", "carol")
+    alice, bob, carol = text.all
+    shared = text.share("explicit", bob, carol)
+    assert (shared["owner"], shared["mode"], shared["editors"]) == (alice.id, "explicit", [bob.id, carol.id])
+    assert bob.do("collab.get_acl", room_id=text.room, ref_id=text.ref) == shared
+    assert bob.do("timeline.get_ref", room_id=text.room, ref_id=text.ref)["content_type"] == "collab"
+    text.edit(alice, 0, 3, "1")
+    text.edit(bob, 4, 3, "2", expected="two")
+    text.edit(carol, 13, 0, "!")
+    text.spread()
+    assert [text.read(peer) for peer in text.all] == ["1 2 three!"] * 3
+    told = [event.data for event in alice.engine.events.since(0) if event.kind == "message.edited"]
+    assert {event["by"] for event in told if "by" in event} == {bob.id, carol.id}
+    assert all(event["ref_id"] == text.ref for event in told)
+
+
+def test_who_is_not_let_writes_nothing_that_counts() -> None:
+    text = Text("bob", "carol")
+    _, bob, carol = text.all
+    with pytest.raises(SubletError, match="can't be written by several"):
+        text.edit(bob, 0, 3, "X")
+    text.share("explicit", bob)
+    with pytest.raises(SubletError):
+        text.edit(carol, 0, 3, "X")
+    with pytest.raises(SubletError):
+        carol.do("mutable.update", room_id=text.room, ref_id=text.ref, body="X")
+    with pytest.raises(SubletError, match="only its author decides"):
+        bob.do("collab.update_acl", room_id=text.room, ref_id=text.ref, mode="room_members")
+    text.force(carol, "CAROL ")
+    text.spread()
+    text.edit(bob, 0, 0, "bob ")  # beside what does not count
+    text.spread()
+    assert [text.read(peer) for peer in text.all] == ["bob one two three"] * 3
+
+
+def test_whoever_is_taken_off_the_list_keeps_what_was_written_by_then() -> None:
+    text = Text("bob", "carol")
+    _, bob, carol = text.all
+    text.share("explicit", bob, carol)
+    text.edit(bob, 0, 0, "bob ")
+    text.spread()
+    text.share(None, carol)
+    with pytest.raises(SubletError):
+        text.edit(bob, 0, 0, "late ")
+    text.force(bob, "LATE ")
+    text.spread()
+    assert [text.read(peer) for peer in text.all] == ["bob one two three"] * 3
+    text.share(None, bob, carol)
+    text.edit(bob, 0, 3, "Bob")
+    text.spread()
+    assert "Bob" in text.read(carol)
+
+
+def test_all_members_may_where_they_are_let_and_a_mode_is_not_taken_back() -> None:
+    text = Text("bob")
+    alice, bob = text.all
+    text.share("room_members")
+    text.edit(bob, 0, 0, "hi ")
+    text.spread()
+    for mode in ("explicit", "owner_only"):
+        with pytest.raises(SubletError, match="not taken back"):
+            text.share(mode)
+    assert text.read(alice) == "hi one two three"
+    alice.do("room.kick", room_id=text.room, entity=bob.id)
+    text.force(bob, "GONE ")
+    text.spread()
+    assert text.read(alice) == "hi one two three"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"index": -1, "insert": "x"},
+        {"index": 14, "insert": "x"},
+        {"index": 12, "delete": 5},
+        {"index": 0},
+        {"index": 0, "insert": "\ud800"},
+        {"index": 0, "insert": "x" * (65 << 10)},
+    ],
+)
+def test_what_is_no_edit_is_refused(wrong: dict[str, Any]) -> None:
+    text = Text("bob")
+    text.share("room_members")
+    with pytest.raises(SubletError):
+        text.edit(text.alice, **wrong)
+    with pytest.raises(SubletError, match="another one"):
+        text.edit(text.alice, 0, 3, "x", expected="two")
+    assert text.read(text.alice) == "one two three"
+    text.edit(text.alice, 0, 3, "1")
+    assert text.read(text.alice) == "1 two three"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_texts_are_the_same_everywhere_after_any_edits_in_any_order(seed: int) -> None:
+    random = Random(seed)
+    text = Text("bob", "carol", body="\u00e4\U0001f980 x")
+    text.share("room_members")
+    inboxes: dict[str, list[Any]] = {peer.name: [] for peer in text.all}
+    for _ in range(40):
+        peer = random.choice(text.all)
+        if random.random() < 0.6:
+            length = len(text.read(peer))
+            index = random.randint(0, length)
+            delete = random.randint(0, min(3, length - index))
+            text.edit(peer, index, delete, random.choice(["a", "\u00df\U0001f30d", "\n", "long words "]))
+            for other in text.all:
+                if other is not peer:
+                    inboxes[other.name] += peer.engine.writing.outgoing
+            peer.published()
+        else:
+            random.shuffle(inboxes[peer.name])
+            peer.hear(inboxes[peer.name])
+            inboxes[peer.name] = []
+    for peer in text.all:
+        peer.hear(inboxes[peer.name])
+    assert len({text.read(peer) for peer in text.all}) == 1
+
+
+@pytest.mark.anyio
+async def test_two_services_write_into_one_text(tmp_path: Path) -> None:
+    hub, more = MemoryHub(), (MUTABLES, COLLABORATIVE)
+    async with member("alice", 1, hub, tmp_path, more=more) as alice, member("bob", 2, hub, tmp_path, more=more) as bob:
+        room = (await alice.bus.room.create(name="r"))["room_id"]
+        ref = (await alice.bus.message.send(room_id=room, body="a list:"))["ref_id"]
+        await alice.bus.collab.update_acl(room_id=room, ref_id=ref, mode="explicit", editors=[bob.id])
+        # Bob joins later, and so has to ask for text and list.
+        await alice.bus.room.invite(room_id=room, entity=bob.id)
+        with anyio.fail_after(SECONDS):
+            while True:
+                try:
+                    if (await bob.bus.collab.connect(room_id=room, ref_id=ref))["may_edit"]:
+                        break
+                except SubletError:
+                    pass
+                await anyio.sleep(0.05)
+            await bob.bus.collab.edit(room_id=room, ref_id=ref, index=7, insert=" milk")
+            while await alice.bodies(room) != ["a list: milk"]:
+                await anyio.sleep(0.05)
