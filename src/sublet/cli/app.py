@@ -27,6 +27,7 @@ from sublet.cli import (
     peers_cmd,
     policy_cmds,
     prune_cmd,
+    receipts_cmd,
     replay_cmd,
     review_cmds,
     room_cmds,
@@ -78,7 +79,7 @@ _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
 _add("Rooms", room_cmds.whoami)
 app.add_typer(room_cmds.room, rich_help_panel="Rooms")
-_add("Rooms", room_cmds.send, room_cmds.read, room_cmds.watch)
+_add("Rooms", room_cmds.send, room_cmds.read, room_cmds.watch, receipts_cmd.receipts)
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")

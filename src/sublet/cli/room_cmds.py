@@ -249,15 +249,20 @@ def watch(
     room: Annotated[
         str | None, typer.Argument(metavar="ROOM", help="Its id or its name; all of yours.", show_default=False)
     ] = None,
-    since: Annotated[int, typer.Option("--since", metavar="CURSOR", min=0, help="What came after it.")] = 0,
+    since: Annotated[
+        int | None,
+        typer.Option("--since", metavar="CURSOR", min=0, help="All that came after it, 0 for all.", show_default=False),
+    ] = None,
+    peek: Annotated[bool, typer.Option("--peek", help="Show it again the next time.", show_default=False)] = False,
     wait: Annotated[
         float, typer.Option("--wait", metavar="S", min=0, help="Seconds to wait where there is nothing.")
     ] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print what has happened in your rooms.
+    """Print what others have done in your rooms since the last time.
 
-    It ends with the cursor to go on with.
+    Nothing is lost while nobody watches: it comes first the next time. With --since it is everything after a cursor,
+    your own doings too, and the next time is as if it had not been. It ends with the cursor to go on with.
     """
     screen = Screen(as_json=as_json)
 
@@ -271,16 +276,20 @@ def watch(
             left = max(until - time.monotonic(), 0)
             request = WatchRooms(since=cursor, wait=min(left, MAX_WAIT_SECONDS), room_id=room_id)
             found = await control.rooms.watch_rooms(request)
-            cursor = found.cursor
             if found.events or left <= MAX_WAIT_SECONDS:
                 break
+            cursor = found.cursor if since is not None else None
         if as_json:
             screen.emit(found.model_dump(mode="json"))
-            return
-        for event in found.events:
-            by = event.get("author") or event.get("entity") or ""
-            screen.show(clean_line(f"{event['cursor']}  {event['kind']}  {event['room_id']}  {by}", 400))
-        screen.note(f"Go on with --since {found.cursor}")
+        else:
+            for event in found.events:
+                by = event.get("author") or event.get("entity") or ""
+                screen.show(clean_line(f"{event['cursor']}  {event['kind']}  {event['room_id']}  {by}", 400))
+            if found.missed:
+                screen.note("More had happened than is kept: read the rooms with sublet read.")
+            screen.note(f"Go on with --since {found.cursor}")
+        if since is None and not peek:  # printed, so that it is received
+            await control.rooms.watch_rooms(WatchRooms(since=found.cursor, acknowledge=found.cursor, room_id=room_id))
 
     run(ctx, screen, body)
 

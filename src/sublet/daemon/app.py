@@ -25,6 +25,7 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
+from sublet.daemon.control.delivery_routes import DeliveryArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.replay_routes import ReplayArea
@@ -132,6 +133,7 @@ class _Daemon:
                     SupervisorArea(parts.supervising.service),
                     ReplayArea(parts.replays),
                     RoomArea(parts.rooms),
+                    DeliveryArea(parts.delivery),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),

@@ -152,6 +152,17 @@ class SupervisorConfig(BaseModel):
     classifier: ClassifierConfig | None = None
 
 
+class MessagingConfig(BaseModel):
+    """``messaging`` of ``config.json``: rooms between daemons."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    undeliverable_seconds: Annotated[float, Field(gt=0, le=MAX_TTL_SECONDS * 366)] = Field(
+        default=7.0 * DAY_SECONDS,
+        description="How long the daemon of a recipient may be silent before a message to it counts as undeliverable",
+    )
+
+
 class ConfigFile(BaseModel):
     """``config.json``: every option of ``sublet up`` under its name, and two paths more."""
 
@@ -176,6 +187,7 @@ class ConfigFile(BaseModel):
     hooks: HooksConfig = HooksConfig()
     web: WebConfig = WebConfig()
     supervisor: SupervisorConfig = SupervisorConfig()
+    messaging: MessagingConfig = MessagingConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +289,7 @@ class DaemonConfig:
         self.watch_files = file.watch_files
         self.hooks = file.hooks
         self.supervisor = file.supervisor
+        self.messaging = file.messaging
         self.retention = file.retention.chosen()
         self.unsandboxed = unsandboxed or file.unsandboxed
         self.log_level = log_level or file.log_level or "info"

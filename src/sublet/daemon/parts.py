@@ -44,6 +44,7 @@ from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.delivery import DeliveryService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
@@ -138,6 +139,7 @@ class Parts:
     messaging: Messaging
     rooms: RoomService
     talk: TalkService
+    delivery: DeliveryService
     scratch_root: Path
 
 
@@ -253,7 +255,10 @@ async def make_parts(
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
-    messaging = Messaging(identity, state_dir, bus_port, peers, link, lambda: [one.id for one in offer.agents])
+    patience = config.messaging.undeliverable_seconds
+    messaging = Messaging(
+        identity, state_dir, bus_port, peers, link, patience, lambda: [one.id for one in offer.agents]
+    )
     speaking = Speaking(messaging, identity.node_id)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
@@ -374,6 +379,7 @@ async def make_parts(
         messaging=messaging,
         rooms=RoomService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of)),
+        delivery=DeliveryService(gate, speaking),
         scratch_root=scratch_root,
     )
 

@@ -17,6 +17,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.pairing import Side, side
 
+PATIENCE = 3_600.0
 pytestmark = pytest.mark.anyio
 DATABASE = "messaging.db"
 
@@ -24,7 +25,7 @@ DATABASE = "messaging.db"
 @asynccontextmanager
 async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
     port = BusPort(None)
-    messaging = Messaging(half.identity, directory, port, half.peers, half.link)
+    messaging = Messaging(half.identity, directory, port, half.peers, half.link, PATIENCE)
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(messaging.serve)

@@ -19,6 +19,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 
+PATIENCE = 3_600.0
 pytestmark = pytest.mark.anyio
 HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
 
@@ -28,7 +29,7 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
     port = BusPort(None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, directory, port, half.peers, half.link)
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, PATIENCE)
             group.start_soon(messaging.serve)
             speaking = Speaking(messaging, half.identity.node_id)
             yield RoomService(gatekeeper(half.journal, log=log or KeptDecisions()), speaking)

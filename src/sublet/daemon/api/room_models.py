@@ -46,9 +46,14 @@ class ReadMessages(Request):
 
 
 class WatchRooms(Request):
-    """Events after a cursor; with ``wait`` seconds to wait for one where there is none."""
+    """Events after a cursor; with ``wait`` seconds to wait for one where there is none.
 
-    since: Annotated[int, Field(ge=0)] = 0
+    Without ``since`` it is what the caller has not acknowledged yet, its own doings left out; the same comes again
+    until ``acknowledge`` names the cursor of the answer that has it, of the same ``room_id``.
+    """
+
+    since: Annotated[int, Field(ge=0)] | None = None
+    acknowledge: Annotated[int, Field(ge=0)] | None = None
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
     room_id: RoomId | None = None
 
@@ -110,3 +115,4 @@ class RoomEvents(View):
 
     events: list[dict[str, JsonValue]]
     cursor: int
+    missed: bool = Field(default=False, description="More had happened than is kept: read the rooms")

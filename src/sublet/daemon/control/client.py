@@ -25,6 +25,7 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
+from sublet.daemon.control.delivery_client import DeliveryClient
 from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
@@ -256,6 +257,11 @@ class ControlClient:
     def rooms(self) -> RoomClient:
         """The operations around rooms."""
         return RoomClient(self)
+
+    @property
+    def delivery(self) -> DeliveryClient:
+        """The operations on messages that were sent."""
+        return DeliveryClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

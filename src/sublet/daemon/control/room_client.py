@@ -42,36 +42,36 @@ class RoomClient:
 
     async def get_room(self, room_id: str) -> RoomDetail:
         """Return one of them."""
-        return await self._transport.fetch(RoomDetail, "GET", _path(room_id))
+        return await self._transport.fetch(RoomDetail, "GET", room_path(room_id))
 
     async def invite_to_room(self, room_id: str, entity: str) -> RoomChange:
         """Make an entity a member."""
         body = InviteToRoom(entity=entity)
-        return await self._transport.fetch(RoomChange, "POST", f"{_path(room_id)}/invite", body=body)
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/invite", body=body)
 
     async def join_room(self, room_id: str) -> RoomChange:
         """Become a member of an open room."""
-        return await self._transport.fetch(RoomChange, "POST", f"{_path(room_id)}/join", body={})
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/join", body={})
 
     async def leave_room(self, room_id: str) -> RoomChange:
         """Leave a room."""
-        return await self._transport.fetch(RoomChange, "POST", f"{_path(room_id)}/leave", body={})
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/leave", body={})
 
     async def send_message(self, room_id: str, request: SendMessage) -> MessageSent:
         """Say something."""
-        return await self._transport.fetch(MessageSent, "POST", f"{_path(room_id)}/messages", body=request)
+        return await self._transport.fetch(MessageSent, "POST", f"{room_path(room_id)}/messages", body=request)
 
     async def read_messages(self, room_id: str, request: ReadMessages) -> list[MessageView]:
         """Return messages in order."""
         query = request.model_dump(exclude_none=True)
-        return await self._transport.fetch_many(MessageView, f"{_path(room_id)}/messages", query)
+        return await self._transport.fetch_many(MessageView, f"{room_path(room_id)}/messages", query)
 
     async def watch_rooms(self, request: WatchRooms) -> RoomEvents:
         """Return what has happened after a cursor."""
         return await self._transport.fetch(RoomEvents, "GET", "/v1/room-events", request.model_dump(exclude_none=True))
 
 
-def _path(room_id: str) -> str:
+def room_path(room_id: str) -> str:
     """Return the path of a room.
 
     Raises:

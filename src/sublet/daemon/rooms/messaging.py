@@ -45,6 +45,7 @@ class Messaging:
         port: where our bus is.
         peers: the paired daemons, whose buses we join.
         link: asks a peer for the port of its bus.
+        patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         agents: returns the ids of the agents that are served now.
     """
 
@@ -55,6 +56,7 @@ class Messaging:
         port: BusPort,
         peers: PeerStore,
         link: PeerLink,
+        patience_seconds: float,
         agents: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._identity = identity
@@ -63,6 +65,7 @@ class Messaging:
         self.port = port
         self._peers = peers
         self._link = link
+        self._patience_seconds = patience_seconds
         self._agents = agents
         self._present: set[str] = set()
         """Agents that have their entity."""
@@ -137,7 +140,13 @@ class Messaging:
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
         network = await asyncio.to_thread(ZenohNetwork, Endpoints(listen))
         service = MessagingService(
-            self._database, Registry(_declarations()), network, entities, _now_ms, self._may_invite
+            self._database,
+            Registry(_declarations()),
+            network,
+            entities,
+            _now_ms,
+            self._may_invite,
+            self._patience_seconds,
         )
         async with service.running():
             self._service = service

@@ -102,10 +102,12 @@ class RoomService:
     async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
         """``RoomApi.watch_rooms``."""
         await self._gate.ask(caller, Action.ROOM_READ, request.room_id or "*")
-        service = await self._speaking.service()
-        found = await service.watch(self._speaking.entity(caller), request.since, request.wait, request.room_id)
+        service, entity = await self._speaking.service(), self._speaking.entity(caller)
+        if request.acknowledge is not None:
+            await service.take_up(entity, request.acknowledge, request.room_id)
+        found = await service.watch(entity, request.since, request.wait, request.room_id)
         events = [event for event in found["events"] if self._may_read(caller, event["room_id"])]
-        return RoomEvents(events=events, cursor=found["cursor"])
+        return RoomEvents(events=events, cursor=found["cursor"], missed=found["missed"])
 
     def _may_read(self, caller: Subject, room_id: str) -> bool:
         """Tell whether a list may hold something of a room; nothing is written down."""

@@ -1,0 +1,59 @@
+"""``sublet receipts``: what became of a message."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import run
+from sublet.cli.options import JsonFlag
+from sublet.cli.room_cmds import RoomArgument, resolve_room
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
+
+STATES = ("delivered", "read")
+
+
+def receipts(
+    ctx: typer.Context,
+    room: RoomArgument,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="The message, as `sublet send` said.", show_default=False)],
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="STATE", help="Wait for delivered or read.", show_default=False)
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", metavar="S", min=0, help="For how many seconds at most.")] = 60,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print what became of a message of yours, for each recipient.
+
+    queued: it is kept here. delivered: the recipient's daemon has signed that it keeps it. read: the recipient has read
+    it. undeliverable: the recipient has left, or its daemon is silent for too long; it is kept here all the same.
+    """
+    if until is not None and until not in STATES:
+        raise typer.BadParameter(f"{' or '.join(STATES)}", param_hint="--until")
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.delivery_models import AskReceipts
+        from sublet.daemon.api.models import MAX_WAIT_SECONDS
+
+        room_id, end = await resolve_room(control, room), time.monotonic() + (wait if until is not None else 0)
+        while True:
+            left = max(end - time.monotonic(), 0)
+            request = AskReceipts.model_validate({"until": until, "wait": min(left, MAX_WAIT_SECONDS)})
+            found = await control.delivery.receipts(room_id, ref, request)
+            if left <= MAX_WAIT_SECONDS or found.receipt in ("undeliverable", *STATES[STATES.index(until or "read") :]):
+                break
+        if as_json:
+            screen.emit(found.model_dump(mode="json"))
+            return
+        if not found.recipients:
+            screen.show("Nobody else was in the room.")
+        for one in found.recipients:
+            screen.show(f"{one.receipt}  {one.entity}" + (f"  ({one.reason})" if one.reason else ""))
+
+    run(ctx, screen, body)
