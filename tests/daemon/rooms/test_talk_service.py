@@ -41,7 +41,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
     port = BusPort(None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, directory, port, half.peers, half.link)
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, 3_600.0)
             group.start_soon(messaging.serve)
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get))
