@@ -276,7 +276,10 @@ def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
         source = inspect.getsource(service)
         assert source.count("_speaking.call(") == len(re.findall(r"_speaking\.call\(\s*caller,", source)) > 5
         assert source.count(".call(") == source.count("_speaking.call(")
-        assert source.count("service.watch(") == source.count("service.watch(self._speaking.entity(caller),") == 1
+        assert source.count("service.watch(") == source.count("service.watch(me,") == 1
+        assigned = re.findall(r"\bme = (.*)", source)
+        assert assigned
+        assert all(value.endswith("self._speaking.entity(caller)") for value in assigned)
     for model in (CreateRoom, SendMessage, ReadMessages, WatchRooms, Say, ReadTalk, Follow, SetWatch, UnsetWatch):
         assert not {"author", "entity", "entity_id"} & set(model.model_fields)
 

@@ -36,7 +36,7 @@ class Member:
 
     async def bodies(self, room: str) -> list[str | None]:
         try:
-            page = await self.bus.timeline.list(room_id=room, limit=200)
+            page = await self.bus.timeline.list(room_id=room, limit=200, peek=True)
         except SubletError:
             return []
         return [ref.get("body") for ref in page["refs"]]

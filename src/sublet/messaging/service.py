@@ -20,7 +20,7 @@ from sublet.messaging import answers
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
-from sublet.messaging.delivery.cursors import news_filter, start_of_news, take_up
+from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
@@ -188,8 +188,8 @@ class MessagingService:
             waiter = asyncio.get_running_loop().create_future()
 
         def look(engine: Engine) -> tuple[Seen, bool]:
-            start = start_of_news(engine, entity, room_id) if since is None else since
-            wanted = news_filter(engine, entity) if since is None else None
+            start = engine.cursors.start(entity, room_id) if since is None else since
+            wanted = engine.cursors.news(entity) if since is None else None
             return self._watchers.look(engine, entity, start, room_id, waiter, wanted), engine.events.missed(start)
 
         (found, cursor), missed = await self._call(look)

@@ -45,7 +45,7 @@ async def test_an_agent_that_is_served_later_gets_its_entity_while_rooms_run(tmp
     agents, port = ["helper"], BusPort(None)
     try:
         async with side(tmp_path, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, tmp_path, port, half.peers, half.link, lambda: agents)
+            messaging = Messaging(half.identity, tmp_path, port, half.peers, half.link, 3_600.0, lambda: agents)
             group.start_soon(messaging.serve)
             service = await messaging.use()
             agents.append("reviewer")

@@ -51,7 +51,7 @@ async def test_a_host_sees_a_room_once_it_is_a_member_and_speaks_as_itself(tmp_p
         said = await rooms.read_messages(room, ReadMessages(), HOST)
         assert [(one.author, one.body) for one in said] == [(its, "done"), (hers, "thanks")]
         assert said[1].ext["reply_to"] == {"ref_id": sent.ref_id}
-        found = await rooms.watch_rooms(WatchRooms(room_id=room), HOST)
+        found = await rooms.watch_rooms(WatchRooms(since=0, room_id=room), HOST)
         assert [event["kind"] for event in found.events].count("message.new") == 2
         assert (await rooms.watch_rooms(WatchRooms(since=found.cursor), HOST)).events == []
         assert (await rooms.get_room(room, HOST)).roles == {hers: "owner", its: "member"}

@@ -10,10 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.daemon.api.delivery_models import AskReceipts
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.rooms.delivery import DeliveryService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
@@ -32,6 +34,7 @@ NODE = "node-bbbbbbbbbbbbbbbb"
 class World:
     rooms: RoomService
     talk: TalkService
+    delivery: DeliveryService
     hers: str
     its: str
 
@@ -46,7 +49,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get))
             hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]
-            yield World(RoomService(gate, speaking), talk, hers, its)
+            yield World(RoomService(gate, speaking), talk, DeliveryService(gate, speaking), hers, its)
             group.cancel_scope.cancel()
     finally:
         port.close()
@@ -97,25 +100,47 @@ async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: P
         assert refused.value.code is LocalCode.NOT_FOUND
 
 
-async def test_what_was_not_received_comes_first_until_a_question_names_the_cursor_after_it(tmp_path: Path) -> None:
+async def bodies(at: World, since: int | None = None, room: str | None = None) -> tuple[list[str | None], int]:
+    found = await at.talk.news(Follow(since=since, room=room), HOST)
+    return [event.message.body for event in found.events if event.message], found.cursor
+
+
+async def test_what_came_meanwhile_comes_first_until_its_cursor_comes_back_or_it_is_read(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
         room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id
-        await at.talk.say(Say(to=at.its, body="second " + "x" * 2_000), HUMAN)
+        long = await at.talk.say(Say(to=at.its, body="second " + "x" * 2_000), HUMAN)
         for _ in range(2):
-            mail = await at.talk.news(Follow(), HOST)
-            first, second = (event.message for event in mail.events if event.message is not None)
-            assert first.body == "first"
-            assert "more characters" in (second.body or "")
-        peeked = await at.talk.news(Follow(since=0, peek=True), HOST)
-        assert {event.kind for event in peeked.events} >= {"message.new"}
-        assert (await at.talk.talk_room(room, HOST)).unread == 2
+            said, cursor = await bodies(at)
+            assert said[0] == "first"
+            assert "more characters" in (said[1] or "")
+        assert (await at.delivery.receipts(room, long.ref_id, AskReceipts(), HUMAN)).receipt == "delivered"
+        assert (await bodies(at, cursor))[0] == []
+        assert (await at.delivery.receipts(room, long.ref_id, AskReceipts(), HUMAN)).receipt == "read"
+        assert (await bodies(at))[0] == []
         await at.talk.say(Say(to=room, body="mine"), HOST)
         await at.talk.say(Say(to=room, body="third"), HUMAN)
-        news = await at.talk.news(Follow(since=mail.cursor), HOST)
-        assert [event.message.body for event in news.events if event.message] == ["third"]
-        assert (await at.talk.talk_room(room, HOST)).unread == 1
-        assert (await at.talk.news(Follow(since=news.cursor), HOST)).events == []
-        assert (await at.talk.news(Follow(), HOST)).events == []
+        assert (await bodies(at))[0] == ["third"]
+        await at.talk.read_page(ReadTalk(room=room), HOST)
+        with anyio.fail_after(20):
+            while (await bodies(at))[0]:
+                await anyio.sleep(0.01)  # what was read is taken up after the answer
+
+
+async def test_the_cursor_of_one_room_takes_up_nothing_of_another(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        first = (await at.talk.say(Say(to=at.its, body="here"), HUMAN)).room_id
+        other = (await at.rooms.create_room(CreateRoom(name="other"), HUMAN)).room_id
+        await at.rooms.invite_to_room(other, InviteToRoom(entity=at.its), HUMAN)
+        await at.talk.say(Say(to=other, body="there"), HUMAN)
+        await at.talk.say(Say(to=first, body="here too"), HUMAN)
+        said, cursor = await bodies(at, room=first)
+        assert said == ["here", "here too"]
+        said, cursor = await bodies(at, cursor)
+        assert said == ["there"]
+        await bodies(at, 0)  # which nobody was answered
+        assert (await bodies(at))[0] == ["there"]
+        await bodies(at, cursor)
+        assert (await bodies(at))[0] == []
 
 
 async def test_a_wait_ends_with_what_somebody_else_says(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class TalkRoom(View):
 
 
 class Follow(Request):
-    """News after a cursor, up to which all is then known to have been received; without one what has not been yet."""
+    """News after a cursor, which acknowledges the answer that named it; without one all that is not acknowledged."""
 
     since: Annotated[int, Field(ge=0)] | None = None
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
@@ -121,12 +121,12 @@ class TalkEvent(View):
 
 
 class News(View):
-    """What happened, in order, and the cursor after it; it is received when a question names that cursor."""
+    """What happened, in order, and the cursor after it; it is told again until that cursor, or the room, was read."""
 
     events: list[TalkEvent]
     cursor: int
+    missed: bool = Field(default=False, description="More had happened than is kept: read the rooms")
     more: bool = Field(description="Whether there is more right now")
-    missed: bool = Field(default=False, description="Whether there was more that is not kept any longer")
 
 
 class SetWatch(Request):

@@ -102,10 +102,10 @@ class RoomService:
     async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
         """``RoomApi.watch_rooms``."""
         await self._gate.ask(caller, Action.ROOM_READ, request.room_id or "*")
-        service, entity = await self._speaking.service(), self._speaking.entity(caller)
+        service, me = await self._speaking.service(), self._speaking.entity(caller)
         if request.acknowledge is not None:
-            await service.take_up(entity, request.acknowledge, request.room_id)
-        found = await service.watch(entity, request.since, request.wait, request.room_id)
+            await service.take_up(me, request.acknowledge, request.room_id)
+        found = await service.watch(me, request.since, request.wait, request.room_id)
         events = [event for event in found["events"] if self._may_read(caller, event["room_id"])]
         return RoomEvents(events=events, cursor=found["cursor"], missed=found["missed"])
 

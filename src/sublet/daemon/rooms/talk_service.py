@@ -29,6 +29,7 @@ from sublet.daemon.api.talk_models import (
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
+from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_views import about, message_of, shortened
 from sublet.policy.model import Action, Resource, Subject
@@ -56,6 +57,7 @@ class TalkService:
         self._speaking = speaking
         self._addresses = addresses
         self._opening = asyncio.Lock()
+        self._answered = Answered()
 
     async def speaks_as(self, caller: Subject) -> str:
         """``TalkApi.speaks_as``."""
@@ -141,22 +143,22 @@ class TalkService:
         if room_id is not None:
             await self._gate.ask(caller, Action.ROOM_READ, room_id)
         service, me = await self._speaking.service(), self._speaking.entity(caller)
-        cursor = request.since
+        cursor, missed, until = request.since, False, anyio.current_time() + request.wait
         if cursor is not None and not request.peek:
             # Who asks for what comes after has received what came before.
-            await service.take_up(me, cursor, room_id)
-        until = anyio.current_time() + request.wait
-        missed = False
+            cursor = await self._answered.take_up(service, me, cursor, room_id)
         while True:
             left = max(0.0, until - anyio.current_time())
             found = await service.watch(me, cursor, left, room_id)
-            missed = missed or found["missed"]
             telling = [row for row in found["events"] if self._concerns(row, caller, request.peek)]
-            shown, cursor = telling[:MAX_NEWS], found["cursor"]
+            shown, cursor, missed = telling[:MAX_NEWS], found["cursor"], missed or found["missed"]
             if len(telling) > MAX_NEWS:
                 cursor = int(shown[-1]["cursor"])
             if shown or anyio.current_time() >= until:
                 events = [await self._event(row, caller) for row in shown]
+                if not request.peek:
+                    for answered in (*(event.cursor for event in events), cursor):
+                        self._answered.note(me, answered, room_id)
                 return News(events=events, cursor=cursor, more=len(telling) > MAX_NEWS, missed=missed)
 
     async def newest(self, caller: Subject) -> int:

@@ -1,13 +1,13 @@
-"""What is always there: Identity, Room, Timeline and Message (ezagent 4), and to whom a message was sent."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), and what delivery keeps."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.builtins.audience import AUDIENCE
+from sublet.messaging.builtins.delivery import DELIVERY
 from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
 from sublet.messaging.builtins.room import ROOM
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, AUDIENCE)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY)

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sublet.messaging.builtins.audience import audience
+from sublet.messaging.builtins.delivery import audience
 from sublet.messaging.delivery.acknowledged import is_delivered
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions.read_receipts import has_read

@@ -252,6 +252,11 @@ class AfterRead:
         """Return the room's state."""
         return self._engine.rooms.state(self.room_id)
 
+    @property
+    def cursor(self) -> int:
+        """Return the cursor of the last event before this was read."""
+        return self._engine.events.cursor
+
     def content(self, content_id: str) -> dict[str, JsonValue] | None:
         """Return an immutable content that is here."""
         return self._engine.reading.content(self.room_id, content_id)

@@ -13,6 +13,7 @@ from nacl.signing import SigningKey
 
 from sublet.messaging.engine.backend import Store, TextLibrary
 from sublet.messaging.engine.contexts import Happened
+from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.events import Events
@@ -65,6 +66,7 @@ class Engine:
         self.keyring = Keyring(store, local)
         self.rooms = Rooms(store)
         self.events = Events(store)
+        self.cursors = Cursors(store, self.events)
         self.hooks = HookPipeline(registry)
         self.shards = TimelineShards(self)
         self.reading = Reading(self)

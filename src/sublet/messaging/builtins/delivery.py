@@ -1,12 +1,16 @@
-"""To whom a message was sent: who was a member, kept whenever that changes, so that a message costs nothing more."""
+"""Delivery: to whom a message was sent, and that who reads a page of a room has taken up what is new in it (DESIGN 6).
+
+Who was a member is kept whenever that changes, so that a message costs nothing more.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite
 from sublet.messaging.engine.declaration import (
+    AfterReadHook,
     AfterWriteHook,
     Change,
     Declaration,
@@ -48,15 +52,22 @@ def _remember(context: AfterWrite) -> None:
         context.index([IndexEntry(_INDEX, change.room_id, _rank(change.seq), {"members": [*now]})])
 
 
-AUDIENCE: Final = Declaration(
-    id="audience",
+def _take_up(context: AfterRead) -> None:
+    if context.page and not context.quoted and not context.query:
+        cursor, refs = context.cursor, {str(item["ref_id"]) for item in context.items}
+        context.write_back(lambda later: later.engine.cursors.page_shown(later.entity, context.room_id, cursor, refs))
+
+
+DELIVERY: Final = Declaration(
+    id="delivery",
     version="1",
-    dependencies=("room",),
+    dependencies=("room", "timeline"),
     origin=Origin.BUILT_IN,
     hooks=Hooks(
         after_write=(
-            AfterWriteHook("audience.remember", Trigger("room_config", Change.UPDATE, "members"), 60, _remember),
+            AfterWriteHook("delivery.audience", Trigger("room_config", Change.UPDATE, "members"), 60, _remember),
         ),
+        after_read=(AfterReadHook("delivery.take_up", Trigger("timeline_index"), 75, _take_up),),
     ),
     indexes=(
         Index(
