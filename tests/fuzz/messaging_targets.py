@@ -10,7 +10,7 @@ from pycrdt import Array, Doc, Map
 from fuzz.targets import _text, target
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
-from sublet.protocol.ezagent import acknowledgement, bundle, content, envelope, identity, keys, writer_rules
+from sublet.protocol.ezagent import acknowledgement, bundle, content, envelope, heads, identity, keys, writer_rules
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
@@ -36,6 +36,12 @@ def _update(data: bytes) -> None:
 def _vector(data: bytes) -> None:
     found = vectors.decode_vector(data)
     assert vectors.decode_vector(vectors.encode_vector(found)) == found
+
+
+@target("ezagent_heads", "protocol.ezagent.heads:decode_heads", raises=[Refused])
+def _heads(data: bytes) -> None:
+    found = heads.decode_heads(data)
+    assert heads.decode_heads(heads.encode_heads(found)) == found
 
 
 @target("ezagent_bundle", "protocol.ezagent.bundle:decode_bundle", raises=[Refused])

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
@@ -19,7 +20,9 @@ from sublet.messaging.engine.declaration import Declaration, Index, Refresh
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
-from support.rooms import local_entity
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from support.rooms import Clock, Peer, local_entity
 
 pytestmark = pytest.mark.anyio
 SECONDS = 30
@@ -179,3 +182,33 @@ async def test_a_periodic_index_is_made_anew_even_after_it_failed(tmp_path: Path
             while not await alice.bus.rooms.count():
                 await anyio.sleep(0)
     assert len(runs) >= 2
+
+
+async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        liars = [Peer("eve", 3, clock=Clock(time.time_ns() // 1_000_000)) for _ in range(2)]
+        room = (await alice.bus.room.create(name="r", invite=[bob.id, liars[0].id]))["room_id"]
+        await bob.service.find_room(room)
+        lines = [hub.join(), hub.join()]
+        record = encode_bundle([(RecordKind.IDENTITY, liars[0].entity.record.encode())])
+        for liar, line, victim, other in zip(
+            liars, lines, (alice, bob), (bob, alice), strict=True
+        ):  # each hears of one alone
+            hub.cut(line, other.network)
+            line.serve(doc_id("pubkey", entity_id=liar.id), lambda query: query.reply(record))
+            config = doc_id("config", room_id=room)
+            liar.engine.want_room(room)
+            key = channel_key(config, Channel.STATE)
+            for answer in await anyio.to_thread.run_sync(line.query, key, b"", 5.0):
+                liar.engine.intake.take_bundle(room, decode_bundle(answer))
+            liar.do("message.send", room_id=room, body=f"to {victim.id}")
+            for item in liar.published():
+                line.publish(item.key, item.payload, item.attachment, item.qos)
+        await alice.bus.message.send(room_id=room, body="honest")
+        for honest in (bob, alice):
+            await honest.until(room, lambda bodies: bodies == ["honest"])
+            seen = await honest.service.watch(honest.id, 0, 0.0, room)
+            assert [event["entity"] for event in seen["events"] if event["kind"] == "room.equivocation"] == [
+                liars[0].id
+            ]

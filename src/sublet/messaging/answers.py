@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.engine.backend import Answer
+from sublet.messaging.engine.backend import Answer, Fork
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import unpack
@@ -12,8 +12,9 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import ANY
-from sublet.protocol.ezagent.yjs.vectors import decode_vector
+from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
 
+MAX_FORKS_TOLD: Final = 64
 MAX_ANSWER_BYTES: Final = 512 << 10
 """A longer difference is told in parts, each after a query with a newer state vector."""
 
@@ -27,6 +28,8 @@ def answer(engine: Engine, query: Answer) -> bytes | None:
     if query.key.endswith("/state"):
         return state(engine, query.key.removesuffix("/state"), decode_vector(query.payload or b"\0"))
     place = parse_doc_id(query.key)
+    if place.kind == "heads" and place.room_id is not None:
+        return engine.heads.statement(place.room_id)
     if place.kind == "pubkey" and place.entity_id is not None:
         record = engine.keyring.record(place.entity_id)
         return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
@@ -39,14 +42,22 @@ def answer(engine: Engine, query: Answer) -> bytes | None:
 
 
 def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
-    """Return what a document's log holds beyond a state vector, with the contents and the signers' records."""
+    """Return what a document's log holds beyond a state vector, with the contents and the signers' records.
+
+    Whoever knows that a client forks says that they have all of it; who does not is shown the proof.
+    """
     row = engine.store.find_document(name)
     if row is None:
         return None
     envelopes, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
-    if not envelopes:
+    forks = [fork for fork in engine.store.trust.forks(row.number) if _is_news(fork, have.get(fork.client, 0))]
+    proofs = [(fork.one, fork.other) for fork in forks[:MAX_FORKS_TOLD]]
+    if not envelopes and not proofs:
         return None
-    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, [*envelopes, *(one for one, _ in proofs)])]
+    records += [
+        (RecordKind.FORK, encode_bundle((RecordKind.ENVELOPE, envelope) for envelope in pair)) for pair in proofs
+    ]
     records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
     if row.kind == "index" and row.room_id is not None:
         records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row.room_id, envelopes)]
@@ -75,7 +86,21 @@ def behind(engine: Engine, name: str, theirs: dict[int, int]) -> bool:
     if row is None:
         return bool(theirs)
     ours = engine.store.clients(row.number)
-    return any(clock > (ours[client][0] if client in ours else 0) for client, clock in theirs.items())
+    forks = {fork.client: fork.clock for fork in engine.store.trust.forks(row.number)}
+
+    def lacks(client: int, clock: int) -> bool:
+        fork, known = fork_of(clock), forks.get(client)
+        if fork is not None:
+            return known is None or fork < known
+        return known is None and clock > (ours[client][0] if client in ours else 0)
+
+    return any(lacks(client, clock) for client, clock in theirs.items())
+
+
+def _is_news(fork: Fork, clock: int) -> bool:
+    """Tell whether somebody whose vector has this clock does not know how far back a client forks."""
+    known = fork_of(clock)
+    return known is None or fork.clock < known
 
 
 def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:

@@ -63,6 +63,7 @@ class Subscriptions:
                     "content/*/state",
                     "content/*/acl/state",
                     "delivery",
+                    "heads",
                 )
                 self._rooms[room_id] = [self._network.subscribe(f"{root}/{key}", self._heard) for key in heard]
                 self._rooms[room_id].append(self._network.subscribe(f"{root}/delivery", self._acknowledged))

@@ -19,12 +19,12 @@ from sublet.messaging.answers import inbox
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
-from sublet.protocol.ezagent.bundle import Bundle, decode_bundle
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
-from sublet.protocol.ezagent.yjs.vectors import encode_vector
+from sublet.protocol.ezagent.yjs.vectors import closed, encode_vector
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +95,18 @@ class Sync:
         this = await self._call(lambda engine: engine.shards.current_month())
         for month in (previous_month(this), this):
             await self.month(room_id, month)
+        await self.heads(room_id)
+
+    async def heads(self, room_id: RoomId) -> None:
+        """Compare what members say that they have, and ask for the whole log of a client of which two histories are."""
+        key = doc_id("heads", room_id=room_id)
+        for bundle in await self._ask(key, b""):
+            for name, clients in (await self._call(partial(_compare, room_id=room_id, bundle=bundle))).items():
+                vector = await self._call(partial(_vector, name=name))
+                asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
+                for answer in await self._ask(channel_key(name, Channel.STATE), asked):
+                    await self._call(partial(_take, room_id=room_id, bundle=answer))
+                self.want(name)  # and let those know who hold the other one
 
     async def month(self, room_id: RoomId, month: str) -> None:
         """Ask for a month's shards, the next one until one is empty."""
@@ -160,8 +172,12 @@ class Sync:
 
 
 def _vector(engine: Engine, name: str) -> dict[int, int]:
+    """Return our state vector of a document; of a client that forks we want nothing more."""
     row = engine.store.find_document(name)
-    return {client: clock for client, (clock, _) in engine.store.clients(row.number).items()} if row else {}
+    if row is None:
+        return {}
+    vector = {client: clock for client, (clock, _) in engine.store.clients(row.number).items()}
+    return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
 
 
 def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
@@ -175,6 +191,18 @@ def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
 def _is_empty(engine: Engine, name: str) -> bool:
     row = engine.store.find_document(name)
     return row is None or not engine.store.has_entries(row.number)
+
+
+def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
+    """Return of which documents and clients a member has another history than we have."""
+    engine.intake.take_bundle(None, bundle)
+    found: dict[str, set[int]] = {}
+    for raw in bundle.of(RecordKind.HEADS)[:1]:
+        try:
+            found |= engine.heads.compare(room_id, raw)
+        except Refused as refused:
+            engine.intake.counts[refused.refusal] += 1
+    return found
 
 
 def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 4
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -24,7 +24,8 @@ CREATE TABLE log (
     client INTEGER,
     start INTEGER NOT NULL,
     until INTEGER NOT NULL,
-    envelope BLOB NOT NULL
+    envelope BLOB NOT NULL,
+    head BLOB
 );
 CREATE INDEX log_of_client ON log (document, client, until);
 CREATE TABLE clients (
@@ -75,12 +76,29 @@ CREATE TABLE deletions (
     client INTEGER NOT NULL,
     clock INTEGER NOT NULL,
     length INTEGER NOT NULL,
-    signer TEXT NOT NULL
+    signer TEXT NOT NULL,
+    seq INTEGER NOT NULL
 );
 CREATE INDEX deletions_of_document ON deletions (document);
 CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, room_id TEXT NOT NULL, raw BLOB NOT NULL);
 CREATE UNIQUE INDEX contents_by_hash ON contents (hash, room_id);
 CREATE TABLE records (entity_id TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE forks (
+    document INTEGER NOT NULL,
+    client INTEGER NOT NULL,
+    clock INTEGER NOT NULL,
+    signer TEXT NOT NULL,
+    one BLOB NOT NULL,
+    other BLOB NOT NULL,
+    PRIMARY KEY (document, client)
+) WITHOUT ROWID;
+CREATE TABLE heads (
+    room_id TEXT NOT NULL,
+    entity_id TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    raw BLOB NOT NULL,
+    PRIMARY KEY (room_id, entity_id)
+) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
 CREATE TABLE index_entries (

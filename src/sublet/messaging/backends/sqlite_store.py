@@ -11,9 +11,11 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.schema import SCHEMA, SCHEMA_VERSION
+from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.engine.backend import (
     Batch,
     DeletionRow,
@@ -29,13 +31,6 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_content_hash
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
-_ENTRY: Final = (
-    "client, clock, length, origin_client, origin_clock, right_client, right_clock, entry_id, signer, seq, shown"
-)
-_WRITE: Final = (
-    "client, clock, entry_client, entry_clock, container_client, container_clock, key, origin_client, origin_clock, "
-    "right_client, right_clock, signer, seq, value"
-)
 MAX_DELETE_ONLY: Final = 1_000
 """Envelopes that only delete are in no state vector; the last so many of a document go with every difference."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
@@ -64,6 +59,7 @@ class SqliteStore:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         self._db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        self.trust = SqliteTrust(self._db)
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._db.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
@@ -122,10 +118,10 @@ class SqliteStore:
 
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
-            f"SELECT {_ENTRY} FROM entries WHERE document = ? ORDER BY seq, clock",  # noqa: S608 - a constant
+            f"SELECT {ENTRY_COLUMNS} FROM entries WHERE document = ? ORDER BY seq, clock",  # noqa: S608 - a constant
             (document,),
         )
-        return [_entry(row) for row in rows]
+        return [entry_of(row) for row in rows]
 
     def find_entry(self, entry_id: RefId) -> tuple[DocumentRow, ItemId] | None:
         return self.find_refs([entry_id]).get(entry_id)
@@ -147,11 +143,11 @@ class SqliteStore:
         found: list[tuple[DocumentRow, EntryRow]] = []
         for signer in signers:
             rows = self._db.execute(
-                f"SELECT d.number, d.doc_id, d.room_id, d.kind, {_prefixed('e', _ENTRY)} FROM entries e "  # noqa: S608
+                f"SELECT d.number, d.doc_id, d.room_id, d.kind, {_prefixed('e', ENTRY_COLUMNS)} FROM entries e "  # noqa: S608
                 "JOIN documents d ON d.number = e.document WHERE e.signer = ? AND e.shown = 0 ORDER BY e.seq, e.clock",
                 (signer,),
             )
-            found += [(DocumentRow(*row[:4]), _entry(row[4:])) for row in rows]
+            found += [(DocumentRow(*row[:4]), entry_of(row[4:])) for row in rows]
         return found
 
     def mark_shown(self, items: Iterable[tuple[int, ItemId]]) -> None:
@@ -163,23 +159,23 @@ class SqliteStore:
     def writes(self, document: int, entry: ItemId | None) -> list[WriteRow]:
         if entry is None:
             rows = self._db.execute(
-                f"SELECT {_WRITE} FROM writes WHERE document = ? AND entry_client IS NULL ORDER BY number",  # noqa: S608
+                f"SELECT {WRITE_COLUMNS} FROM writes WHERE document = ? AND entry_client IS NULL ORDER BY number",  # noqa: S608
                 (document,),
             )
         else:
             rows = self._db.execute(
-                f"SELECT {_WRITE} FROM writes "  # noqa: S608
+                f"SELECT {WRITE_COLUMNS} FROM writes "  # noqa: S608
                 "WHERE document = ? AND entry_client = ? AND entry_clock = ? ORDER BY number",
                 (document, *entry),
             )
-        return [_write(row) for row in rows]
+        return [write_of(row) for row in rows]
 
     def find_write(self, document: int, item: ItemId) -> WriteRow | None:
         row = self._db.execute(
-            f"SELECT {_WRITE} FROM writes WHERE document = ? AND client = ? AND clock = ?",  # noqa: S608 - a constant
+            f"SELECT {WRITE_COLUMNS} FROM writes WHERE document = ? AND client = ? AND clock = ?",  # noqa: S608 - a constant
             (document, *item),
         ).fetchone()
-        return _write(row) if row is not None else None
+        return write_of(row) if row is not None else None
 
     def deletions(self, document: int) -> list[DeletionRow]:
         rows = self._db.execute("SELECT client, clock, length, signer FROM deletions WHERE document = ?", (document,))
@@ -260,25 +256,25 @@ class SqliteStore:
         db, log, clients, entries, writes, deletions = self._db, [], [], [], [], []
         for update in updates:
             number, row = update.document.number, update.log
-            log.append((row.seq, number, row.client, row.start, row.end, row.envelope))
+            log.append((row.seq, number, row.client, row.start, row.end, row.envelope, row.head))
             if update.first:
                 clients.append((number, row.client, update.signer))
-            entries += [(number, *_entry_values(entry)) for entry in update.entries]
-            writes += [(number, *_write_values(write)) for write in update.writes]
+            entries += [(number, *entry_values(entry)) for entry in update.entries]
+            writes += [(number, *write_values(write)) for write in update.writes]
             deletions += [
-                (number, cut.deletion.client, cut.deletion.clock, cut.deletion.length, cut.signer)
+                (number, cut.deletion.client, cut.deletion.clock, cut.deletion.length, cut.signer, row.seq)
                 for cut in update.deletions
             ]
-        db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", log)
+        db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?)", log)
         if clients:
             db.executemany("INSERT INTO clients VALUES (?, ?, ?)", clients)
         db.executemany(
-            f"INSERT INTO entries (document, {_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO entries (document, {ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             entries,
         )
         if writes:
             db.executemany(
-                f"INSERT INTO writes (document, {_WRITE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                f"INSERT INTO writes (document, {WRITE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 writes,
             )
         superseded = [
@@ -291,7 +287,7 @@ class SqliteStore:
                 superseded,
             )
         if deletions:
-            db.executemany("INSERT INTO deletions VALUES (?, ?, ?, ?, ?)", deletions)
+            db.executemany("INSERT INTO deletions VALUES (?, ?, ?, ?, ?, ?)", deletions)
 
     def append_events(self, events: Sequence[EventRow], keep: int) -> None:
         self._db.executemany(
@@ -339,63 +335,9 @@ class SqliteStore:
         self._db.close()
 
 
-def _entry(row: Sequence[Any]) -> EntryRow:
-    return EntryRow(
-        row[0], row[1], row[2], _pair(row[3], row[4]), _pair(row[5], row[6]), row[7], row[8], row[9], bool(row[10])
-    )
-
-
-def _entry_values(entry: EntryRow) -> tuple[object, ...]:
-    return (
-        entry.client,
-        entry.clock,
-        entry.length,
-        *(entry.origin or (None, None)),
-        *(entry.right or (None, None)),
-        entry.entry_id,
-        entry.signer,
-        entry.seq,
-        entry.shown,
-    )
-
-
-def _write(row: Sequence[Any]) -> WriteRow:
-    return WriteRow(
-        row[0],
-        row[1],
-        _pair(row[2], row[3]),
-        _pair(row[4], row[5]),
-        row[6],
-        _pair(row[7], row[8]),
-        _pair(row[9], row[10]),
-        row[11],
-        row[12],
-        bytes(row[13]) if row[13] is not None else None,
-    )
-
-
-def _write_values(write: WriteRow) -> tuple[object, ...]:
-    return (
-        write.client,
-        write.clock,
-        *(write.entry or (None, None)),
-        *(write.container or (None, None)),
-        write.key,
-        *(write.origin or (None, None)),
-        *(write.right or (None, None)),
-        write.signer,
-        write.seq,
-        write.value,
-    )
-
-
 def _hash(content_id: ContentId) -> bytes:
     """Return what a content's id says, in a quarter of the space; ids of another form are of no immutable content."""
     return bytes.fromhex(content_id.removeprefix("sha256:")) if is_content_hash(content_id) else content_id.encode()
-
-
-def _pair(client: int | None, clock: int | None) -> ItemId | None:
-    return (client, clock) if client is not None and clock is not None else None
 
 
 def _prefixed(table: str, columns: str) -> str:

@@ -19,6 +19,8 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
+from sublet.messaging.engine.heads import ROLLED_BACK_EVENT
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.room.state import NO_POWER
 from sublet.protocol.ezagent.room.statements import NESTED_MAP, Statement
@@ -141,5 +143,11 @@ ROOM = Declaration(
         Operation("room.kick", operations.kick, writes="room_config"),
         Operation("room.set_power", operations.set_power, writes="room_config"),
     ),
-    events=("room.member.joined", "room.member.left", "room.config.updated"),
+    events=(
+        "room.member.joined",
+        "room.member.left",
+        "room.config.updated",
+        EQUIVOCATION_EVENT,
+        ROLLED_BACK_EVENT,
+    ),
 )

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.ezagent.heads import Head
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId, Value
 
@@ -68,13 +69,17 @@ class DeletionRow:
 
 @dataclass(slots=True)
 class LogRow:
-    """An envelope with the range of clocks it brings; ``client`` is None where it only deletes."""
+    """An envelope with the range of clocks it brings; ``client`` is None where it only deletes.
+
+    ``head`` is a hash of all that its client has written in the document up to here.
+    """
 
     seq: int
     client: int | None
     start: int
     end: int
     envelope: bytes
+    head: bytes | None
 
 
 @dataclass(slots=True)
@@ -128,8 +133,67 @@ class Batch:
         return bool(self.updates or self.contents or self.records or self.settings)
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a client's updates fork: its signer has signed two different ones for the same clocks.
+
+    ``one`` and ``other`` are the envelopes, which prove it to everybody. What the client wrote from ``clock`` on does
+    not count.
+    """
+
+    client: int
+    clock: int
+    signer: EntityId
+    one: bytes
+    other: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRow:
+    """What a peer has last said, and signed, that it has of a room. ``at_ms`` is its own time."""
+
+    at_ms: int
+    raw: bytes
+
+
+class TrustStore(Protocol):
+    """The chain of each client's updates, forks of it, and the heads of peers."""
+
+    def forks(self, document: int) -> list[Fork]:
+        """Return where clients of a document fork, by client."""
+
+    def put_fork(self, document: int, fork: Fork) -> None:
+        """Keep where a client forks, in place of what was known; inside a transaction."""
+
+    def rewind(self, document: int, client: int, clock: int) -> list[tuple[int, bytes]]:
+        """Forget a document's log from a client's first update beyond a clock on; inside a transaction.
+
+        Returns:
+            The envelopes of all others that were forgotten, with their numbers, to be taken again.
+        """
+
+    def update_at(self, document: int, client: int, clock: int) -> bytes | None:
+        """Return the envelope in which a client wrote a clock."""
+
+    def head(self, document: int, client: int, until: int | None = None) -> bytes | None:
+        """Return a client's head, at the end of the update that ends at ``until`` or of its last."""
+
+    def heads(self, document: int) -> dict[int, Head]:
+        """Return the head of every client of a document."""
+
+    def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
+        """Return what peers have last said that they have of a room."""
+
+    def put_heads(self, room_id: RoomId, entity: EntityId, row: HeadRow) -> None:
+        """Keep what a peer says; inside a transaction."""
+
+
 class Store(Protocol):
     """The database: an append-only signed log and the index that decoded updates feed. Used by one thread."""
+
+    @property
+    def trust(self) -> TrustStore:
+        """Return what is kept about whom to trust."""
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         """Return a document, made if it is new."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ from sublet.protocol.ezagent.yjs.writer import write_value
 MAX_HELD: Final = 1_024
 MAX_HELD_BYTES: Final = 8 << 20
 LAYOUTS_KEPT: Final = 256
+HEAD_BYTES: Final = 16
 OPAQUE: Final = "\0"
 """First key in the path of what is text: kept in the log, shown by the CRDT library."""
 
@@ -32,6 +34,10 @@ class Located(NamedTuple):
     container: ItemId | None
     path: tuple[str, ...]
     nested: bool
+
+
+_LOST: Final = Located(None, None, (OPAQUE,), nested=False)
+"""Where something is that depends on what forks: kept in the log, and left out everywhere."""
 
 
 @dataclass(slots=True)
@@ -99,10 +105,17 @@ class Document:
         roots: its root types.
         store: where its entries and writes are.
         payload: returns an accepted update's bytes by its number in the log.
+        entry_key: the field that names an element of its array.
     """
 
     def __init__(
-        self, row: DocumentRow, place: Place, roots: tuple[Root, ...], store: Store, payload: Callable[[int], Update]
+        self,
+        row: DocumentRow,
+        place: Place,
+        roots: tuple[Root, ...],
+        store: Store,
+        payload: Callable[[int], Update],
+        entry_key: str,
     ) -> None:
         self.row = row
         self.place = place
@@ -111,6 +124,10 @@ class Document:
         self._has_text = any(root.storage is StorageType.CRDT_TEXT for root in roots)
         self._store = store
         self._payload = payload
+        self._entry_key = entry_key
+        self.forks: dict[int, int] = {fork.client: fork.clock for fork in store.trust.forks(row.number)}
+        """From which clock on a client's updates don't count, since it has made two of them."""
+        self._heads: dict[int, bytes] = {}
         self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
         self.held: OrderedDict[bytes, Held] = OrderedDict()
         self._held_bytes = 0
@@ -152,6 +169,22 @@ class Document:
         """Return the clock that a client's next item has."""
         return self.clients[client][0] if client in self.clients else 0
 
+    def is_void(self, item: ItemId) -> bool:
+        """Tell whether an item is of the part of a client that forks, of which every peer may hold another."""
+        fork = self.forks.get(item[0])
+        return fork is not None and item[1] >= fork
+
+    def extended(self, update: Update, payload: bytes) -> bytes | None:
+        """Return the head of an update's client with the update; None for one that only deletes."""
+        if not update.items:
+            return None
+        head = self._heads.get(update.client)
+        if head is None:
+            head = self._store.trust.head(self.row.number, update.client) or b""
+        digest = hashlib.sha256(head + update.end.to_bytes(4, "big") + payload).digest()[:HEAD_BYTES]
+        self._heads[update.client] = digest
+        return digest
+
     def has(self, item: ItemId) -> bool:
         """Tell whether an item is here."""
         return item[1] < self.next_clock(item[0])
@@ -167,7 +200,8 @@ class Document:
             return True
 
         def absent(item: ItemId) -> bool:
-            return item[1] >= (end if item[0] == client else self.next_clock(item[0]))
+            upto = end if item[0] == client else self.next_clock(item[0])
+            return item[1] >= upto and not (self.forks and self.is_void(item))
 
         for item in update.items:
             if item.origin is not None and absent(item.origin):
@@ -250,12 +284,16 @@ class Document:
             return self._in_root(item, here, nested)
         if item.parent is not None:
             holder = known(item.parent)
+            if self.forks and (holder is None or holder.path[:1] == (OPAQUE,)):
+                return _LOST
             if holder is None or not (holder.nested or not holder.path) or item.key is None:
                 raise Refused(Refusal.WRONG_SHAPE, "a key of something that is no map")
             container = item.parent if holder.path else None
             return Located(holder.entry, container, (*holder.path, item.key), nested)
         neighbour = item.origin or item.right
         beside = known(neighbour) if neighbour is not None else None
+        if self.forks and neighbour is not None and (beside is None or beside.path[:1] == (OPAQUE,)):
+            return self._element(item, here) if self._is_element(update, item, here) else _LOST
         if beside is None:
             if self._has_text:
                 return Located(None, None, (OPAQUE,), nested=False)
@@ -263,6 +301,12 @@ class Document:
         if not beside.path:
             return self._element(item, here)
         return Located(beside.entry, beside.container, beside.path, nested)
+
+    def _is_element(self, update: Update, item: Item, here: ItemId) -> bool:
+        """Tell by itself whether an item is an element, where what it stands beside differs from peer to peer."""
+        return self._array is not None and any(
+            inner.parent == here and inner.key == self._entry_key for inner in update.items
+        )
 
     def _in_root(self, item: Item, here: ItemId, nested: bool) -> Located:
         root = self._roots.get(str(item.parent))
@@ -285,6 +329,8 @@ class Document:
 
     def locate(self, item: ItemId) -> Located | None:
         """Return where an accepted item belongs; None where that can't be told."""
+        if self.forks and self.is_void(item):
+            return None
         row = self.staged_writes.get(item)
         if row is None and self._array is not None:
             node = self.node_of(item)
@@ -332,10 +378,15 @@ class Document:
             self._place_entry(entry)
 
     def _place_entry(self, entry: EntryRow) -> None:
+        origin = entry.origin
+        if origin is not None and origin not in self.list.nodes:
+            # Beside what forks, which is not here or elsewhere another: behind its author's own last one, on all peers.
+            own = self._starts.get(entry.client)
+            origin = (entry.client, own[-1]) if own else None
         node = Node(
             (entry.client, entry.clock),
             entry.length,
-            entry.origin,
+            origin,
             entry.right,
             entry.entry_id,
             entry.signer,

@@ -17,6 +17,7 @@ from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.events import Events
+from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
 from sublet.messaging.engine.intake import Intake
 from sublet.messaging.engine.keyring import Keyring, LocalEntity
@@ -73,6 +74,7 @@ class Engine:
         self.writing = Writing(self)
         self.texts = Texts(self, texts)
         self.intake = Intake(self)
+        self.heads = HeadExchange(self)
         self.ref_numbers = itertools.count(int.from_bytes(os.urandom(2), "big"))
         """Tell apart the refs of one millisecond."""
         self._open: OrderedDict[str, Document] = OrderedDict()
@@ -189,9 +191,16 @@ class Engine:
         if place.kind == "index" and place.room_id is not None:
             self.shards.added(place.room_id)
         roots = self.registry.roots(place.kind, place.ext_id)
-        document = self._open[name] = Document(row, place, roots, self.store, self.reading.update)
+        datatype = self.registry.datatype_at(place.kind, place.ext_id)
+        entry_key = datatype.entry_id if datatype is not None else "ref_id"
+        document = self._open[name] = Document(row, place, roots, self.store, self.reading.update, entry_key)
         self._close_idle()
         return document
+
+    def close(self, name: str) -> list[bytes]:
+        """Close a document, to be read anew from what is kept; return the envelopes that it held."""
+        document = self._open.pop(name, None)
+        return [held.envelope.raw for held in document.held.values()] if document is not None else []
 
     def _close_idle(self) -> None:
         """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
@@ -210,6 +219,7 @@ class Engine:
         self.writing.drop_pending()
         self.texts.forget()
         self.rooms.forget()
+        self.reading.forget()
         self.events.drop()
 
     def config_changed(self, room_id: RoomId, signer: EntityId, seq: int, *, local: bool) -> None:

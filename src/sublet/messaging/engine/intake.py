@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_row
 from sublet.messaging.engine.authorise import refuse_forbidden
-from sublet.messaging.engine.backend import Batch, DeletionRow, EntryRow, LogRow, StagedUpdate, WriteRow
-from sublet.messaging.engine.contexts import Happened
-from sublet.messaging.engine.declaration import Change, Datatype
-from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan, encoded
+from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
+from sublet.messaging.engine.document import Document, Plan
+from sublet.messaging.engine.forks import Forks
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
@@ -56,16 +56,6 @@ class Outcome:
         self.unknown_signers |= other.unknown_signers
 
 
-@dataclass(slots=True)
-class _Accepted:
-    document: Document
-    envelope: Envelope
-    client: int
-    plan: Plan
-    local: bool
-    seq: int
-
-
 class Intake:
     """Takes updates, from the wire and from here.
 
@@ -76,10 +66,11 @@ class Intake:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._batch = Batch()
-        self._accepted: list[_Accepted] = []
+        self._accepted: list[Accepted] = []
         self._seq = engine.store.last_seq()
         self._waiting: dict[EntityId, list[Arrival]] = {}
         self._deletes_seen: dict[bytes, None] = {}
+        self.forks = Forks(engine)
         self.staged: dict[int, Update] = {}
         """Updates that were accepted and are not in the store yet, by their number in the log."""
         self.counts: Counter[str] = Counter()
@@ -96,7 +87,48 @@ class Intake:
             self._one(arrival, outcome)
         outcome.accepted = len(self._accepted)
         self.commit()
+        outcome.gaps |= self.forks.learn()
         return outcome
+
+    def take_again(self, envelopes: Sequence[bytes]) -> None:
+        """Take what was held in a document that was read anew."""
+        self.take([Arrival(raw) for raw in envelopes])
+
+    def replay(self, name: str, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Take accepted updates of a document once more, by their numbers in the log, and tell nobody."""
+        document = self._engine.document(name)
+        for seq, raw in rows:
+            envelope = unpack(raw)
+            update = decode_update(envelope.payload)
+            try:
+                plan = document.plan(update)
+                refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
+            except Refused as refused:
+                self.counts[refused.refusal] += 1
+                continue
+            self._stage(document, envelope, update, plan, seq, local=False)
+        batch, self._batch = self._batch, Batch()
+        self._engine.store.write(batch)
+        self._accepted.clear()
+        self.staged.clear()
+        document.staged_writes.clear()
+
+    def envelope_at(self, document: Document, client: int, clock: int) -> bytes | None:
+        """Return the accepted envelope in which a client wrote a clock of a document."""
+        number = document.row.number
+        for staged in self._batch.updates:
+            row = staged.log
+            if staged.document.number == number and row.client == client and row.start <= clock < row.end:
+                return row.envelope
+        return self._engine.store.trust.update_at(number, client, clock)
+
+    def reset(self) -> None:
+        """Go back to what is durable, after a transaction that failed."""
+        self._batch = Batch()
+        self._accepted.clear()
+        self.staged.clear()
+        self._engine.forget()
+        self._seq = self._engine.store.last_seq()
 
     def take_bundle(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
         """Take what a peer has answered: who its signers are, the log beyond ours, and contents."""
@@ -107,6 +139,11 @@ class Intake:
             except Refused as refused:
                 self.counts[refused.refusal] += 1
         self._take_contents(room_id, bundle.of(RecordKind.CONTENT))
+        for raw in bundle.of(RecordKind.FORK):
+            try:
+                self.forks.take_proof(raw)
+            except Refused as refused:
+                self.counts[refused.refusal] += 1
         outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
 
@@ -136,7 +173,7 @@ class Intake:
         """
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
-        self._stage(document, envelope, update, plan, local=True)
+        self._stage(document, envelope, update, plan, self._next_seq(), local=True)
         if document.place.room_id is not None:
             for content_id, raw in contents.items():
                 self._batch.contents[document.place.room_id, content_id] = raw
@@ -159,12 +196,10 @@ class Intake:
         try:
             with store.transaction():
                 store.write(batch)
-                self._tell(accepted)
+                tell(engine, accepted)
                 events = engine.events.write()
         except Exception:
-            self.staged.clear()
-            engine.forget()
-            self._seq = store.last_seq()
+            self.reset()
             raise
         self.staged.clear()
         for done in accepted:
@@ -184,7 +219,9 @@ class Intake:
             envelope = unpack(arrival.envelope)
             document = self._engine.wanted_document(envelope.doc_id)
             update = decode_update(envelope.payload)
-            if document.known(update):
+            if document.forks:
+                self.forks.refuse_void(document, update)
+            if document.known(update) and not self.forks.contradicts(document, envelope, update):
                 self.counts["duplicate"] += 1
                 self._take_contents(document.place.room_id, arrival.contents)
                 return
@@ -210,7 +247,7 @@ class Intake:
         while document.held and (ready := document.release()):
             for held in ready:
                 try:
-                    if not document.known(held.update):
+                    if not document.known(held.update) or self.forks.contradicts(document, held.envelope, held.update):
                         self._check_client(document, held.envelope, held.update)
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
@@ -219,7 +256,7 @@ class Intake:
     def _accept(self, document: Document, envelope: Envelope, update: Update) -> None:
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
-        self._stage(document, envelope, update, plan, local=False)
+        self._stage(document, envelope, update, plan, self._next_seq(), local=False)
         self.counts["accepted"] += 1
         if not update.items:
             self._deletes_seen[hashlib.sha256(envelope.signed).digest()] = None
@@ -252,7 +289,8 @@ class Intake:
         if bound[1] != envelope.signer:
             raise Refused(Refusal.FOREIGN_CLIENT, "a client id of another entity")
         if update.start < bound[0]:
-            raise Refused(Refusal.WRONG_SHAPE, "clocks that were used before")
+            self.forks.note(document, envelope, update)
+            raise Refused(Refusal.EQUIVOCATION, "another update for clocks that were used before")
 
     def _take_contents(self, room_id: RoomId | None, contents: Sequence[bytes]) -> None:
         if room_id is None:
@@ -265,15 +303,18 @@ class Intake:
                 continue
             self._batch.contents[room_id, str(content["content_id"])] = raw
 
-    def _stage(self, document: Document, envelope: Envelope, update: Update, plan: Plan, *, local: bool) -> None:
-        self._seq += 1
+    def _stage(
+        self, document: Document, envelope: Envelope, update: Update, plan: Plan, seq: int, *, local: bool
+    ) -> None:
         signer, client = envelope.signer, update.client
-        log = LogRow(self._seq, client if update.items else None, update.start, update.end, envelope.raw)
+        head = document.extended(update, envelope.payload)
+        log = LogRow(seq, client if update.items else None, update.start, update.end, envelope.raw, head)
         staged = StagedUpdate(document.row, log, signer, bool(update.items) and client not in document.clients)
         shown = document.place.kind == "index" and self._shown(document, signer, update)
-        staged.entries = [self._entry(document, signer, client, entry, shown) for entry in plan.entries]
-        staged.writes = [self._write(signer, client, write) for write in plan.writes]
         datatype = self._engine.datatype_of(document)
+        name = datatype.entry_id if datatype is not None else "ref_id"
+        staged.entries = [entry_row(name, signer, client, entry, seq, shown=shown) for entry in plan.entries]
+        staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
         staged.deletions = [DeletionRow(cut, signer) for cut in update.deletions]
@@ -281,108 +322,15 @@ class Intake:
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write
         self._batch.updates.append(staged)
-        self.staged[self._seq] = update
-        self._accepted.append(_Accepted(document, envelope, client, plan, local, self._seq))
+        self.staged[seq] = update
+        self._accepted.append(Accepted(document, envelope, client, plan, local, seq))
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
 
     def _shown(self, document: Document, signer: EntityId, update: Update) -> bool:
         room_id = document.place.room_id
         return room_id is not None and self._engine.rooms.counts(
             room_id, signer, document.room_part, (update.client, update.start)
-        )
-
-    def _entry(self, document: Document, signer: EntityId, client: int, entry: NewEntry, shown: bool) -> EntryRow:
-        datatype = self._engine.datatype_of(document)
-        name = datatype.entry_id if datatype is not None else "ref_id"
-        item = entry.item
-        return EntryRow(
-            client,
-            item.clock,
-            entry.length,
-            item.origin,
-            item.right,
-            str(entry.fields[name]),
-            signer,
-            self._seq,
-            shown,
-        )
-
-    def _write(self, signer: EntityId, client: int, write: NewWrite) -> WriteRow:
-        item, located = write.item, write.located
-        return WriteRow(
-            client,
-            item.clock,
-            located.entry,
-            located.container,
-            located.path[-1],
-            item.origin,
-            item.right,
-            signer,
-            self._seq,
-            None if write.makes_map else encoded(write.value),
-        )
-
-    def _tell(self, accepted: Sequence[_Accepted]) -> None:
-        """Run the hooks; the config first, since it decides what else counts."""
-        configs = [done for done in accepted if done.document.place.kind == "config"]
-        for room_id in {done.document.place.room_id: None for done in configs}:
-            if room_id is not None:
-                of_room = [done for done in configs if done.document.place.room_id == room_id]
-                last = of_room[-1]
-                self._engine.config_changed(room_id, last.envelope.signer, last.seq, local=last.local)
-        for done in accepted:
-            if done.document.place.kind != "config":
-                for change in self._changes(done):
-                    self._engine.hooks.after_write(self._engine, change)
-
-    def _changes(self, done: _Accepted) -> list[Happened]:
-        document, signer = done.document, done.envelope.signer
-        datatype = self._engine.datatype_of(document)
-        if datatype is None or not self._engine.hooks.watched(datatype.id):
-            return []
-        name = datatype.entry_id
-        found = [
-            self._happened(
-                done, datatype, entry.item.clock, Change.INSERT, str(entry.fields[name]), fields=entry.fields
-            )
-            for entry in done.plan.entries
-        ]
-        for write in done.plan.writes:
-            node = document.list.nodes.get(write.located.entry) if write.located.entry is not None else None
-            entry_id = node.entry_id if node is not None else None
-            path, value = write.located.path, write.value
-            found.append(
-                self._happened(done, datatype, write.item.clock, Change.UPDATE, entry_id, path=path, value=value)
-            )
-        room_id, part = document.place.room_id, document.room_part
-        if room_id is None:
-            return found
-        return [change for change in found if self._engine.rooms.counts(room_id, signer, part, change.item)]
-
-    def _happened(
-        self,
-        done: _Accepted,
-        datatype: Datatype,
-        clock: int,
-        event: Change,
-        entry_id: str | None,
-        *,
-        fields: dict[str, object] | None = None,
-        path: tuple[str, ...] = (),
-        value: object = None,
-    ) -> Happened:
-        row = done.document.row
-        item = (done.client, clock)
-        return Happened(
-            datatype.id,
-            event,
-            row.doc_id,
-            row.room_id,
-            done.envelope.signer,
-            item,
-            entry_id,
-            fields or {},
-            path,
-            value,
-            done.local,
-            seq=done.seq,
         )

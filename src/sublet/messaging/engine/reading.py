@@ -67,6 +67,10 @@ class Reading:
                 self._updates.popitem(last=False)
         return found
 
+    def forget(self) -> None:
+        """Forget updates by their numbers, which may be given anew."""
+        self._updates.clear()
+
     def ref(self, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref as it counts, with its place; None where there is none that counts."""
         found = self._engine.store.find_entry(ref_id)

@@ -28,6 +28,9 @@ class RecordKind(IntEnum):
     ENVELOPE = 1
     CONTENT = 2
     IDENTITY = 3
+    HEADS = 4
+    FORK = 5
+    """A bundle of the two envelopes that prove it."""
 
 
 @dataclass(frozen=True, slots=True)

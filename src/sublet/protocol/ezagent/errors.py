@@ -17,6 +17,8 @@ class Refusal(StrEnum):
     FOREIGN_AUTHOR = "foreign_author"
     FOREIGN_KEY = "foreign_key"
     WRONG_SHAPE = "wrong_shape"
+    EQUIVOCATION = "equivocation"
+    QUOTA = "quota"
     RESERVED_ENTITY = "reserved_entity"
 
 

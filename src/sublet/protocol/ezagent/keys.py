@@ -64,11 +64,12 @@ PATTERNS: Final[Mapping[str, str]] = {
     "delivery": "ezagent/{room_id}/delivery",
     "blob": "ezagent/blob/{hash}",
     "pubkey": "ezagent/{entity_id}/identity/pubkey",
+    "heads": "ezagent/{room_id}/heads",
     "inbox": "ezagent/{entity_id}/inbox",
     "profile": "ezagent/{entity_id}/ext/profile",
 }
-"""Every kind of document, without the channel. ``inbox`` and ``delivery`` are ours: where an
-invited entity learns of its rooms, and where recipients acknowledge what they hold."""
+"""Every kind of document, without the channel. ``inbox``, ``delivery`` and ``heads`` are ours: where an invited entity
+learns of its rooms, where recipients acknowledge what they hold, and where members say what they have of a room."""
 
 
 def instantiate(pattern: str, **values: str) -> str:

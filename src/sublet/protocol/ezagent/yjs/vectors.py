@@ -41,3 +41,16 @@ def encode_vector(vector: Mapping[int, int]) -> bytes:
         write_number(out, client)
         write_number(out, vector[client])
     return bytes(out)
+
+
+def closed(fork: int) -> int:
+    """Return what stands for a client's clock in a vector of somebody who knows that the client forks.
+
+    Nothing of it is wanted any more. No client ever gets as far as half of all clocks, which tells the two apart.
+    """
+    return MAX_CLOCK - min(fork, MAX_CLOCK // 2)
+
+
+def fork_of(clock: int) -> int | None:
+    """Return where, by its vector, somebody knows a client to fork; None where they know of no fork."""
+    return MAX_CLOCK - clock if clock > MAX_CLOCK // 2 else None

@@ -1,0 +1,85 @@
+"""What the store keeps about whom to trust: the chain of each client's updates, forks of it, and the heads of peers."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from sublet.messaging.engine.backend import Fork, HeadRow
+from sublet.protocol.ezagent.heads import Head
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+
+_FORK: Final = "client, clock, signer, one, other"
+
+
+class SqliteTrust:
+    """See ``engine.backend.TrustStore``.
+
+    Args:
+        db: the store's connection.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def forks(self, document: int) -> list[Fork]:
+        rows = self._db.execute(f"SELECT {_FORK} FROM forks WHERE document = ? ORDER BY client", (document,))  # noqa: S608
+        return [Fork(client, clock, signer, bytes(one), bytes(other)) for client, clock, signer, one, other in rows]
+
+    def put_fork(self, document: int, fork: Fork) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO forks VALUES (?, ?, ?, ?, ?, ?)",
+            (document, fork.client, fork.clock, fork.signer, fork.one, fork.other),
+        )
+
+    def rewind(self, document: int, client: int, clock: int) -> list[tuple[int, bytes]]:
+        (first,) = self._db.execute(
+            "SELECT min(seq) FROM log WHERE document = ? AND client = ? AND until > ?", (document, client, clock)
+        ).fetchone()
+        if first is None:
+            return []
+        since = (document, first)
+        rows = self._db.execute(
+            "SELECT client, until, seq, envelope FROM log WHERE document = ? AND seq >= ? ORDER BY seq", since
+        )
+        kept = [(seq, bytes(raw)) for writer, until, seq, raw in rows if writer != client or until <= clock]
+        for table in ("log", "entries", "writes", "deletions"):
+            self._db.execute(f"DELETE FROM {table} WHERE document = ? AND seq >= ?", since)  # noqa: S608 - constants
+        self._db.execute(
+            "DELETE FROM clients WHERE document = ? AND NOT EXISTS "
+            "(SELECT 1 FROM log l WHERE l.document = clients.document AND l.client = clients.client)",
+            (document,),
+        )
+        return kept
+
+    def update_at(self, document: int, client: int, clock: int) -> bytes | None:
+        row = self._db.execute(
+            "SELECT envelope FROM log WHERE document = ? AND client = ? AND until > ? ORDER BY until LIMIT 1",
+            (document, client, clock),
+        ).fetchone()
+        return bytes(row[0]) if row is not None else None
+
+    def head(self, document: int, client: int, until: int | None = None) -> bytes | None:
+        row = self._db.execute(
+            "SELECT head FROM log WHERE document = ? AND client = ? AND (? IS NULL OR until = ?) "
+            "ORDER BY until DESC LIMIT 1",
+            (document, client, until, until),
+        ).fetchone()
+        return bytes(row[0]) if row is not None else None
+
+    def heads(self, document: int) -> dict[int, Head]:
+        rows = self._db.execute(
+            "SELECT l.client, l.until, l.head FROM clients c JOIN log l ON l.document = c.document "
+            "AND l.client = c.client AND l.until = "
+            "(SELECT max(until) FROM log m WHERE m.document = c.document AND m.client = c.client) "
+            "WHERE c.document = ?",
+            (document,),
+        )
+        return {client: Head(clock, bytes(digest)) for client, clock, digest in rows}
+
+    def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
+        rows = self._db.execute("SELECT entity_id, at_ms, raw FROM heads WHERE room_id = ?", (room_id,))
+        return {entity: HeadRow(at_ms, bytes(raw)) for entity, at_ms, raw in rows}
+
+    def put_heads(self, room_id: RoomId, entity: EntityId, row: HeadRow) -> None:
+        self._db.execute("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)", (room_id, entity, row.at_ms, row.raw))

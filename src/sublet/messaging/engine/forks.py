@@ -1,0 +1,140 @@
+"""Equivocation: one client, two updates for the same clocks. Whoever does that forks its own log, and nobody else's.
+
+No replica can tell which of the two the others hold, so from the fork on nothing of that client counts, anywhere. The
+two envelopes prove it to whoever sees them. A fork that is learnt late takes the document back to before it, and what
+all others have written since is taken again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from sublet.messaging.engine.backend import Fork
+from sublet.messaging.engine.document import Document
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
+from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
+from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
+from sublet.protocol.ezagent.ids import is_client_of
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import Update
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+EQUIVOCATION_EVENT: Final = "room.equivocation"
+MAX_NEW_FORKS: Final = 64
+"""Forks that are taken in with one batch; what is beyond shows again with the next difference."""
+
+log = structlog.get_logger(__name__)
+
+
+class Forks:
+    """Finds forks, and makes what is behind them count no more.
+
+    Args:
+        engine: what it is a part of.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._found: dict[tuple[str, int], Fork] = {}
+
+    def refuse_void(self, document: Document, update: Update) -> None:
+        """Refuse what a client has written beyond its fork.
+
+        Raises:
+            Refused: ``EQUIVOCATION``.
+        """
+        fork = document.forks.get(update.client) if update.items else None
+        if fork is not None and update.end > fork:
+            raise Refused(Refusal.EQUIVOCATION, "written by a client that has forked")
+
+    def contradicts(self, document: Document, envelope: Envelope, update: Update) -> bool:
+        """Tell whether an update is another one than what is here of the same client and clocks."""
+        if not update.items or update.start >= document.next_clock(update.client):
+            return False
+        there = self._engine.intake.envelope_at(document, update.client, update.start)
+        return there is not None and unpack(there).payload != envelope.payload
+
+    def note(self, document: Document, envelope: Envelope, update: Update) -> None:
+        """Note a proven contradiction: the signatures of both envelopes are good.
+
+        Raises:
+            Refused: they contradict each other in nothing.
+        """
+        there = self._engine.intake.envelope_at(document, update.client, update.start)
+        if there is not None:
+            self._note(unpack(there), envelope)
+
+    def take_proof(self, raw: bytes) -> None:
+        """Take the proof of a fork that somebody shows.
+
+        Raises:
+            Refused: it proves none.
+        """
+        envelopes = decode_bundle(raw).of(RecordKind.ENVELOPE)
+        if len(envelopes) != 2:
+            raise malformed("two envelopes prove a fork")
+        one, other = map(unpack, envelopes)
+        self._engine.wanted_document(one.doc_id)
+        keys = self._engine.keyring.keys(one.signer)
+        if keys is None:
+            raise Refused(Refusal.UNKNOWN_SIGNER, "a fork of somebody who is not known")
+        verify(one, keys)
+        verify(other, keys)
+        self._note(one, other)
+
+    def _note(self, one: Envelope, other: Envelope) -> None:
+        """Note two envelopes with good signatures.
+
+        Raises:
+            Refused: they contradict each other in nothing.
+        """
+        first, second = decode_update(one.payload), decode_update(other.payload)
+        if (
+            (one.signer, one.doc_id, first.client) != (other.signer, other.doc_id, second.client)
+            or not is_client_of(first.client, one.signer)
+            or one.payload == other.payload
+            or max(first.start, second.start) >= min(first.end, second.end)
+        ):
+            raise Refused(Refusal.WRONG_SHAPE, "two updates that do not contradict each other")
+        clock, key = min(first.start, second.start), (one.doc_id, first.client)
+        known = self._found.get(key)
+        if len(self._found) < MAX_NEW_FORKS and (known is None or clock < known.clock):
+            self._found[key] = Fork(first.client, clock, one.signer, one.raw, other.raw)
+
+    def learn(self) -> set[str]:
+        """Take in what was noted, once all else is durable; return the documents that changed."""
+        found, self._found = self._found, {}
+        changed: set[str] = set()
+        for (name, client), fork in found.items():
+            known = self._engine.document(name).forks.get(client)
+            if known is None or fork.clock < known:
+                self._take_back(name, fork)
+                changed.add(name)
+        return changed
+
+    def _take_back(self, name: str, fork: Fork) -> None:
+        engine, intake = self._engine, self._engine.intake
+        row = engine.document(name).row
+        log.warning("a member has signed two updates for the same clocks", signer=fork.signer, document=name)
+        held = engine.close(name)
+        try:
+            with engine.store.transaction():
+                engine.store.trust.put_fork(row.number, fork)
+                intake.replay(name, engine.store.trust.rewind(row.number, fork.client, fork.clock))
+                if row.kind == "config" and row.room_id is not None:
+                    engine.config_changed(row.room_id, fork.signer, engine.store.last_seq(), local=False)
+                engine.events.tell(
+                    EQUIVOCATION_EVENT,
+                    row.room_id,
+                    {"room_id": row.room_id, "entity": fork.signer, "document": name, "clock": fork.clock},
+                )
+                events = engine.events.write()
+        except Exception:
+            intake.reset()
+            raise
+        engine.events.publish(events)
+        intake.take_again(held)
