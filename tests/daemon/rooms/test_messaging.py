@@ -81,4 +81,4 @@ async def test_a_person_and_an_agent_in_a_host_are_told_apart(tmp_path: Path) ->
             entity_of(Subject("mcp", "claude"), node),
             daemon_of(node),
         }
-        assert len(known) == 2
+        assert len(known) == 3
