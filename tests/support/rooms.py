@@ -32,11 +32,11 @@ def entity_key(name: str) -> SigningKey:
     return SigningKey(hashlib.sha256(name.encode()).digest())
 
 
-def local_entity(name: str, nonce: int) -> LocalEntity:
+def local_entity(name: str, nonce: int, kind: EntityKind = EntityKind.AGENT) -> LocalEntity:
     """Return an entity of a daemon of its own."""
     key = entity_key(name)
     domain = entity_key(f"daemon of {name}")
-    return LocalEntity(make_record(name, EntityKind.AGENT, bytes(key.verify_key), domain, 1), key, nonce)
+    return LocalEntity(make_record(name, kind, bytes(key.verify_key), domain, 1), key, nonce)
 
 
 @dataclass
@@ -58,9 +58,10 @@ class Peer:
     path: Path | None = None
     declarations: tuple[Declaration, ...] = BUILT_INS
     clock: Clock = field(default_factory=Clock)
+    kind: EntityKind = EntityKind.AGENT
 
     def __post_init__(self) -> None:
-        self.entity = local_entity(self.name, self.nonce)
+        self.entity = local_entity(self.name, self.nonce, self.kind)
         self.id = self.entity.record.entity_id
         self.client = self.entity.client
         self.open()

@@ -161,6 +161,12 @@ class MessagingConfig(BaseModel):
         default=7.0 * DAY_SECONDS,
         description="How long the daemon of a recipient may be silent before a message to it counts as undeliverable",
     )
+    max_hops: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        default=32, description="Messages with which agents may answer each other in a row, without a person"
+    )
+    agent_messages_per_minute: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=60, description="Messages of one agent to another one in a minute"
+    )
 
 
 class ConfigFile(BaseModel):

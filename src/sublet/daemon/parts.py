@@ -255,9 +255,8 @@ async def make_parts(
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     link = load_peer_link(identity)
-    patience = config.messaging.undeliverable_seconds
     messaging = Messaging(
-        identity, state_dir, bus_port, peers, link, patience, lambda: [one.id for one in offer.agents]
+        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
     )
     speaking = Speaking(messaging, identity.node_id)
     auditor = Auditor(state_dir)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
+from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
 from sublet.messaging.engine.contexts import OperationContext
@@ -30,10 +30,11 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
-from sublet.messaging.watchers import Seen, Watchers
+from sublet.messaging.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import unpack
@@ -45,7 +46,6 @@ from sublet.protocol.ezagent.yjs.vectors import decode_vector
 log = structlog.get_logger(__name__)
 
 MAX_ROOMS: Final = 4_096
-MAX_WAIT_SECONDS: Final = 60.0
 MAX_TODO: Final = 4_096
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
@@ -65,6 +65,7 @@ class MessagingService:
         now_ms: the clock, Unix milliseconds.
         accept_invitation: tells whether an entity may bring ours into a room.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
+        limits: how far agents may answer each other; None for any number of times.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class MessagingService:
         now_ms: Callable[[], int],
         accept_invitation: Callable[[EntityId], bool],
         patience_seconds: float = UNDELIVERABLE_SECONDS,
+        limits: LoopLimits | None = None,
     ) -> None:
         self._path = path
         self._registry = registry
@@ -84,7 +86,9 @@ class MessagingService:
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
+        self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
+        self._news = News(self._call, self._owner, self._watchers, self._loops)
         self._subscriptions = Subscriptions(
             network,
             self._owner.heard,
@@ -150,7 +154,7 @@ class MessagingService:
         Raises:
             SubletError: the operation refuses.
         """
-        return await self._call(lambda engine: run_operation(engine, entity, operation, arguments))
+        return await self._call(lambda engine: self._run(engine, entity, operation, arguments))
 
     async def find_room(self, room_id: RoomId) -> None:
         """Learn of a room from whoever has it, before it is joined or knocked at.
@@ -171,32 +175,8 @@ class MessagingService:
     async def watch(
         self, entity: EntityId, since: int | None, wait_seconds: float, room_id: RoomId | None = None
     ) -> dict[str, Any]:
-        """Return events after a cursor that an entity may see; wait for one where there is none.
-
-        Args:
-            entity: one of ours.
-            since: a cursor, 0 for all that are kept; None for what the entity has not taken up yet (``take_up``),
-                without its own doings.
-            wait_seconds: how long to wait, at most ``MAX_WAIT_SECONDS``.
-            room_id: of one room only.
-
-        Returns:
-            ``events``, the ``cursor`` after them, and ``missed``: whether there were more that are not kept any more.
-        """
-        waiter: asyncio.Future[Seen] | None = None
-        if wait_seconds > 0:
-            waiter = asyncio.get_running_loop().create_future()
-
-        def look(engine: Engine) -> tuple[Seen, bool]:
-            start = engine.cursors.start(entity, room_id) if since is None else since
-            wanted = engine.cursors.news(entity) if since is None else None
-            return self._watchers.look(engine, entity, start, room_id, waiter, wanted), engine.events.missed(start)
-
-        (found, cursor), missed = await self._call(look)
-        if waiter is not None and not found:
-            found, cursor = await self._wait(waiter, cursor, min(wait_seconds, MAX_WAIT_SECONDS))
-        events = [{"cursor": row.cursor, "kind": row.kind, "room_id": row.room_id, **row.data} for row in found]
-        return {"events": events, "cursor": cursor, "missed": missed}
+        """Return what has happened; see ``News.watch``."""
+        return await self._news.watch(entity, since, wait_seconds, room_id)
 
     async def take_up(self, entity: EntityId, cursor: int, room_id: RoomId | None = None) -> None:
         """Keep that an entity has received all events up to a cursor; the next ``watch`` without one goes on there.
@@ -214,18 +194,10 @@ class MessagingService:
         """Return how many updates were accepted, held, doubled, and refused by reason."""
         return await self._call(lambda engine: {str(name): count for name, count in engine.intake.counts.items()})
 
-    async def _wait(self, waiter: asyncio.Future[Seen], since: int, seconds: float) -> Seen:
-        """Wait until there is something for a watcher; whoever gives up is forgotten."""
-        dropped: Future[int] = Future()
-        with anyio.move_on_after(seconds):
-            try:
-                return await waiter
-            finally:
-                if waiter.cancelled():
-                    self._owner.call(lambda _: self._watchers.drop(waiter), dropped)
-        if not waiter.cancelled():
-            return waiter.result()  # it came as the time ran out
-        return [], max(since, await asyncio.wrap_future(dropped))
+    def _run(self, engine: Engine, entity: EntityId, operation: str, arguments: dict[str, Any]) -> Any:
+        if operation == "message.send" and self._loops is not None:
+            arguments = self._loops.admit(engine, entity, arguments)
+        return run_operation(engine, entity, operation, arguments)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()

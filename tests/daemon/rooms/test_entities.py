@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.daemon.config import MessagingConfig
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import agent_of, daemon_of, entity_of, human_of, load_entities
 from sublet.daemon.rooms.messaging import Messaging
@@ -45,7 +46,9 @@ async def test_an_agent_that_is_served_later_gets_its_entity_while_rooms_run(tmp
     agents, port = ["helper"], BusPort(None)
     try:
         async with side(tmp_path, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, tmp_path, port, half.peers, half.link, 3_600.0, lambda: agents)
+            messaging = Messaging(
+                half.identity, tmp_path, port, half.peers, half.link, MessagingConfig(), lambda: agents
+            )
             group.start_soon(messaging.serve)
             service = await messaging.use()
             agents.append("reviewer")

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.daemon.config import MessagingConfig
 from sublet.daemon.peering.peers import Peer
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
@@ -17,7 +18,6 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.pairing import Side, side
 
-PATIENCE = 3_600.0
 pytestmark = pytest.mark.anyio
 DATABASE = "messaging.db"
 
@@ -25,7 +25,7 @@ DATABASE = "messaging.db"
 @asynccontextmanager
 async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
     port = BusPort(None)
-    messaging = Messaging(half.identity, directory, port, half.peers, half.link, PATIENCE)
+    messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(messaging.serve)

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom, ReadMessages, SendMessage, WatchRooms
+from sublet.daemon.config import MessagingConfig
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
@@ -19,7 +20,6 @@ from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 
-PATIENCE = 3_600.0
 pytestmark = pytest.mark.anyio
 HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
 
@@ -29,7 +29,7 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
     port = BusPort(None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, directory, port, half.peers, half.link, PATIENCE)
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             group.start_soon(messaging.serve)
             speaking = Speaking(messaging, half.identity.node_id)
             yield RoomService(gatekeeper(half.journal, log=log or KeptDecisions()), speaking)

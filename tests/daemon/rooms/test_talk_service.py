@@ -13,6 +13,7 @@ import pytest
 from sublet.daemon.api.delivery_models import AskReceipts
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
+from sublet.daemon.config import MessagingConfig
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.delivery import DeliveryService
@@ -44,7 +45,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
     port = BusPort(None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
-            messaging = Messaging(half.identity, directory, port, half.peers, half.link, 3_600.0)
+            messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             group.start_soon(messaging.serve)
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
+from sublet.daemon.config import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
@@ -45,7 +46,7 @@ class Messaging:
         port: where our bus is.
         peers: the paired daemons, whose buses we join.
         link: asks a peer for the port of its bus.
-        patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
+        settings: how long recipients may be silent, and how far agents may answer each other.
         agents: returns the ids of the agents that are served now.
     """
 
@@ -56,7 +57,7 @@ class Messaging:
         port: BusPort,
         peers: PeerStore,
         link: PeerLink,
-        patience_seconds: float,
+        settings: MessagingConfig,
         agents: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._identity = identity
@@ -65,7 +66,7 @@ class Messaging:
         self.port = port
         self._peers = peers
         self._link = link
-        self._patience_seconds = patience_seconds
+        self._settings = settings
         self._agents = agents
         self._present: set[str] = set()
         """Agents that have their entity."""
@@ -131,6 +132,7 @@ class Messaging:
     async def _running(self) -> AsyncIterator[ZenohNetwork]:
         from sublet.daemon.rooms.entities import load_entities
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+        from sublet.messaging.delivery.loops import LoopLimits
         from sublet.messaging.engine.registry import Registry
         from sublet.messaging.service import MessagingService
 
@@ -146,7 +148,8 @@ class Messaging:
             entities,
             _now_ms,
             self._may_invite,
-            self._patience_seconds,
+            self._settings.undeliverable_seconds,
+            LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
         )
         async with service.running():
             self._service = service

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.builtins.timeline import HOPS
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
     Change,
     Declaration,
     Hooks,
@@ -69,6 +72,7 @@ DELIVERY: Final = Declaration(
         ),
         after_read=(AfterReadHook("delivery.take_up", Trigger("timeline_index"), 75, _take_up),),
     ),
+    annotations=(Annotation(AnnotationPlace.ON_REF, HOPS, "messages of agents that this one answers, in a row"),),
     indexes=(
         Index(
             id=_INDEX,

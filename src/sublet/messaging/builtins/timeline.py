@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -33,6 +33,8 @@ from sublet.protocol.ezagent.yjs.encode import Nested
 
 DEFAULT_LIMIT: Final = 50
 MAX_LIMIT: Final = 200
+HOPS: Final = "hops"
+HIGHEST_HOPS: Final = 1_000
 ACTIVE: Final = "active"
 DELETED: Final = "deleted_by_author"
 
@@ -59,6 +61,12 @@ def _generate_ref(context: PreSend) -> None:
         context.fields[f"ext.{name}"] = Nested()
 
 
+def hops_of(fields: Mapping[str, Any]) -> int:
+    """Return how many messages of agents a ref says that it has behind it; 0 where it says nothing that counts."""
+    value = fields.get(f"ext.{HOPS}")
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= HIGHEST_HOPS else 0
+
+
 def _detect_change(context: AfterWrite) -> None:
     """Tell of new, and of deleted, messages."""
     change = context.change
@@ -72,6 +80,7 @@ def _detect_change(context: AfterWrite) -> None:
                 "content_id": str(fields["content_id"]),
                 "created_at": str(fields["created_at"]),
                 "local": change.local,
+                **({HOPS: hops} if (hops := hops_of(fields)) else {}),
             },
         )
     elif change.path == ("status",) and change.value == DELETED:
