@@ -73,7 +73,7 @@ def open_client(url: str, certificate: str | None, auth: httpx.Auth | None) -> h
             "Start that daemon with TLS, and pair again.",
         )
     transport = httpx.AsyncHTTPTransport(
-        verify=pinned_context(certificate) if certificate else ssl.create_default_context(),
+        verify=_trusted(parts.scheme, certificate),
         trust_env=False,
         limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
     )
@@ -91,6 +91,13 @@ def open_client(url: str, certificate: str | None, auth: httpx.Auth | None) -> h
 def bounded_transport(inner: httpx.AsyncHTTPTransport) -> httpx.AsyncBaseTransport:
     """Return a transport whose answers are bounded: the whole of one, or what comes between two events of a stream."""
     return _Bounded(inner)
+
+
+def _trusted(scheme: str, certificate: str | None) -> ssl.SSLContext:
+    """Return whom to trust; the authorities of the machine take a megabyte, and http asks for none."""
+    if certificate:
+        return pinned_context(certificate)
+    return ssl.create_default_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def pinned_context(certificate: str) -> ssl.SSLContext:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from sublet.cli.errors import Exit, exit_for
+from sublet.cli.errors import Exit, exit_for, sole_error
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import DELEGATION_ID
@@ -100,14 +100,6 @@ def leave(screen: Screen, main: Callable[[], Coroutine[None, None, ResultT]]) ->
             raise
         screen.fail(told)
         raise typer.Exit(exit_for(str(told.code))) from None
-
-
-def sole_error(error: BaseException) -> SubletError | None:
-    """Return the failure that a user is told about, also out of the groups that task groups wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        known = [inner for inner in error.exceptions if isinstance(inner, SubletError)]
-        error = known[0] if known else error.exceptions[0]
-    return error if isinstance(error, SubletError) else None
 
 
 async def resolve(control: Control, given: str) -> str:

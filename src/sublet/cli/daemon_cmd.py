@@ -6,15 +6,13 @@ import asyncio
 import os
 import select
 import signal
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import leave, run, session_of, sole_error
+from sublet.cli.connection import leave, run, session_of
 from sublet.cli.errors import Exit, exit_for
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag, address
@@ -22,7 +20,7 @@ from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
-    from sublet.cli.detach import Reporter
+    from sublet.cli.serving import UpOptions
     from sublet.daemon.api.daemon_models import Check, StatusView
     from sublet.daemon.control.client import ControlClient as Control
 
@@ -84,13 +82,14 @@ def up(
         typer.Option("--unsandboxed", help="Run agents without bubblewrap: with all your rights.", show_default=False),
     ] = False,
     log_level: Annotated[LogLevel | None, typer.Option(help="How much to log. [default: info]")] = None,
-    report_fd: Annotated[int | None, typer.Option(hidden=True)] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Start the daemon."""
     for name, value in (("--a2a", a2a), ("--sftp", sftp)):
         if value is not None:
             _checked(name, value)
+    from sublet.cli.serving import UpOptions
+
     screen = Screen(as_json=as_json)
     options = UpOptions(
         agent=None if agent is None else str(agent.absolute()),
@@ -105,9 +104,7 @@ def up(
     if detach:
         _detached(screen, options)
     else:
-        from sublet.cli.detach import Reporter
-
-        _foreground(screen, options, Reporter(report_fd))
+        _foreground(screen, options)
 
 
 def down(ctx: typer.Context, as_json: JsonFlag = False) -> None:
@@ -181,34 +178,6 @@ def doctor(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         raise typer.Exit(Exit.ERROR)
 
 
-@dataclass(frozen=True, slots=True)
-class UpOptions:
-    """What ``up`` was asked for, checked; ``None`` leaves it to the daemon's defaults."""
-
-    agent: str | None
-    a2a: str | None
-    sftp: str | None
-    web: str | None
-    zenoh: str | None
-    public_url: str | None
-    unsandboxed: bool
-    log_level: str | None
-
-    def arguments(self) -> list[str]:
-        """Return the options again, for the process that is started in the background."""
-        named = {
-            "--agent": self.agent,
-            "--a2a": self.a2a,
-            "--sftp": self.sftp,
-            "--web": self.web,
-            "--zenoh": self.zenoh,
-            "--public-url": self.public_url,
-            "--log-level": self.log_level,
-        }
-        values = [f"{name}={value}" for name, value in named.items() if value is not None]
-        return [*values, "--unsandboxed"] if self.unsandboxed else values
-
-
 def _detached(screen: Screen, options: UpOptions) -> None:
     from sublet.cli.detach import log_path, start
     from sublet.daemon.paths import resolve_home
@@ -223,48 +192,15 @@ def _detached(screen: Screen, options: UpOptions) -> None:
     screen.note(f"Log: {log_path(home)}")
 
 
-def _foreground(screen: Screen, options: UpOptions, reporter: Reporter) -> None:
+def _foreground(screen: Screen, options: UpOptions) -> None:
     """Run the daemon in this process until it is stopped."""
-
-    async def main() -> None:
-        from sublet.daemon.app import run_daemon
-        from sublet.daemon.config import DaemonConfig
-        from sublet.daemon.logging import configure_logging
-
-        config = DaemonConfig(
-            agent_file=options.agent,
-            a2a=options.a2a,
-            sftp=options.sftp,
-            web=options.web,
-            zenoh=options.zenoh,
-            public_url=options.public_url,
-            unsandboxed=options.unsandboxed,
-            log_level=options.log_level,
-        )
-        configure_logging(config.log_level)
-        await run_daemon(config, ready)
+    from sublet.cli.detach import Reporter
+    from sublet.cli.serving import serve
 
     def ready(status: StatusView) -> None:
-        if reporter.waiting:
-            reporter.ready(status)
-        else:
-            _show_status(status, screen)
+        _show_status(status, screen)
 
-    leave(screen, lambda: _reported(main, reporter))
-
-
-async def _reported(main: Callable[[], Coroutine[None, None, None]], reporter: Reporter) -> None:
-    """Run the daemon; why it does not come up is told to whoever waits, and its traceback goes into the log."""
-    try:
-        await main()
-    except Exception as error:
-        if (told := sole_error(error)) is not None:
-            reporter.failed(told)
-        elif reporter.waiting:
-            import structlog
-
-            structlog.get_logger(__name__).exception("the daemon broke before it was ready")
-        raise
+    leave(screen, lambda: serve(options, Reporter(None), ready))
 
 
 def _show_status(status: StatusView, screen: Screen) -> None:

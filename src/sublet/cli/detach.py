@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sublet.cli.background import REPORT
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _spawn(arguments: Sequence[str], home: Home, writer: int) -> subprocess.Pope
     environment: Mapping[str, str] = {k: v for k, v in os.environ.items() if k not in _CALLERS_ALONE}
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "sublet", "up", f"--report-fd={writer}", *arguments],
+            [sys.executable, "-P", "-m", "sublet", "up", f"{REPORT}={writer}", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,5 +1,7 @@
 """The console script: sends ``sublet mcp`` to the relay before anything else is imported (DESIGN 3).
 
+The daemon that ``sublet up --detach`` starts goes past the command line too, which it does not need.
+
 A host starts one relay per session and waits for it, so that path stays within milliseconds of the bare interpreter.
 The relay runs in this process: by the time this line is read ``site`` has been paid for, and replacing ourselves by
 ``python -I -S relay.py`` would only add the start of a second interpreter (23 ms became 26 ms, at the same 10 MiB).
@@ -16,6 +18,10 @@ def main() -> int:
         from sublet.mcp_server.relay import main as relay
 
         return relay()
+    if sys.argv[1:2] == ["up"] and any(argument.startswith("--report-fd=") for argument in sys.argv):
+        from sublet.cli.background import main as background
+
+        return background(sys.argv[2:])
     from sublet.cli.app import run
 
     return run()

@@ -105,3 +105,11 @@ def error_object(error: SubletError) -> dict[str, object]:
         "hidden": [],
         "audit": None,
     }
+
+
+def sole_error(error: BaseException) -> SubletError | None:
+    """Return the failure that a user is told about, also out of the groups that task groups wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        known = [inner for inner in error.exceptions if isinstance(inner, SubletError)]
+        error = known[0] if known else error.exceptions[0]
+    return error if isinstance(error, SubletError) else None

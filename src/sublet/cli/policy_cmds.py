@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sublet.cli.connection import leave, run, session_of, sole_error
-from sublet.cli.errors import Exit
+from sublet.cli.connection import leave, run, session_of
+from sublet.cli.errors import Exit, sole_error
 from sublet.cli.help import Sectioned, group, verbatim
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen

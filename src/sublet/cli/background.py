@@ -1,0 +1,45 @@
+"""The process of a daemon in the background: ``up`` without whatever draws on terminals, which takes 7 MiB."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+REPORT = "--report-fd"
+"""The option that tells such a process from ``sublet up`` of a person, and where it says how its start went."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the daemon until it is stopped, and return the exit status.
+
+    Args:
+        arguments: of ``up``, the one with ``REPORT`` among them.
+    """
+    # structlog looks for rich, to draw tracebacks on terminals; the daemon's log is JSON.
+    sys.modules["rich"] = None  # type: ignore[assignment]  # how Python is told that there is none
+    from sublet.cli.detach import Reporter
+    from sublet.cli.errors import Exit, exit_for, sole_error
+    from sublet.cli.serving import UpOptions, serve
+
+    given = vars(_parser().parse_args(arguments))
+    reporter = Reporter(given.pop("report_fd"))
+    try:
+        asyncio.run(serve(UpOptions(**given), reporter, reporter.ready))
+    except Exception as error:
+        told = sole_error(error)
+        if told is None:
+            raise
+        sys.stderr.write(f"{told}\n")
+        return exit_for(str(told.code))
+    return Exit.OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sublet up", allow_abbrev=False)
+    parser.add_argument(REPORT, type=int, required=True)
+    for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--unsandboxed", action="store_true")
+    return parser
