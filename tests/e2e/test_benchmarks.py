@@ -47,9 +47,25 @@ def test_the_supervisor_benchmark_prints_every_row() -> None:
     assert all(row["value"] > 0 for row in rows)
 
 
+@pytest.mark.timeout(180)
+def test_the_messaging_benchmark_prints_what_it_is_judged_by() -> None:
+    argv = [sys.executable, str(ROOT / "benchmarks" / "messaging.py"), "--quick", "--sizes", "0", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["what"] for row in rows} >= {
+        "sent to seen, one every 20 ms, p50",
+        "room of 0 messages: messages a second",
+        "room of 0 messages: start of a peer",
+        "bytes of a message on the wire",
+    }
+    for other in ("nats", "mosquitto", "pycrdt-websocket"):
+        assert any(other in row["peer"] for row in rows) or f"{other} is not measured" in done.stderr
+
+
 def test_the_page_has_a_place_for_what_it_quotes() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    for name in ("delegation", "sftp", "policy", "supervisor"):
+    for name in ("delegation", "sftp", "policy", "supervisor", "messaging"):
         begin, rest = page.split(f"<!-- benchmark:{name} -->\n")
         assert begin
         table, _ = rest.split("<!-- /benchmark -->", 1)

@@ -139,19 +139,19 @@ def offered_bus_port(card: AgentCard) -> int | None:
 
 
 class _Sublet(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(defer_build=True, extra="ignore")
 
     bus_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
 
 
 class _BusParams(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(defer_build=True, extra="ignore")
 
     sublet: _Sublet = _Sublet()
 
 
 class _ListedAgent(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(defer_build=True, extra="ignore")
 
     id: str
     description: str = ""
@@ -159,7 +159,7 @@ class _ListedAgent(BaseModel):
 
 
 class _Params(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(defer_build=True, extra="ignore")
 
     agents: list[_ListedAgent] = Field(default_factory=list, max_length=MAX_AGENTS)
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
 
 REPORT = "--report-fd"
 """The option that tells such a process from ``sublet up`` of a person, and where it says how its start went."""
+
+MAX_ARENAS: Final = 2
+_M_ARENA_MAX: Final = -8
+"""Of ``malloc.h``."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     # structlog looks for rich, to draw tracebacks on terminals; the daemon's log is JSON.
     sys.modules["rich"] = None  # type: ignore[assignment]  # how Python is told that there is none
+    _bound_arenas()
     from sublet.cli.detach import Reporter
     from sublet.cli.errors import Exit, exit_for, sole_error
     from sublet.cli.serving import UpOptions, serve
@@ -34,6 +42,12 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{told}\n")
         return exit_for(str(told.code))
     return Exit.OK
+
+
+def _bound_arenas() -> None:
+    """Let all threads share two heaps, where the C library would give each of a few dozen its own."""
+    with suppress(OSError, AttributeError):  # another C library has no such call, and no such heaps
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, MAX_ARENAS)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -52,7 +52,7 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 class RetentionConfig(BaseModel):
     """``retention`` of ``config.json``: what the daemon forgets by itself; ``null`` keeps without that bound."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     max_age_days: Days | None = Field(default=30, description="What ended longer ago is forgotten")
     max_bytes: Annotated[int, Field(ge=0)] | None = Field(
@@ -69,7 +69,7 @@ class RetentionConfig(BaseModel):
 class HooksConfig(BaseModel):
     """``hooks`` of ``config.json``: what the daemon does when a delegation is over. Nothing by itself."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     on_end: Annotated[list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(max_length=64)] = Field(
         default=[], description="Program and arguments; it gets the delegation as JSON on its standard input"
@@ -80,7 +80,7 @@ class HooksConfig(BaseModel):
 class WebConfig(BaseModel):
     """``web`` of ``config.json``: the local web page, which listens on 127.0.0.1 alone."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     enabled: bool = True
     port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
@@ -98,7 +98,7 @@ class WebConfig(BaseModel):
 class ClassifierConfig(BaseModel):
     """``supervisor.classifier`` of ``config.json``: a chat model that proposes routes where the rules are unsure."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     endpoint: Annotated[str, Field(max_length=1024, pattern=r"^https?://[^\s]+$")] = Field(
         description="Base URL of an OpenAI-compatible endpoint, to which /chat/completions is added"
@@ -121,7 +121,7 @@ class ClassifierConfig(BaseModel):
 class SupervisorConfig(BaseModel):
     """``supervisor`` of ``config.json``: how requests are routed, and how far calls go (SuperAgent 7.1)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     default_route: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$|^ask_human$|^reject$")] | None = Field(
         default=None, description="Agent for what fits none, or ask_human, or reject; by default the first agent"
@@ -172,7 +172,7 @@ class MessagingConfig(BaseModel):
 class ConfigFile(BaseModel):
     """``config.json``: every option of ``sublet up`` under its name, and two paths more."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True)
 
     a2a: Short | None = Field(default=None, description="HOST:PORT where peers call; port 0 is any free one")
     sftp: Short | None = Field(default=None, description="HOST:PORT where workspaces are served")

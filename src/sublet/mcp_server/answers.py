@@ -25,7 +25,7 @@ ReviewAction: TypeAlias = Literal["diff", "apply", "discard", "undo"]
 class Answer(BaseModel):
     """Base of what tools return; fields that say nothing are left out."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     def structure(self) -> dict[str, object]:
         """Return the structured form."""

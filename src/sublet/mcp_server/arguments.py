@@ -54,7 +54,7 @@ def absolute(value: str) -> str:
 class Arguments(BaseModel):
     """Base of all arguments."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     @classmethod
     def listed(cls) -> str:

@@ -60,7 +60,7 @@ Zone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True)
 
 
 class ConditionModel(_Model):

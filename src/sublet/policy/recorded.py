@@ -83,7 +83,9 @@ class RecordedDecision(BaseModel):
     recorded, ``left_out`` says how many arguments no rule looked at.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
 
     kind: Kind
     name: str

@@ -72,7 +72,7 @@ def rule_set_of(value: JsonValue) -> RuleSet:
 
 
 class _Kept(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", strict=False)
 
 
 class _Condition(_Kept):

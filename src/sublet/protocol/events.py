@@ -55,7 +55,9 @@ class EventKeys(BaseModel):
     ``causation_id`` is the ``seq`` of the event that led to this one.
     """
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True, alias_generator=to_camel, serialize_by_alias=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, populate_by_name=True, alias_generator=to_camel, serialize_by_alias=True
+    )
 
     finger_session_id: str | None = None
     agent_id: str | None = None
@@ -73,7 +75,7 @@ class Event(BaseModel):
     SuperAgent 9.2.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     seq: int
     at: str
@@ -86,7 +88,7 @@ class Event(BaseModel):
 class EventFilter(BaseModel):
     """Which events are wanted: those that fit all that is given; without ``sessions`` none that is a session's."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     delegation_id: str | None = None
     session_id: str | None = None

@@ -25,7 +25,9 @@ class MalformedGatewayMessage(ValueError):
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True
+    )
 
 
 class GatewayRequest(_Message):

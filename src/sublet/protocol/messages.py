@@ -69,7 +69,7 @@ Timestamp = Annotated[
 class Wire(BaseModel):
     """Base of everything on the wire: immutable, validated when built, unknown fields ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True)
 
 
 class Signature(Wire):

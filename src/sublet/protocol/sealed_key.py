@@ -32,7 +32,7 @@ _BOX_BYTES: Final = nacl.secret.SecretBox.NONCE_SIZE + 32 + nacl.secret.SecretBo
 class SealedKey(BaseModel):
     """A private key that only its passphrase opens; nothing of it is secret from whoever may read our state."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     kdf: Annotated[str, Field(pattern=r"^argon2id$")] = "argon2id"
     operations: Annotated[int, Field(ge=1, le=MAX_OPERATIONS)]

@@ -21,7 +21,7 @@ class Statement(BaseModel):
     Unix seconds.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     daemon: Annotated[str, Field(max_length=128)]
     decision: Decision
@@ -41,7 +41,7 @@ class Statement(BaseModel):
 class SignedStatement(BaseModel):
     """A statement with its signature, both as they travel."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     statement: Statement
     signature: Annotated[str, Field(max_length=128)]

@@ -16,4 +16,4 @@ Directory = Annotated[str, StringConstraints(min_length=1, max_length=4096, patt
 class Part(BaseModel):
     """A part of the file: what it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True)

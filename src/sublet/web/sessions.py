@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class Session(BaseModel):
     """One login, as it is remembered: hashes of its secrets, and when it ends."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     cookie_hash: str
     key_hash: str

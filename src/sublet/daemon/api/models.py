@@ -31,13 +31,13 @@ MAX_PAGE = 500
 class Request(BaseModel):
     """Base of requests: unknown names are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
 
 class View(BaseModel):
     """Base of answers."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]

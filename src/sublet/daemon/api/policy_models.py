@@ -33,7 +33,7 @@ class ExplainRequest(Request):
 class Explanation(BaseModel):
     """The answer, with the layer and rule that gave it, and what was asked in the form in which it was compared."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     decision: Outcome
     layer: str
@@ -50,7 +50,7 @@ class Explanation(BaseModel):
 class RuleView(BaseModel):
     """A rule as it holds. ``origin`` is where it comes from: built in, policy.json, or agent.json."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     id: str
     origin: Literal["built-in", "policy.json", "agent.json"]
@@ -69,7 +69,7 @@ class RuleView(BaseModel):
 class PolicyView(BaseModel):
     """What holds now: all rules, and the limits that none exceeds; ``source`` is the file, with so many ``tests``."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     source: str
     rules: list[RuleView]
@@ -80,7 +80,7 @@ class PolicyView(BaseModel):
 class AuditPage(BaseModel):
     """Entries of the audit log; ``cursor`` is where to go on."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     entries: list[dict[str, JsonValue]]
     cursor: int
@@ -89,7 +89,7 @@ class AuditPage(BaseModel):
 class AuditVerdict(BaseModel):
     """Whether the chain is unbroken, and what it holds; ``signed`` is the last entry that a signature covers."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     ok: bool
     entries: int

@@ -21,7 +21,7 @@ class ReplayRequest(Request):
 class ReplayStep(BaseModel):
     """One decision, as it was recorded and as it was made again; fields as of ``supervisor.replay.model.Step``."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, from_attributes=True)
 
     seq: int
     kind: str
@@ -37,7 +37,7 @@ class ReplayStep(BaseModel):
 class ReplayView(BaseModel):
     """All of it. ``equal`` only where every step is; ``rules`` says by which rules was decided."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     session: str
     rules: Literal["recorded", "current"]

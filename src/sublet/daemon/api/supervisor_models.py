@@ -45,7 +45,7 @@ class AskRequest(Request):
 class Named(BaseModel):
     """Base of answers with the specification's camelCase names."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class AskBegun(Named):

@@ -22,7 +22,7 @@ class CreateWebLogin(Request):
 class WebLogin(BaseModel):
     """A login link. ``url`` holds its secret behind the #, which no browser sends to anybody; ``page`` is without."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     url: Annotated[str, Field(repr=False)]
     page: str

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 class LastPorts(BaseModel):
     """The ports of the last process; None where none is known."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     a2a: int | None = None
     sftp: int | None = None

@@ -52,7 +52,7 @@ PROGRESS: Mapping[FollowUpState, int] = {
 class Record(BaseModel):
     """Base of records: replaced, never changed in place."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
 
 class ResourceRecord(Record):

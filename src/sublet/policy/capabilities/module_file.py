@@ -32,7 +32,9 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63
 class Part(BaseModel):
     """Base of what is in the file: names in camelCase, and none that is not known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=True
+    )
 
 
 class NamedModule(Part):

@@ -79,7 +79,7 @@ def _kept(reply: str, mask: Mask | None) -> tuple[Document | None, str]:
 
 
 class _Found(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
     value: JsonValue
     place: Annotated[int, Field(ge=0, le=max(Place))]
@@ -87,7 +87,7 @@ class _Found(BaseModel):
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
     reply: str | None = None
     found: list[_Found] = []

@@ -25,7 +25,9 @@ Words = Annotated[str, StringConstraints(max_length=500)]
 class Part(BaseModel):
     """Base: immutable, camelCase where it is kept, and nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
 
 
 class SkillFacts(Part):

@@ -34,7 +34,9 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 class Part(BaseModel):
     """Base: immutable, camelCase on the disk; what a newer version has added is kept as it is."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
+    )
 
 
 class LastRoute(Part):
@@ -105,7 +107,7 @@ class SessionMessage(Part):
 class Damage(BaseModel):
     """A file of a session that could not be read, and where it was put aside."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     finger_session_id: str
     file: str

@@ -66,7 +66,7 @@ class Planned:
 class Refused(BaseModel):
     """A change that was not made, and why. ``name`` is text in which no byte of the name is lost."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     name: Annotated[str, Field(max_length=4_096)]
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
@@ -75,7 +75,7 @@ class Refused(BaseModel):
 class Report(BaseModel):
     """What became of the changes that were sent."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     refused: Annotated[list[Refused], Field(max_length=MAX_REFUSED)] = []
     refused_count: Annotated[int, Field(ge=0)] = 0
@@ -84,7 +84,7 @@ class Report(BaseModel):
 class Failure(BaseModel):
     """Why a transfer ended. ``code`` is ``QUOTA``, ``READ_ONLY``, ``BUSY``, ``OVER``, ``MALFORMED`` or ``IO``."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     code: Annotated[str, Field(pattern=r"^[A-Z_]{1,32}$")]
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)]
