@@ -27,8 +27,7 @@ import psutil
 
 from _report import Row, add_options, show
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import _message_rooms as rooms
 from support.room_processes import RoomProcess, free_port, room_process
@@ -182,7 +181,7 @@ def _server(argv: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _client(system: str, role: str, port: int, *more: str) -> Iterator[subprocess.Popen[str]]:
-    argv = [sys.executable, str(HERE / "_message_clients.py"), system, role, str(port), *more]
+    argv = [sys.executable, str(Path(__file__).with_name("_message_clients.py")), system, role, str(port), *more]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             _line(process)
