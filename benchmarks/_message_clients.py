@@ -1,6 +1,6 @@
 """Clients of the other systems that ``messaging.py`` measures, each a process of its own, as ours are.
 
-``python _message_clients.py SYSTEM send|receive|serve PORT``; commands come as lines of JSON, each is answered with one.
+``python _message_clients.py SYSTEM send|receive|serve PORT``; commands come as lines of JSON, each is answered by one.
 Bodies carry a number, so that the receiver tells which message came when.
 """
 
@@ -163,12 +163,14 @@ async def pycrdt_websocket(port: int, heard: Heard | None) -> AsyncIterator[Clie
                 for item in step.get("insert", ()):
                     take(str(item["body"]).encode())
 
-    async with websockets.connect(f"ws://127.0.0.1:{port}/{TOPIC}", max_size=None) as socket:
-        async with pycrdt.Provider(document, Channel(socket)) as provider:
-            await provider.synced.wait()
-            if heard is not None:
-                timeline.observe(changed)
-            yield Shared()
+    async with (
+        websockets.connect(f"ws://127.0.0.1:{port}/{TOPIC}", max_size=None) as socket,
+        pycrdt.Provider(document, Channel(socket)) as provider,
+    ):
+        await provider.synced.wait()
+        if heard is not None:
+            timeline.observe(changed)
+        yield Shared()
 
 
 async def serve_pycrdt(port: int, refs: int) -> None:
@@ -216,7 +218,7 @@ async def run(system: str, role: str, port: int) -> None:
 
 
 async def _send(client: Client, count: int, every_seconds: float, size: int) -> dict[int, int]:
-    """Send messages of a size, and return when each was given to the client; without a pause where none is asked for."""
+    """Send messages of a size, and return when each was given to the client; 0 seconds are no pause."""
     begun: dict[int, int] = {}
     for number in range(count):
         begun[number] = time.monotonic_ns()

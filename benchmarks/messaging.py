@@ -1,8 +1,8 @@
 """Messages between two real processes, beside NATS, mosquitto and pycrdt-websocket in turns in the same run.
 
 Ours go over Zenoh on the loopback, each signed, verified, authorised and durable at both ends before it is told; the
-others do none of that, and have a server between the two. Goals: p50 at most 2 ms, at least 2,000 messages a second, the
-rate in a room of 1,000,000 messages at least 0.9 of that in an empty one, a start of at most 2 s and 300 MiB there.
+others do none of that, and have a server between the two. Goals: p50 at most 2 ms, at least 2,000 messages a second,
+the rate in a room of 1,000,000 messages at least 0.9 of that in an empty one, a start of at most 2 s and 300 MiB there.
 """
 
 from __future__ import annotations
