@@ -76,6 +76,8 @@ def summary(view: DelegationView, symbols: Symbols) -> RenderableType:
         words = "\n\n".join(t for t in (view.result.final_summary, *view.result.highlights, view.result.notes) if t)
         if words or view.error is None:
             parts.append(quoted(view.peer, words or "(nothing)", symbols))
+    if view.room_id is not None:
+        parts.append(Text.assemble("  ", ("room     ", "dim"), view.room_id))
     if view.error is not None:
         parts.append(_failure(view))
     return Group(*parts)

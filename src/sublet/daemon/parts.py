@@ -42,13 +42,10 @@ from sublet.daemon.ports import PeerLink
 from sublet.daemon.reloading.reloader import AgentSource, Reloader
 from sublet.daemon.results.result_store import ResultStore
 from sublet.daemon.results.staged_results import StagedResults
-from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.delivery import DeliveryService
 from sublet.daemon.rooms.messaging import Messaging
-from sublet.daemon.rooms.service import RoomService
-from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_service import TalkService
+from sublet.daemon.rooms.start import Rooms, make_rooms
+from sublet.daemon.rooms.work_tools import WorkTools
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.prune_stores import EndedAssignments, EndedDelegations, KeptResults, Shadows
 from sublet.daemon.storage.pruning import Pruning
@@ -136,10 +133,7 @@ class Parts:
     replays: ReplayService
     pruning: Pruning
     results: StagedResults
-    messaging: Messaging
-    rooms: RoomService
-    talk: TalkService
-    delivery: DeliveryService
+    rooms: Rooms
     scratch_root: Path
 
 
@@ -198,7 +192,13 @@ async def make_parts(
     def could_call(agent_id: str, tool: str) -> bool:
         return gate.could_call(agent_id, offer.role_of(agent_id), tool)
 
-    asks = AgentQuestions(could_call)
+    peers = await PeerStore.load(journal)
+    link = load_peer_link(identity)
+    messaging = Messaging(
+        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
+    )
+    rooms = make_rooms(messaging, identity.node_id, peers, gate, journal)
+    asks = AgentQuestions(could_call, rooms.work)
     onward = OnwardTools(lambda: offer.agents, could_call)
     supervising = Supervising(
         Around(
@@ -240,7 +240,7 @@ async def make_parts(
         chain_signer(identity),
         supervising.super_agent,
         files=job_files,
-        source=JoinedTools(modules.tools, asks, onward),
+        source=JoinedTools(modules.tools, asks, onward, WorkTools(rooms.work, could_call)),
         conversations=state_dir / "conversations",
         remote=PairedAndPublic(
             functools.cache(lambda: load_text_link(identity)),
@@ -251,14 +251,8 @@ async def make_parts(
     offer = await asyncio.to_thread(Offer, agent_source.load, lambda agent: make_provider(agent, tools))
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
-    peers = await PeerStore.load(journal)
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
-    link = load_peer_link(identity)
-    messaging = Messaging(
-        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
-    )
-    speaking = Speaking(messaging, identity.node_id)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
@@ -276,7 +270,7 @@ async def make_parts(
 
     def in_force() -> None:
         slots.capacity = policy.limits.slots
-        messaging.agents_changed()
+        rooms.messaging.agents_changed()
 
     reloader = Reloader(
         agent_source,
@@ -338,7 +332,9 @@ async def make_parts(
         pairing=PairingService(identity, journal, peers, link, own_address),
         delegator=Delegator(
             DelegatorTools(
-                journal, data_plane, link, trees, locks, state_dir / "leases", lambda: policy.limits.admission
+                *(journal, data_plane, link, trees, locks, state_dir / "leases"),
+                limits=lambda: policy.limits.admission,
+                rooms=rooms.lent,
             ),
             peers.find_address,
             hook.tell,
@@ -347,7 +343,7 @@ async def make_parts(
             journal=journal,
             gate=gate,
             slots=slots,
-            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root, gates.of_assignment),
+            tools=ExecutorTools(carriers, reverse, offer.provider, scratch_root, gates.of_assignment, rooms.work),
             agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
@@ -375,10 +371,7 @@ async def make_parts(
             lambda: config.retention,
         ),
         results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
-        messaging=messaging,
-        rooms=RoomService(gate, speaking),
-        talk=TalkService(gate, speaking, Addresses(peers.node_of)),
-        delivery=DeliveryService(gate, speaking),
+        rooms=rooms,
         scratch_root=scratch_root,
     )
 
@@ -399,7 +392,7 @@ async def open_audit_log(config: DaemonConfig, store: Store, identity: Identity)
 
 
 def _sandbox(config: DaemonConfig, own: list[Path]) -> Sandbox:
-    """Return what confines agents: what is masked stays invisible to them whatever their configuration shows."""
+    """Return what confines agents: what is masked stays invisible whatever their configuration shows."""
     if config.unsandboxed:
         return Unsandboxed()
     return BubblewrapSandbox([*own, *(Path.home() / name for name in KEY_DIRECTORIES)])

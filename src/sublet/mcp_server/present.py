@@ -135,6 +135,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         access_mode=view.access_mode,
         result_mode=view.result_mode,
         transport=view.transport,
+        room_id=view.room_id,
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
         exit_code=result.exit_code if result else None,
@@ -230,6 +231,10 @@ def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
 
 def _next_step(view: DelegationView, finished: bool) -> str:
     call = f"delegate_output(delegation_id={view.delegation_id!r}"
+    if view.condition is not None and view.condition.kind == "waiting_for_answer":
+        if view.room_id is not None:
+            return f"Its agent waits for an answer: send_message(to={view.room_id!r}, message=…)."
+        return f"Its agent waits for an answer: delegate(delegation_id={view.delegation_id!r}, prompt=…) gives it."
     if not finished:
         return f"{call}, wait_seconds=45) to follow it; delegate_cancel to stop it."
     if view.result is not None and view.result.change_set is not None and view.result.change_set.status == "pending":

@@ -11,7 +11,7 @@ WRITING_TOOLS: Final = frozenset({"file.write", "file.edit", "file.move", "file.
 """Those that change files by themselves; a read-only lease has none of them."""
 READING_TOOLS: Final = frozenset({"file.read", "file.list", "file.search"})
 """Those that change nothing anywhere."""
-LOOKING_TOOLS: Final = READING_TOOLS | {"sublet.delegate.output", "sublet.directory"}
+LOOKING_TOOLS: Final = READING_TOOLS | {"sublet.delegate.output", "sublet.directory", "sublet.watch"}
 """Those, and tools for MCP hosts that only tell."""
 TREE_TOOLS: Final = frozenset({"file.search", "file.move"})
 """Those that reach all that lies below the paths that they name."""

@@ -66,6 +66,10 @@ Timestamp = Annotated[
 ]
 
 
+EntityName = Annotated[str, StringConstraints(max_length=320, pattern=r"^@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}$")]
+RoomName = Annotated[str, StringConstraints(min_length=36, max_length=36, pattern=r"^[0-9a-f-]{36}$")]
+
+
 class Wire(BaseModel):
     """Base of everything on the wire: immutable, validated when built, unknown fields ignored."""
 
@@ -222,6 +226,9 @@ class AcceptExtension(SubletExtension):
     renewable: bool = Field(
         default=False, description="Whether START may be sent again while the work runs, to renew or extend the lease"
     )
+    entity: EntityName | None = Field(
+        default=None, description="As whom its agent speaks in rooms (ezagent); absent where it does not"
+    )
 
 
 class Accept(Wire):
@@ -278,6 +285,9 @@ class StartExtension(SubletExtension):
     data_path: DataPath = "direct"
     generation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     follow_up: FollowUp | None = None
+    room_id: RoomName | None = Field(
+        default=None, description="The room (ezagent) of both sides, which the delegator's daemon has opened"
+    )
 
 
 class Start(Wire):
@@ -390,6 +400,9 @@ class Progress(Wire):
     )
     waiting: Annotated[str, StringConstraints(max_length=MAX_WAITING_CHARS)] | None = Field(
         default=None, description="While the agent waits for a person over there to approve a call: for what"
+    )
+    question: Annotated[str, StringConstraints(max_length=MAX_WAITING_CHARS)] | None = Field(
+        default=None, description="While the agent waits for an answer of the delegator's side: what it asks"
     )
     text: Annotated[str, StringConstraints(max_length=65_536)] = ""
     dropped_chars: Annotated[int, Field(ge=0)] = 0

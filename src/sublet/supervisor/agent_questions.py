@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean, clean_line
@@ -31,8 +31,8 @@ _PARAMETERS: Final[Mapping[str, JsonValue]] = {
 }
 _OFFER: Final = ToolOffer(
     ASK_HUMAN,
-    "Ask the person for whom you work, where you can't go on without. Call it, then end your turn: the answer is your "
-    "next prompt.",
+    "Ask those for whom you work, where you can't go on without. What comes back is the answer, or says when it comes: "
+    "call again with the same question to wait for it, or end your turn where the answer is your next prompt.",
     _PARAMETERS,
 )
 
@@ -45,15 +45,27 @@ class Asked:
     options: tuple[str, ...] = ()
 
 
+class LeaseQuestions(Protocol):
+    """Asks the side that lends, while a job works in its lease."""
+
+    async def ask(self, job_id: str, question: str, options: Sequence[str]) -> str | None:
+        """Return what to tell the agent: the answer, or that there is none yet; None for a job without a lender.
+
+        The same question again goes on waiting.
+        """
+
+
 class AgentQuestions:
     """Implements ``ToolSource``: the tool ``sublet.ask_human``.
 
     Args:
         may: tells whether policy could let an agent call a tool; of others it is not told.
+        lenders: asks those who lend; None where nobody does.
     """
 
-    def __init__(self, may: Callable[[str, str], bool]) -> None:
+    def __init__(self, may: Callable[[str, str], bool], lenders: LeaseQuestions | None = None) -> None:
         self._may = may
+        self._lenders = lenders
         self._open: dict[str, Asked] = {}
 
     @contextmanager
@@ -71,13 +83,15 @@ class AgentQuestions:
 
     async def call(self, call: ToolCall, job: Job, agent_id: str) -> ToolAnswer:
         """``ToolSource.call``."""
+        given = call.arguments.get("options")
+        question = clean(str(call.arguments.get("question", "")), MAX_QUESTION_CHARS)
+        options = tuple(clean_line(str(one), MAX_OPTION_CHARS) for one in (given if isinstance(given, list) else []))
         asked = self._open.get(job.delegation_id)
         if asked is None:
+            told = await self._lenders.ask(job.delegation_id, question, options) if self._lenders is not None else None
+            if told is not None:
+                return ToolAnswer(told)
             why = "nobody can be asked in this task; say in your answer what you would have to know"
             return ToolAnswer(why, why)
-        options = call.arguments.get("options")
-        asked.question = clean(str(call.arguments.get("question", "")), MAX_QUESTION_CHARS)
-        asked.options = tuple(
-            clean_line(str(one), MAX_OPTION_CHARS) for one in (options if isinstance(options, list) else [])
-        )
+        asked.question, asked.options = question, options
         return ToolAnswer("It is asked as soon as you end your turn. End it now; the answer is your next prompt.")

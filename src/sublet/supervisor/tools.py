@@ -29,6 +29,8 @@ ASK_HUMAN: Final = "sublet.ask_human"
 DELEGATE: Final = "sublet.delegate"
 DELEGATE_OUTPUT: Final = "sublet.delegate_output"
 DELEGATE_CANCEL: Final = "sublet.delegate_cancel"
+SEND_MESSAGE: Final = "sublet.send_message"
+WATCH: Final = "sublet.watch"
 """Names that mean the same whichever provider asks. Others are ``mcp.SERVER.TOOL``, ``capability.ID`` and, where a
 provider's own tool fits none of these, ``PROVIDER.NAME``."""
 

@@ -192,7 +192,14 @@ class ConditionView(View):
     """What is going on that is not a state of the spec."""
 
     kind: Literal[
-        "queued", "waiting_for_peer", "degraded", "unresponsive", "retrying", "waiting_for_approval", "ending"
+        "queued",
+        "waiting_for_peer",
+        "degraded",
+        "unresponsive",
+        "retrying",
+        "waiting_for_approval",
+        "waiting_for_answer",
+        "ending",
     ]
     detail: str
     position: int | None = None
@@ -301,6 +308,7 @@ class DelegationView(View):
     expires_at: str | None = None
     remaining_seconds: int | None = None
     transport: TransportName | None = Field(default=None, description="How the directories travel, once agreed on")
+    room_id: str | None = Field(default=None, description="Where both sides talk about it, once the peer has accepted")
     result: ResultView | None = None
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")

@@ -285,6 +285,7 @@ class DelegationRun:
             resources=limited(record, mode),
             ttl_seconds=ttl,
             sandbox_enforced=enforced_by(answer),
+            room=self._tools.rooms.plan(self._peer.public_key, answer.sublet.entity),
         )
         return answer
 

@@ -21,6 +21,7 @@ from sublet.daemon.lending.credential import credential
 from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
+from sublet.daemon.lending.room_plans import NO_ROOMS, RoomPlans
 from sublet.daemon.lending.staged_tree import ReturnedTree, StagedTree, Trees, comes_back
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.ports import PeerAddress, PeerLink
@@ -57,7 +58,7 @@ REMEMBER_SECONDS: Final = 1.0
 class DelegatorTools:
     """What every delegation works with; the composition root makes it once.
 
-    ``memories`` is where what leases did is kept for the next process.
+    ``memories`` is where what leases did is kept for the next process, ``rooms`` decides whether both sides have one.
     """
 
     journal: Journal
@@ -67,6 +68,7 @@ class DelegatorTools:
     locks: DirectoryLocks
     memories: Path
     limits: Callable[[], AdmissionLimits]
+    rooms: RoomPlans = NO_ROOMS
 
 
 class LentAccess:
@@ -206,6 +208,7 @@ class LentAccess:
                 data_path=self._data_path,
                 generation=record.generation,
                 follow_up=follow_up,
+                room_id=record.room.room_id if record.room is not None else None,
             ),
         )
 

@@ -17,6 +17,7 @@ class PeerCondition:
         self._link = ""
         self._cut = False
         self._waiting = ""
+        self._question = ""
 
     @property
     def link_is_down(self) -> bool:
@@ -34,6 +35,8 @@ class PeerCondition:
             return ConditionView(kind="degraded", detail=self._link or none)
         if self._waiting:
             return ConditionView(kind="waiting_for_approval", detail=f"{self._peer}: {self._waiting}")
+        if self._question:
+            return ConditionView(kind="waiting_for_answer", detail=f"{self._peer} asks: {self._question}")
         return None
 
     def see(self, connected: bool) -> bool:
@@ -49,6 +52,7 @@ class PeerCondition:
             self._silence = update.reason
             return self.view != before
         self._waiting = clean_line(update.waiting or "", MAX_WAITING_CHARS)
+        self._question = clean_line(update.question or "", MAX_WAITING_CHARS)
         if update.link == "up":
             self._link = ""
         elif update.link == "down" and not self._link:

@@ -90,6 +90,18 @@ class FollowUpRecord(Record):
         return FollowUpView(id=shown.id, prompt=shown.prompt, state=shown.state, why=shown.why)
 
 
+class RoomRecord(Record):
+    """The room of a delegation, whose id follows from who opens it, ``created_ms`` (Unix time) and ``salt`` (hex).
+
+    ``entity`` is as whom the executor's agent speaks there.
+    """
+
+    room_id: str
+    created_ms: int
+    salt: str
+    entity: str
+
+
 class DelegationRecord(Record):
     """The delegator's memory of one delegation.
 
@@ -124,6 +136,7 @@ class DelegationRecord(Record):
     task_id: str | None = None
     context_id: str | None = None
     accept: Accept | None = None
+    room: RoomRecord | None = None
     snapshots: dict[str, str] = {}
     result_snapshots: dict[str, str] = {}
     result: ResultView | None = None
@@ -188,6 +201,7 @@ class DelegationRecord(Record):
             updated_at=self.updated_at,
             expires_at=self.expires_at,
             transport=self.transport,
+            room_id=self.room.room_id if self.room is not None else None,
             left_behind=self.left_behind,
             remaining_seconds=remaining,
             result=self._shown_result(),

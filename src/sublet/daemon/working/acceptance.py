@@ -50,7 +50,9 @@ class Acceptance:
         enforced: Callable[[AgentConfig], frozenset[str]],
         node_id: str,
         max_depth: Callable[[], int],
+        entity: Callable[[str], str | None],
     ) -> None:
+        self._entity = entity
         self._node_id = node_id
         self._max_depth = max_depth
         self._gate = gate
@@ -119,6 +121,7 @@ class Acceptance:
                 reverse=ReverseEndpoint(port=reverse) if reverse else None,
                 sandbox_enforced=sorted(self._enforced(agent)),
                 transport=transport,
+                entity=self._entity(agent.id),
             ),
         )
 

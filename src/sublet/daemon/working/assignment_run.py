@@ -17,6 +17,7 @@ import structlog
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.working.data_link import DataLink, LinkState
 from sublet.daemon.working.follow_ups import FollowUps
+from sublet.daemon.working.talking import SILENT, Talking, Work
 from sublet.daemon.working.updates import Updates
 from sublet.daemon.working.verdict import why_not_done
 from sublet.protocol.chain import Chain
@@ -64,6 +65,7 @@ class ExecutorTools:
     provider: Callable[[str], Provider]
     scratch_root: Path
     gate: GateOfAssignment
+    talking: Talking = SILENT
 
 
 class AssignmentRun:
@@ -127,6 +129,23 @@ class AssignmentRun:
     def id(self) -> str:
         """The delegation's id."""
         return self._record.id
+
+    def work_of(self, lender: str) -> Work:
+        """Return what this needs to talk with the daemon of that node id."""
+        return Work(
+            self.id,
+            self._record.agent,
+            lender,
+            self._start.sublet.room_id,
+            self.follow_ups,
+            self._asking,
+            self.deadline,
+        )
+
+    def _asking(self, question: str | None, text: str) -> None:
+        if self.follow_ups.any:
+            self._news.prompts = (PromptState(state="running"), *self.follow_ups.prompts)
+        self._news.asking(question, text)
 
     def stop(self, error: SubletError) -> None:
         """End the work; the reason told is the first one given."""

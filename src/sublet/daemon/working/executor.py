@@ -22,7 +22,9 @@ from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_
 from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.pending import Pending
+from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
@@ -65,6 +67,7 @@ class Executor:
             enforced=enforced,
             node_id=node_id,
             max_depth=max_depth,
+            entity=tools.talking.entity,
         )
         self._inviting = asyncio.Lock()
         self._assignments = Assignments(journal)
@@ -106,7 +109,7 @@ class Executor:
             if pending is not None and not pending.decided.is_set():
                 pending.give_up(error)
             raise
-        run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, source_host)
+        run = self._begin(await self._assignments.owned(message.delegation_id, peer), message, peer, source_host)
         try:
             with run.updates:
                 async for update in run.updates:
@@ -214,7 +217,7 @@ class Executor:
 
     # START
 
-    def _begin(self, record: AssignmentRecord, message: Start, source_host: str) -> AssignmentRun:
+    def _begin(self, record: AssignmentRecord, message: Start, peer: KnownPeer, source_host: str) -> AssignmentRun:
         """Take what START finds waiting and start the work, all in one step, so that no second START finds it too.
 
         Raises:
@@ -241,16 +244,21 @@ class Executor:
             # The address the peer called from is the only one that is ever dialled for it (DESIGN 9, SSRF).
             run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
             self._runs[record.id] = run
-            group.start_soon(self._work, run, message, slot.pop_all())
+            work = run.work_of(node_id_of(peer.public_key))
+            group.start_soon(self._work, run, work, message, slot.pop_all())
         return run
 
-    async def _work(self, run: AssignmentRun, start: Start, slot: ExitStack) -> None:
+    async def _work(self, run: AssignmentRun, work: Work, start: Start, slot: ExitStack) -> None:
         # Shielded: a stop of the daemon ends it in order, by ``_stop_all``.
         with slot, anyio.CancelScope(shield=True):
             failure: SubletError | None = None
             try:
                 await self._started(run, start)
-                await run.work()
+                self._tools.talking.begins(work)
+                try:
+                    await run.work()
+                finally:
+                    self._tools.talking.ends(work, run.outcome.summary if run.outcome is not None else None)
                 failure = await self._conclude(run.id, run.error, run.outcome)
             finally:
                 run.finish(failure)

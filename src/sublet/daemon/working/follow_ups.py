@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 from sublet.protocol.bounds import MAX_FOLLOW_UPS
@@ -20,6 +21,8 @@ class FollowUps:
         self._waiting: deque[FollowUp] = deque()
         self._closed = False
         self._ended: list[PromptState] = []
+        self._answers: list[PromptState] = []
+        self._arrived = asyncio.Event()
 
     @property
     def closed(self) -> bool:
@@ -43,7 +46,7 @@ class FollowUps:
     @property
     def prompts(self) -> tuple[PromptState, ...]:
         """How each prompt ended, in order; empty where there was only the first."""
-        return tuple(self._ended) if self.any else ()
+        return (*self._ended, *self._answers) if self.any else ()
 
     def ended(self, follow_up_id: str | None, outcome: Outcome) -> None:
         """Keep how a prompt ended; the first prompt has no id."""
@@ -85,6 +88,8 @@ class FollowUps:
         if not self.known(follow_up):
             self._known.add(follow_up.id)
             self._waiting.append(follow_up)
+            arrived, self._arrived = self._arrived, asyncio.Event()
+            arrived.set()
 
     def next(self) -> FollowUp | None:
         """Return the next one; None where none waits, and from then on none is taken any more."""
@@ -92,6 +97,14 @@ class FollowUps:
             return self._waiting.popleft()
         self._closed = True
         return None
+
+    async def answer(self) -> FollowUp:
+        """Take the next one, as soon as there is one, as the answer to what the agent has asked meanwhile."""
+        while not self._waiting:
+            await self._arrived.wait()
+        follow_up = self._waiting.popleft()
+        self._answers.append(PromptState(follow_up_id=follow_up.id, state="done"))
+        return follow_up
 
     def close(self) -> None:
         """Take no more, and drop what waits."""

@@ -7,7 +7,8 @@ from typing import Literal
 import anyio
 
 from sublet.daemon.working.data_link import LinkState
-from sublet.protocol.messages import Progress, PromptState
+from sublet.protocol.messages import MAX_WAITING_CHARS, Progress, PromptState
+from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Output, Stream
 
 MAX_PENDING_UPDATES = 256
@@ -26,6 +27,7 @@ class Updates:
         """How far each prompt is, where there is more than one."""
         self._id = delegation_id
         self._waiting: list[str] = []
+        self._question: str | None = None
         self._dropped = 0
         self._send, self.stream = anyio.create_memory_object_stream[Progress](MAX_PENDING_UPDATES)
 
@@ -45,6 +47,11 @@ class Updates:
             self._waiting.pop(0)
         self._tell("running", "note", f"{what}\n" if what is not None else "", 0)
 
+    def asking(self, question: str | None, text: str) -> None:
+        """Tell that the agent waits for an answer of the delegator's side, and to what; None once it does not."""
+        self._question = clean_line(question, MAX_WAITING_CHARS) if question is not None else None
+        self._tell("running", "note", text, 0)
+
     def output(self, output: Output) -> None:
         """Tell what the agent printed."""
         self._tell("running", output.stream, output.text, output.dropped_chars)
@@ -63,6 +70,7 @@ class Updates:
             link=self.link,
             prompts=list(self.prompts),
             waiting=self._waiting[0] if self._waiting else None,
+            question=self._question,
             text=text,
             dropped_chars=self._dropped,
         )

@@ -30,6 +30,7 @@ def create(
     policy: str = "invite",
     invite: list[EntityId] | None = None,
     extensions: list[str] | None = None,
+    seed: tuple[int, bytes] | None = None,
 ) -> dict[str, JsonValue]:
     """Open a room.
 
@@ -39,13 +40,14 @@ def create(
         policy: how others become members: ``open``, ``knock`` or ``invite``.
         invite: who is a member from the start.
         extensions: which are enabled; all that this daemon knows by default.
+        seed: the time (Unix milliseconds) and salt from which its id was made before; new ones by default.
     """
     engine, creator = context.engine, context.entity
     if not 0 < len(name) <= MAX_NAME_CHARS or policy not in {item.value for item in Policy}:
         raise _wrong("a room has a name of at most 256 characters and a policy of open, knock or invite")
     members = [_entity(entity) for entity in invite or []]
     enabled = extensions if extensions is not None else _extensions(context)
-    salt, now = os.urandom(ROOM_SALT_BYTES), engine.now_ms()
+    now, salt = seed if seed is not None else (engine.now_ms(), os.urandom(ROOM_SALT_BYTES))
     room = new_room_id(creator, now, salt)
     fields: dict[str, Value | Nested] = {
         "room_id": room,

@@ -1,0 +1,51 @@
+"""What the daemon makes of rooms, put together: the composition root of this package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio
+
+from sublet.daemon.gatekeeper import Gatekeeper
+from sublet.daemon.peering.peers import PeerStore
+from sublet.daemon.rooms.addressing import Addresses
+from sublet.daemon.rooms.delivery import DeliveryService
+from sublet.daemon.rooms.lent_rooms import LentRooms
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.service import RoomService
+from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.talk_service import TalkService
+from sublet.daemon.rooms.work_talk import WorkTalk
+from sublet.daemon.storage.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """The parts: what faces call, what delegations and agents at work use."""
+
+    messaging: Messaging
+    service: RoomService
+    talk: TalkService
+    delivery: DeliveryService
+    lent: LentRooms
+    work: WorkTalk
+
+    async def serve(self) -> None:
+        """Run until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.messaging.serve)
+            group.start_soon(self.lent.serve)
+            group.start_soon(self.work.serve)
+
+
+def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatekeeper, journal: Journal) -> Rooms:
+    """Make the parts around ``messaging``; see the services for the arguments."""
+    speaking = Speaking(messaging, node_id)
+    return Rooms(
+        messaging=messaging,
+        service=RoomService(gate, speaking),
+        talk=TalkService(gate, speaking, Addresses(peers.node_of)),
+        delivery=DeliveryService(gate, speaking),
+        lent=LentRooms(journal, messaging, node_id),
+        work=WorkTalk(messaging, node_id),
+    )

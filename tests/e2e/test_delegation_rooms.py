@@ -1,0 +1,154 @@
+"""The room of a delegation between two real daemons: both sides talk there while the agent works, and read it later."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sublet.daemon.rooms.lent_rooms import is_closed
+from support import acp_agent
+from support.daemons import Daemon, pair, wait_for
+from support.leases import begin, finish
+
+pytestmark = pytest.mark.timeout(300)
+
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or "python3"
+HELPER = {
+    "id": "helper",
+    "role": "executor",
+    "provider": {"type": "acp", "argv": [PYTHON, acp_agent.__file__, "tools"]},
+    "sandbox": {"readable": [str(Path(acp_agent.__file__).parent)]},
+    "tools": {"whitelist": ["sublet.ask_human", "sublet.send_message", "sublet.watch"]},
+}
+WAIT_SECONDS = 40
+QUESTION = {"question": "Which colour?", "options": ["red", "blue"]}
+
+
+@contextmanager
+def lender_and_helper(base: Path, *, rooms: bool = True) -> Iterator[tuple[Daemon, Daemon]]:
+    lender, worker = Daemon(base / "a"), Daemon(base / "b")
+    if not rooms:
+        (lender.home / "state" / "messaging.db").mkdir(parents=True)
+        (lender.home / "state").chmod(0o700)
+    try:
+        lender.up()
+        worker.up(agent=HELPER)
+        pair(lender, worker)
+        if rooms:
+            for daemon in (lender, worker):
+                daemon.json("whoami")  # which waits until rooms are there
+        yield lender, worker
+    finally:
+        lender.down()
+        worker.down()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+def shown(lender: Daemon, delegation: str) -> dict[str, Any]:
+    listed = lender.json("ls", "--all")["delegations"]
+    found: dict[str, Any] = next(one for one in listed if one["delegation_id"] == delegation)
+    return found
+
+
+def wait_asked(lender: Daemon, delegation: str) -> dict[str, Any]:
+    """Wait until the agent waits for an answer; return the delegation."""
+
+    def asks() -> bool:
+        condition = shown(lender, delegation)["condition"]
+        return condition is not None and condition["kind"] == "waiting_for_answer"
+
+    wait_for(asks, WAIT_SECONDS, "the agent's question")
+    return shown(lender, delegation)
+
+
+def said(daemon: Daemon, room: str) -> list[tuple[str, str]]:
+    return [(one["author"].partition(":")[0], one["body"]) for one in daemon.json("read", room)]
+
+
+def results(lender: Daemon, delegation: str) -> list[Any]:
+    """Return what came of each call that the agent made."""
+    view = finish(lender, delegation)
+    assert str(view.state) == "completed", view
+    assert view.result is not None
+    told = json.loads(view.result.final_summary)
+    assert set(told[0]) >= {"ask_human", "send_message", "watch"}
+    return list(told[1:])
+
+
+def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_lease(
+    tmp_path: Path, project: Path
+) -> None:
+    calls = [
+        ["send_message", {"message": "I have begun."}],
+        ["ask_human", QUESTION],
+        ["watch", {"cursor": 0}],
+    ]
+    with lender_and_helper(tmp_path) as (lender, worker):
+        hers = lender.json("whoami")["entity_id"]
+        delegation = begin(lender, project, json.dumps(calls))
+        asked = wait_asked(lender, delegation)
+        assert "Which colour?" in asked["condition"]["detail"]
+        room = asked["room_id"]
+        assert room in [one["room_id"] for one in lender.json("ls")["delegations"]]
+        wait_for(lambda: ("@helper", "Which colour?\n- red\n- blue") in said(lender, room), WAIT_SECONDS, "it there")
+        roles = lender.json("room", "show", room)["roles"]
+        here, there = (daemon.json("status")["node_id"] for daemon in (lender, worker))
+        assert roles == {
+            f"@daemon:{here}": "owner",
+            hers: "admin",
+            **{f"@{name}:{there}": "member" for name in ("helper", "human", "daemon")},
+        }
+        lender.run("send", room, "red, please")
+        sent, answer, heard = results(lender, delegation)
+        assert sent[0] is False, sent
+        assert answer[1] == f"The answer of {hers}:\nred, please"
+        conversation = json.loads(heard[1].partition("\n")[2])
+        assert "red, please" in [one["text"] for one in conversation["messages"]]
+        assert shown(lender, delegation)["condition"] is None
+
+        wait_for(lambda: any("closed" in body for _, body in said(lender, room)), WAIT_SECONDS, "the end in the room")
+        wait_for(lambda: is_closed(lender.json("room", "show", room)["config"]), WAIT_SECONDS, "the closed room")
+        everything = said(lender, room)
+        authors = [author for author, _ in everything]
+        assert authors[0] == "@daemon"
+        assert ("@helper", "I have begun.") in everything
+        assert authors.count("@helper") == 3, "its last word is there too"
+        refused = lender.json("send", room, "too late", check=None)
+        assert refused["error"]["code"] == "POLICY_DENIED"
+        wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
+
+
+def test_a_follow_up_answers_too_and_is_no_other_prompt(tmp_path: Path, project: Path) -> None:
+    with lender_and_helper(tmp_path) as (lender, _):
+        delegation = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
+        wait_asked(lender, delegation)
+        lender.run("say", delegation, "blue")
+        (answer,) = results(lender, delegation)
+        assert answer[1] == "The answer:\nblue"
+        (follow_up,) = shown(lender, delegation)["follow_ups"]
+        assert follow_up["state"] == "done"
+
+
+def test_without_rooms_everything_else_is_as_before(tmp_path: Path, project: Path) -> None:
+    calls = [["send_message", {"message": "I have begun."}], ["ask_human", QUESTION]]
+    with lender_and_helper(tmp_path, rooms=False) as (lender, _):
+        delegation = begin(lender, project, json.dumps(calls))
+        assert wait_asked(lender, delegation)["room_id"] is None
+        assert "Which colour?" in lender.run("output", delegation).stdout
+        lender.run("say", delegation, "blue")
+        sent, answer = results(lender, delegation)
+        assert sent[0] is True
+        assert "there is no conversation" in sent[1]
+        assert answer[1] == "The answer:\nblue"
