@@ -8,8 +8,10 @@ from typing import Any
 from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
+from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
+from sublet.messaging.extensions.presence import PRESENCES
 from sublet.protocol.ezagent import acknowledgement, bundle, content, envelope, heads, identity, keys, writer_rules
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
@@ -79,6 +81,17 @@ def _doc_id(data: bytes) -> None:
 @target("writer_rule", "protocol.ezagent.writer_rules:parse_rule", raises=[writer_rules.RuleError])
 def _rule(data: bytes) -> None:
     assert writer_rules.parse_rule(_text(data)).terms
+
+
+@target("said_in_passing", raises=[Refused])
+def _passing(data: bytes) -> None:
+    """Take the bytes as what a member says in passing; whatever it is, who is there can be told afterwards."""
+    alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, PRESENCES))
+    room = shared_room(alice, bob)
+    key = doc_id("ephemeral", room_id=room, ext_id="awareness", entity_id=alice.id)
+    bob.engine.ephemeral.token(room, alice.id, there=True)
+    bob.engine.intake.take([Arrival(envelope.seal(alice.entity.key, alice.id, key, NOW_MS, data).raw)])
+    assert json.dumps(bob.do("presence.list", room_id=room))
 
 
 @target("reaction_key", "messaging.extensions.reactions:parse_key")

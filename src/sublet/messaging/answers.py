@@ -33,6 +33,8 @@ def answer(engine: Engine, query: Answer) -> bytes | None:
     if place.kind == "pubkey" and place.entity_id is not None:
         record = engine.keyring.record(place.entity_id)
         return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
+    if place.kind == "ephemeral" and place.room_id is not None and place.entity_id is not None:
+        return engine.ephemeral.answer(place.room_id, place.entity_id)
     if place.kind == "inbox" and place.entity_id is not None:
         return inbox(engine, place.entity_id)
     if place.kind == "content" and place.room_id is not None and place.content_id is not None:

@@ -32,6 +32,7 @@ from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
+from sublet.messaging.presence import Presences, company
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
@@ -97,6 +98,7 @@ class MessagingService:
             self._acknowledged,
             registry.entity_documents,
         )
+        self._presences = Presences(network, self._owner.heard, self._owner.asked, partial(self._soon, self._token))
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -283,6 +285,19 @@ class MessagingService:
         await self._declare(self._subscriptions.room, room_id, month)
         self._sync.want(f"room:{room_id}")
         self.delivery.want(room_id)
+        await self._see(room_id)
+
+    async def _see(self, room_id: RoomId) -> None:
+        """Be present in a room, and see who else is."""
+        found = await self._call(partial(company, room_id=room_id))
+        await self._declare(self._presences.room, room_id, found)
+        for entity in found.silent:
+            await self._declare(self._presences.ask, room_id, entity)
+
+    async def _token(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
+        await self._call(lambda engine: engine.ephemeral.token(room_id, entity, there=there))
+        if there:
+            await self._declare(self._presences.ask, room_id, entity)
 
     async def _periodically(self) -> None:
         while True:
@@ -325,6 +340,8 @@ class MessagingService:
         self._watchers.told(engine, rows)
         for row in rows:
             entity = row.data.get("entity")
+            if row.kind in ("room.member.joined", "room.member.left") and row.room_id is not None:
+                self._soon(self._see, row.room_id)
             if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
                 self._soon(self._member_came, entity, row.data.get("local") is True)
 

@@ -71,7 +71,7 @@ class Watchers:
         """Give events that have just become durable to whoever waits for one of them."""
         for waiter, watcher in list(self._waiting.items()):
             found = visible(engine, rows, watcher.entity, watcher.room_id, watcher.wanted)
-            watcher.cursor = rows[-1].cursor
+            watcher.cursor = max(watcher.cursor, rows[-1].cursor)
             if found:
                 del self._waiting[waiter]
                 self._settle(waiter, (found, watcher.cursor))

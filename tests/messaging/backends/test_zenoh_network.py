@@ -200,3 +200,22 @@ def test_a_process_that_closes_its_session_ends() -> None:
         "network.close()\n"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_token_is_followed_under_its_exact_key_and_goes_with_its_session(stack: ExitStack) -> None:
+    key = "ezagent/room/ephemeral/presence/@alice:node"
+    first, _ = network(stack)
+    told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    first.follow(key, told.put)
+    second, port = network(stack)
+    end = second.announce(key)
+    first.call((f"tcp/127.0.0.1:{port}",))
+    assert told.get(timeout=SECONDS) is True, "it was there before the link was"
+    end()
+    assert told.get(timeout=SECONDS) is False
+    second.announce(key)
+    second.announce(key.replace("alice", "bob"))
+    assert told.get(timeout=SECONDS) is True
+    second.close()
+    assert told.get(timeout=SECONDS) is False
+    assert told.empty()

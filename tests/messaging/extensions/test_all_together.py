@@ -21,11 +21,13 @@ OPERATIONS = {
     "threads": {"threads.list"},
     "watch": {"watch.set", "watch.unset", "watch.list"},
     "read-receipts": {"receipts.update", "receipts.summary"},
+    "presence": {"presence.set", "presence.list"},
     "profile": {"profile.get", "profile.update", "discovery.search"},
 }
 """Of ezagent 10.2."""
 EVENTS = {
     "mutable": {"message.edited"},
+    "presence": {"presence.joined", "presence.left", "typing.start", "typing.stop"},
     "reactions": {"reaction.added", "reaction.removed"},
     "channels": {"channel.activity"},
     "watch": {"watch.ref_content_edited", "watch.ref_reply_added", "watch.ref_thread_reply", "watch.channel_new_ref"},

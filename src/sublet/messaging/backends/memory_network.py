@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from random import Random
 from threading import Event
+from typing import TypeVar
 
 from sublet.messaging.engine.backend import Answer, Qos, Sample
+
+ItemT = TypeVar("ItemT")
 
 
 @dataclass
@@ -53,8 +56,14 @@ class MemoryHub:
             if other is not peer and not other.closed and frozenset((peer.number, other.number)) not in self._cut
         ]
 
+    def tell_of(self, key: str) -> None:
+        """Let all who follow a key look again."""
+        for peer in self.peers:
+            peer.look(key)
+
     def _changed(self, *peers: MemoryNetwork) -> None:
         for peer in peers:
+            peer.look_at_all()
             for callback in list(peer.changed):
                 callback()
 
@@ -69,6 +78,8 @@ class MemoryNetwork:
         self._hub = hub
         self._heard: dict[int, tuple[str, Callable[[Sample], None]]] = {}
         self._served: dict[int, tuple[str, Callable[[Answer], None]]] = {}
+        self._announced: dict[int, str] = {}
+        self._followed: dict[int, tuple[str, Callable[[bool], None], list[bool]]] = {}
         self._next = 0
 
     def publish(self, key: str, payload: bytes, attachment: bytes, qos: Qos) -> None:
@@ -96,18 +107,50 @@ class MemoryNetwork:
         found = (query.wait(timeout_seconds) for query in queries)
         return [answer for answer in found if answer is not None]
 
+    def announce(self, key: str) -> Callable[[], None]:
+        end = self._add(self._announced, key)
+        self._hub.tell_of(key)
+
+        def stop() -> None:
+            end()
+            self._hub.tell_of(key)
+
+        return stop
+
+    def follow(self, key: str, callback: Callable[[bool], None]) -> Callable[[], None]:
+        undo = self._add(self._followed, (key, callback, [False]))
+        self.look(key)
+        return undo
+
+    def look(self, key: str) -> None:
+        """Tell followers whether a key is announced by whom this peer reaches, where that has changed."""
+        there = any(key in peer._announced.values() for peer in self._hub.reach(self))
+        for followed, callback, known in list(self._followed.values()):
+            if followed == key and known != [there]:
+                known[:] = [there]
+                callback(there)
+
+    def look_at_all(self) -> None:
+        """Do so for all keys."""
+        for key in {followed for followed, _, _ in self._followed.values()}:
+            self.look(key)
+
     def on_change(self, callback: Callable[[], None]) -> None:
         self.changed.append(callback)
 
     def close(self) -> None:
         self.closed = True
+        for peer in self._hub.peers:
+            peer.look_at_all()
 
-    def _add(
-        self, kept: dict[int, tuple[str, Callable[..., None]]], item: tuple[str, Callable[..., None]]
-    ) -> Callable[[], None]:
+    def _add(self, kept: dict[int, ItemT], item: ItemT) -> Callable[[], None]:
         number, self._next = self._next, self._next + 1
         kept[number] = item
-        return lambda: kept.pop(number, None) and None
+
+        def end() -> None:
+            kept.pop(number, None)
+
+        return end
 
 
 class _Query:

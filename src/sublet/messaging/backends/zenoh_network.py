@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,6 +131,38 @@ class ZenohNetwork:
                     )
         return [reply.ok.payload.to_bytes() for replies in waiting for reply in replies if reply.ok is not None]
 
+    def announce(self, key: str) -> Callable[[], None]:
+        return self._declare(lambda session: session.liveliness().declare_token(key))
+
+    def follow(self, key: str, callback: Callable[[bool], None]) -> Callable[[], None]:
+        """Hear of a token on all links; one that is opened again begins anew, since what ended meanwhile isn't told."""
+        there: dict[object, set[str]] = {}
+        lock = threading.Lock()
+
+        def took(number: object, sample: zenoh.Sample | None) -> None:
+            with lock:
+                before = any(there.values())
+                seen = there.setdefault(number, set())
+                if sample is None:
+                    seen.clear()
+                elif sample.kind == zenoh.SampleKind.PUT:
+                    seen.add(str(sample.key_expr))
+                else:
+                    seen.discard(str(sample.key_expr))
+                after = any(there.values())
+            if before != after:
+                callback(after)
+
+        def on_link(number: int) -> Callable[[zenoh.Session], Any]:
+            def declare(session: zenoh.Session) -> Any:
+                took(number, None)
+                return session.liveliness().declare_subscriber(key, partial(took, number), history=True)
+
+            return declare
+
+        undo = [link.declare(on_link(number)) for number, link in enumerate(self._links)]
+        return partial(_all_of, undo)
+
     def call(self, connect: tuple[str, ...]) -> None:
         """Call these from now on, in place of those before; blocks while the session is opened again.
 
@@ -166,11 +199,7 @@ class ZenohNetwork:
     def _declare(self, declare: Callable[[zenoh.Session], Any]) -> Callable[[], None]:
         undo = [link.declare(declare) for link in self._links]
 
-        def end() -> None:
-            for one in undo:
-                one()
-
-        return end
+        return partial(_all_of, undo)
 
     def _dial(self, uplink: _Link, endpoints: Endpoints) -> None:
         """Open the uplink as soon as a relay answers; from then on Zenoh reconnects by itself."""
@@ -257,6 +286,11 @@ class _Link:
     def close(self) -> None:
         if self.session is not None:
             self.session.close()  # type: ignore[no-untyped-call]
+
+
+def _all_of(undo: list[Callable[[], None]]) -> None:
+    for one in undo:
+        one()
 
 
 def _open(config: zenoh.Config) -> zenoh.Session:

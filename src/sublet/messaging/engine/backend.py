@@ -371,6 +371,12 @@ class Network(Protocol):
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
         """Ask all others, and return every answer; blocks."""
 
+    def announce(self, key: str) -> Callable[[], None]:
+        """Let others know that we are there, until the result is called or this process ends."""
+
+    def follow(self, key: str, callback: Callable[[bool], None]) -> Callable[[], None]:
+        """Hear whether anybody else announces an exact key, now and whenever that changes; the result ends it."""
+
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call back whenever a link to a peer came or went."""
 

@@ -49,6 +49,7 @@ class Happened:
     path: tuple[str, ...] = ()
     value: Any = None
     local: bool = False
+    passing: bool = False
     before: RoomState | None = None
     after: RoomState | None = None
     seq: int = 0
@@ -160,7 +161,8 @@ class AfterWrite:
     def emit(self, kind: str, data: dict[str, JsonValue]) -> None:
         """Tell an event; its room is added."""
         room = self.change.room_id
-        self._engine.events.tell(kind, room, {"room_id": room, **data} if room is not None else data)
+        tell = self._engine.events.mention if self.change.passing else self._engine.events.tell
+        tell(kind, room, {"room_id": room, **data} if room is not None else data)
 
     def index(self, entries: Iterable[IndexEntry]) -> None:
         """Write entries of an index."""

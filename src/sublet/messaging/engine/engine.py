@@ -16,6 +16,7 @@ from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.ephemeral import Ephemeral
 from sublet.messaging.engine.events import Events
 from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
@@ -73,6 +74,7 @@ class Engine:
         self.reading = Reading(self)
         self.writing = Writing(self)
         self.texts = Texts(self, texts)
+        self.ephemeral = Ephemeral(self)
         self.intake = Intake(self)
         self.heads = HeadExchange(self)
         self.ref_numbers = itertools.count(int.from_bytes(os.urandom(2), "big"))

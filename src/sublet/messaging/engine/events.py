@@ -23,7 +23,9 @@ class Events:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cursor = store.last_cursor()
+        self._durable = self._cursor
         self._new: list[EventRow] = []
+        self._passing: list[EventRow] = []
         self.listeners: list[Callable[[list[EventRow]], None]] = []
 
     @property
@@ -35,6 +37,15 @@ class Events:
         """Add an event; readers see it when it is durable."""
         self._cursor += 1
         self._new.append(EventRow(self._cursor, kind, room_id, data))
+
+    def mention(self, kind: str, room_id: RoomId | None, data: dict[str, JsonValue]) -> None:
+        """Add an event that only those hear who wait for one now; it is not kept, and moves no cursor."""
+        self._passing.append(EventRow(self._durable, kind, room_id, data))
+
+    def pass_on(self) -> None:
+        """Tell the listeners of what was mentioned."""
+        passing, self._passing = self._passing, []
+        self.publish(passing)
 
     def write(self) -> list[EventRow]:
         """Keep the new events, inside a transaction, and return them; ``publish`` tells them once that is durable."""
@@ -48,6 +59,10 @@ class Events:
         if fresh:
             for listener in self.listeners:
                 listener(fresh)
+
+    def settled(self) -> None:
+        """Note that all events that were written are durable."""
+        self._durable = self._cursor
 
     def drop(self) -> None:
         """Forget events whose transaction failed."""

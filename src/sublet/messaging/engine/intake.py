@@ -28,6 +28,7 @@ from sublet.protocol.ezagent.yjs.model import Update
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
+_PASSING: Final = "/ephemeral/"
 MAX_UNKNOWN_SIGNERS: Final = 256
 MAX_WAITING_FOR_KEYS: Final = 1_024
 MAX_DIGESTS: Final = 4_096
@@ -204,6 +205,7 @@ class Intake:
         self.staged.clear()
         for done in accepted:
             done.document.staged_writes.clear()
+        engine.events.settled()
         engine.events.publish(events)
         came = frozenset(
             (done.document.row.room_id, done.document.room_part, done.client)
@@ -217,6 +219,10 @@ class Intake:
     def _one(self, arrival: Arrival, outcome: Outcome) -> None:
         try:
             envelope = unpack(arrival.envelope)
+            if _PASSING in envelope.doc_id:
+                if self._knows_signer(envelope, arrival, outcome):
+                    self._engine.ephemeral.take(envelope)
+                return
             document = self._engine.wanted_document(envelope.doc_id)
             update = decode_update(envelope.payload)
             if document.forks:

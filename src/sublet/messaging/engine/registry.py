@@ -85,7 +85,7 @@ class Registry:
 
     def datatype_at(self, kind: str, ext_id: str | None = None) -> Datatype | None:
         """Return the datatype whose documents are of a kind of ``protocol.ezagent.keys``."""
-        return self._by_pattern.get(f"ext:{ext_id}" if kind == "ext" else kind)
+        return self._by_pattern.get(f"{kind}:{ext_id}" if kind in ("ext", "ephemeral") else kind)
 
     def roots(self, kind: str, ext_id: str | None = None) -> tuple[Root, ...]:
         """Return the root types of a document of a kind."""

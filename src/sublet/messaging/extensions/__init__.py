@@ -10,6 +10,7 @@ from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.moderation import MODERATED
 from sublet.messaging.extensions.mutable import MUTABLES
+from sublet.messaging.extensions.presence import PRESENCES
 from sublet.messaging.extensions.profile import PROFILES
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.messaging.extensions.read_receipts import RECEIPTS
@@ -29,4 +30,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     PROFILES,
     MUTABLES,
     COLLABORATIVE,
+    PRESENCES,
 )

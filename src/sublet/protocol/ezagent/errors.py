@@ -20,6 +20,8 @@ class Refusal(StrEnum):
     EQUIVOCATION = "equivocation"
     QUOTA = "quota"
     RESERVED_ENTITY = "reserved_entity"
+    STALE = "stale"
+    TOO_MANY = "too_many"
 
 
 class Refused(ValueError):
