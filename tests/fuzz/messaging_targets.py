@@ -12,7 +12,17 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.presence import PRESENCES
-from sublet.protocol.ezagent import acknowledgement, bundle, content, envelope, heads, identity, keys, writer_rules
+from sublet.protocol.ezagent import (
+    acknowledgement,
+    bundle,
+    challenge,
+    content,
+    envelope,
+    heads,
+    identity,
+    keys,
+    writer_rules,
+)
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
@@ -61,6 +71,13 @@ def _acknowledgement(data: bytes) -> None:
 def _record(data: bytes) -> None:
     found = identity.parse_record(data)
     assert identity.parse_record(found.encode()) == found
+
+
+@target("entity_challenge", "protocol.ezagent.challenge:parse_challenge", raises=[Refused])
+def _challenge(data: bytes) -> None:
+    found, record = challenge.parse_challenge(data)
+    assert found.challenger == record.entity_id
+    assert challenge.Challenge(found.challenger, found.responder, found.nonce, found.time_ms) == found
 
 
 @target("ezagent_content", "protocol.ezagent.content:parse_content", raises=[Refused])

@@ -17,6 +17,7 @@ from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Declaration, Index, Refresh
+from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
@@ -53,7 +54,13 @@ class Member:
 
 @asynccontextmanager
 async def member(
-    name: str, client: int, hub: MemoryHub, path: Path, accepts: bool = True, more: tuple[Declaration, ...] = ()
+    name: str,
+    client: int,
+    hub: MemoryHub,
+    path: Path,
+    accepts: bool = True,
+    more: tuple[Declaration, ...] = (),
+    make_entity: Callable[[str], LocalEntity] | None = None,
 ) -> AsyncIterator[Member]:
     network = hub.join()
     service = MessagingService(
@@ -63,6 +70,7 @@ async def member(
         [local_entity(name, client)],
         lambda: time.time_ns() // 1_000_000,
         lambda _: accepts,
+        make_entity=make_entity,
     )
     async with service.running():
         yield Member(name, client, service, network)
@@ -87,7 +95,7 @@ async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> Non
         seen = await bob.service.watch(bob.id, 0, 5.0, room)
         assert "message.new" in [event["kind"] for event in seen["events"]]
         assert alice.service.level == 0
-        assert dir(alice.bus) == ["annotation", "identity", "message", "room", "timeline"]
+        assert dir(alice.bus) == ["annotation", "events", "identity", "message", "room", "status", "timeline"]
         assert "send" in dir(alice.bus.message)
         for missing in ("nothing", "message.nothing"):
             with pytest.raises(AttributeError):

@@ -7,7 +7,9 @@ from typing import Final
 from sublet.messaging.engine.backend import Answer, Fork
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
+from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
 from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_content_hash
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
@@ -35,6 +37,8 @@ def answer(engine: Engine, query: Answer) -> bytes | None:
         return encode_bundle([(RecordKind.IDENTITY, record.encode())]) if record is not None else None
     if place.kind == "ephemeral" and place.room_id is not None and place.entity_id is not None:
         return engine.ephemeral.answer(place.room_id, place.entity_id)
+    if place.kind == "challenge" and place.entity_id is not None:
+        return challenged(engine, place.entity_id, query.payload)
     if place.kind == "inbox" and place.entity_id is not None:
         return inbox(engine, place.entity_id)
     if place.kind == "content" and place.room_id is not None and place.content_id is not None:
@@ -80,6 +84,21 @@ def inbox(engine: Engine, entity: EntityId) -> bytes | None:
             records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
             size += sum(map(len, envelopes))
     return encode_bundle(records) if records else None
+
+
+def challenged(engine: Engine, entity: EntityId, raw: bytes) -> bytes | None:
+    """Return the proof that one of our entities holds its key; None where it is none of ours.
+
+    Raises:
+        Refused: the challenge is malformed, forged, for somebody else, or not of now.
+    """
+    local = engine.keyring.local.get(entity)
+    if local is None:
+        return None
+    challenge, _ = parse_challenge(raw)
+    if challenge.responder != entity or abs(challenge.time_ms - engine.now_ms()) > MAX_AGE_MS:
+        raise Refused(Refusal.BAD_SIGNATURE, "a challenge for somebody else, or not of now")
+    return encode_response(challenge, local.record, local.key)
 
 
 def behind(engine: Engine, name: str, theirs: dict[int, int]) -> bool:

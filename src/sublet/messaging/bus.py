@@ -5,12 +5,16 @@ Nothing here is written by hand: an extension that declares an index or an opera
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from sublet.messaging.engine.registry import Registry
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import RoomId
 
+STREAM_WAIT_SECONDS = 60.0
 Run = Callable[[str, dict[str, Any]], Awaitable[Any]]
+Stream = Callable[[int | None, RoomId | None], AsyncGenerator[dict[str, Any], None]]
 
 
 class Bus:
@@ -19,11 +23,13 @@ class Bus:
     Args:
         registry: which operations there are.
         run: runs one by its name.
+        stream: yields events after a cursor.
     """
 
-    def __init__(self, registry: Registry, run: Run) -> None:
+    def __init__(self, registry: Registry, run: Run, stream: Stream) -> None:
         self._registry = registry
         self._run = run
+        self.events = _Events(stream)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._registry.operations:
@@ -33,7 +39,54 @@ class Bus:
         raise AttributeError(f"no operation begins with {name}")
 
     def __dir__(self) -> list[str]:
-        return sorted({operation.partition(".")[0] for operation in self._registry.operations})
+        return sorted({"events", *(operation.partition(".")[0] for operation in self._registry.operations)})
+
+
+class _Events:
+    """What has happened, as an async iterator: the one operation that never ends."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def stream(self, since: int | None = None, room_id: RoomId | None = None) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield events that the entity may see, each once and in order, as soon as it is durable.
+
+        Args:
+            since: a cursor, such as ``cursor`` of the last event that was taken; None for those from now on.
+            room_id: of one room only.
+
+        Raises:
+            SubletError: ``CONFLICT``: events after that cursor are not kept any more.
+        """
+        return self._stream(since, room_id)
+
+
+async def stream(
+    watch: Callable[[int, float, RoomId | None], Awaitable[dict[str, Any]]],
+    last: Callable[[], Awaitable[int]],
+    since: int | None,
+    room_id: RoomId | None,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """See ``events.stream``.
+
+    Args:
+        watch: returns the events after a cursor, and waits for one where there is none.
+        last: returns the cursor of the last event.
+        since: a cursor; None for events from now on.
+        room_id: of one room only.
+    """
+    cursor = await last() if since is None else since
+    while True:
+        seen = await watch(cursor, STREAM_WAIT_SECONDS, room_id)
+        if seen["missed"]:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                "events after this cursor are not kept any more",
+                "Read the rooms, then go on from now.",
+            )
+        cursor = seen["cursor"]
+        for event in seen["events"]:
+            yield event
 
 
 class _Namespace:

@@ -18,11 +18,12 @@ import structlog
 from sublet.messaging import answers
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
-from sublet.messaging.bus import Bus
+from sublet.messaging.bus import Bus, stream
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
+from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
 from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
@@ -30,6 +31,7 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.invitations import configs, documents_of_members, known, take_room
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
 from sublet.messaging.presence import Presences, company
@@ -37,16 +39,13 @@ from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
-from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
-from sublet.protocol.ezagent.keys import parse_doc_id
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 
 log = structlog.get_logger(__name__)
 
-MAX_ROOMS: Final = 4_096
 MAX_TODO: Final = 4_096
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
@@ -67,6 +66,7 @@ class MessagingService:
         accept_invitation: tells whether an entity may bring ours into a room.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         limits: how far agents may answer each other; None for any number of times.
+        make_entity: loads or makes the key of another entity of ours, by its local part; may block.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class MessagingService:
         accept_invitation: Callable[[EntityId], bool],
         patience_seconds: float = UNDELIVERABLE_SECONDS,
         limits: LoopLimits | None = None,
+        make_entity: Callable[[str], LocalEntity] | None = None,
     ) -> None:
         self._path = path
         self._registry = registry
@@ -86,6 +87,7 @@ class MessagingService:
         self._local = list(local)
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
+        self._make_entity = make_entity
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
@@ -138,7 +140,11 @@ class MessagingService:
 
     def bus(self, entity: EntityId) -> Bus:
         """Return the operations as one of our entities."""
-        return Bus(self._registry, lambda name, arguments: self.call(entity, name, **arguments))
+        return Bus(
+            self._registry,
+            lambda name, arguments: self.call(entity, name, **arguments),
+            lambda since, room_id: stream(partial(self.watch, entity), self.cursor, since, room_id),
+        )
 
     async def add(self, entity: LocalEntity) -> None:
         """Take another entity of ours, which can be reached from then on."""
@@ -156,7 +162,27 @@ class MessagingService:
         Raises:
             SubletError: the operation refuses.
         """
+        found = self._registry.operations.get(operation)
+        if found is not None and found.waits:
+            return await run_waiting(found, AskingContext(entity, self), arguments)
         return await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+
+    async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
+        """``Surroundings.on_engine``."""
+        return await self._call(run)
+
+    async def ask(self, key: str, payload: bytes) -> list[bytes]:
+        """``Surroundings.ask``."""
+        return await self._sync.ask(key, payload)
+
+    async def make_entity(self, local: str) -> EntityId:
+        """``Surroundings.make_entity``."""
+        if self._make_entity is None:
+            raise SubletError(LocalCode.UNAVAILABLE, "nobody here vouches for another entity", "Use one that is there.")
+        entity = await anyio.to_thread.run_sync(self._make_entity, local)
+        if all(one.record.entity_id != entity.record.entity_id for one in self._local):
+            await self.add(entity)
+        return entity.record.entity_id
 
     async def find_room(self, room_id: RoomId) -> None:
         """Learn of a room from whoever has it, before it is joined or knocked at.
@@ -261,7 +287,7 @@ class MessagingService:
                 group.start_soon(self._catch_up)
 
     async def _begin(self) -> None:
-        members = await self._call(_known)
+        members = await self._call(known)
         own = [entity.record.entity_id for entity in self._local]
         for entity_id in own:
             await self._declare(self._subscriptions.own, entity_id)
@@ -321,7 +347,7 @@ class MessagingService:
 
     async def _ask_for_members(self) -> None:
         """Ask for what members keep for all their rooms: changes are published, and this heals what was lost."""
-        for name in await self._call(_documents_of_members):
+        for name in await self._call(documents_of_members):
             self._sync.want(name)
 
     async def _catch_up(self) -> None:
@@ -366,45 +392,8 @@ class MessagingService:
 
     async def _take_invitation(self, bundle: Bundle) -> None:
         """Take up the rooms that a bundle of configs shows one of ours to be a member of."""
-        for room_id, signers in _configs(bundle).items():
+        for room_id, signers in configs(bundle).items():
             if not any(self._accept_invitation(signer) for signer in signers):
                 continue
-            if await self._call(partial(_take_room, room_id=room_id, bundle=bundle)):
+            if await self._call(partial(take_room, room_id=room_id, bundle=bundle)):
                 await self._listen(room_id)
-
-
-def _known(engine: Engine) -> set[EntityId]:
-    return {entity for room_id in engine.wanted_rooms for entity in engine.rooms.state(room_id).members()}
-
-
-def _documents_of_members(engine: Engine) -> list[str]:
-    members = sorted(_known(engine) | set(engine.keyring.local))
-    return [name for entity in members for name in engine.registry.entity_documents(entity)]
-
-
-def _configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
-    """Return the rooms whose configs a bundle holds, with who has signed them."""
-    rooms: dict[RoomId, set[EntityId]] = {}
-    for raw in bundle.of(RecordKind.ENVELOPE):
-        with suppress(Refused):
-            envelope = unpack(raw)
-            place = parse_doc_id(envelope.doc_id)
-            if place.kind == "config" and place.room_id is not None:
-                rooms.setdefault(place.room_id, set()).add(envelope.signer)
-    return rooms
-
-
-def _take_room(engine: Engine, room_id: RoomId, bundle: Bundle) -> bool:
-    """Take a room's config, and tell whether it is a new one that one of ours is a member of."""
-    if room_id in engine.wanted_rooms:
-        engine.intake.take_bundle(None, bundle)
-        return False
-    if len(engine.wanted_rooms) >= MAX_ROOMS:
-        return False
-    engine.wanted_rooms.add(room_id)
-    engine.intake.take_bundle(None, bundle)
-    state = engine.rooms.state(room_id)
-    if any(state.role(entity) is not None for entity in engine.keyring.local):
-        return True
-    engine.unwant_room(room_id)
-    return False

@@ -82,9 +82,14 @@ class Subscriptions:
             one()
 
     def own(self, entity: EntityId) -> None:
-        """Take the rooms that one of our entities is offered; it is asked to, so that who offers knows that it came."""
+        """Take the rooms that one of our entities is offered, and let it show that it is there.
+
+        It is asked to take a room, so that who offers it knows that it came.
+        """
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         self._once(("own", entity), lambda: self._network.serve(key, self._invited))
+        challenge = doc_id("challenge", entity_id=entity)
+        self._once(("challenge", entity), lambda: self._network.serve(challenge, self._asked))
         self.documents(entity)
 
     def member(self, entity: EntityId) -> None:

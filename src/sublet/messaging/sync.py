@@ -155,12 +155,15 @@ class Sync:
         """Ask which rooms one of our entities is a member of."""
         return await self._ask(doc_id("inbox", entity_id=entity), b"")
 
-    async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
-        answers = await anyio.to_thread.run_sync(
+    async def ask(self, key: str, payload: bytes) -> list[bytes]:
+        """Ask all peers under a key, and return what they answer as it came."""
+        return await anyio.to_thread.run_sync(
             self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
         )
+
+    async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
         bundles: list[Bundle] = []
-        for answer in answers:
+        for answer in await self.ask(key, payload):
             try:
                 bundles.append(decode_bundle(answer))
             except Refused:

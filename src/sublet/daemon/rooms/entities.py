@@ -18,7 +18,7 @@ from sublet.messaging.engine.keyring import LocalEntity
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_record
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.ids import EntityId, is_entity_id
 
 HUMAN: Final = "human"
 MCP: Final = "mcp"
@@ -52,6 +52,19 @@ def load_agent(keys_dir: Path, identity: Identity, agent: str) -> LocalEntity:
         SubletError: as ``load_entities``.
     """
     return _load(keys_dir / f"entity-agent-{agent}.key", agent, EntityKind.AGENT, identity)
+
+
+def load_named(keys_dir: Path, identity: Identity, name: str) -> LocalEntity:
+    """Return the entity of a name that somebody chose, as of an agent. Blocks on the disk.
+
+    Raises:
+        SubletError: ``CONFLICT``: the name is taken; ``INVALID_ARGUMENT``: it is none; and as ``load_entities``.
+    """
+    if not is_entity_id(f"@{name}:{identity.node_id}"):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "no name of an entity", "Use a to z, 0 to 9, ., _ and -.")
+    if agent_of(name, identity.node_id) is None:
+        raise SubletError(LocalCode.CONFLICT, f"{name} is the name of another entity", "Choose another one.")
+    return load_agent(keys_dir, identity, name)
 
 
 def human_of(node_id: str) -> EntityId:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -130,7 +131,7 @@ class Messaging:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[ZenohNetwork]:
-        from sublet.daemon.rooms.entities import load_entities
+        from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
         from sublet.messaging.engine.registry import Registry
@@ -150,6 +151,7 @@ class Messaging:
             self._may_invite,
             self._settings.undeliverable_seconds,
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
+            make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():
             self._service = service

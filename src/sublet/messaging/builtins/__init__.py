@@ -1,4 +1,4 @@
-"""What is always there: Identity, Room, Timeline and Message (ezagent 4), and what delivery keeps."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), what delivery keeps, and the node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from sublet.messaging.builtins.delivery import DELIVERY
 from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
+from sublet.messaging.builtins.node import NODE
 from sublet.messaging.builtins.room import ROOM
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, NODE)

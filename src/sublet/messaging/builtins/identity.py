@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
 from sublet.messaging.engine.contexts import OperationContext, PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,
@@ -24,8 +25,6 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.protocol.encoding import b64
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.roots import StorageType
 
@@ -37,25 +36,11 @@ def _sign(context: PreSend) -> None:
 
 
 def _whoami(context: OperationContext) -> dict[str, Any]:
-    return _shown(context, context.entity)
+    return shown(context, context.entity)
 
 
 def _get_pubkey(context: OperationContext, entity_id: EntityId) -> dict[str, Any]:
-    return _shown(context, entity_id)
-
-
-def _shown(context: OperationContext, entity: EntityId) -> dict[str, Any]:
-    record = context.engine.keyring.record(entity)
-    if record is None:
-        raise SubletError(
-            LocalCode.NOT_FOUND, f"nobody here knows {entity}", "Its daemon may be away; try again later."
-        )
-    return {
-        "entity_id": record.entity_id,
-        "kind": str(record.kind),
-        "public_key": b64(record.key),
-        "devices": [device.name for device in record.devices],
-    }
+    return shown(context, entity_id)
 
 
 IDENTITY = Declaration(
@@ -94,5 +79,10 @@ IDENTITY = Declaration(
             read=_get_pubkey,
         ),
     ),
-    operations=(Operation("identity.whoami", _whoami),),
+    operations=(
+        Operation("identity.whoami", _whoami),
+        Operation("identity.init", init, waits=True),
+        Operation("identity.register", register),
+        Operation("identity.verify_peer", verify_peer, waits=True),
+    ),
 )

@@ -200,11 +200,16 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that can be done and writes. ``run`` takes an ``OperationContext`` and keyword arguments."""
+    """Something that can be done, with keyword arguments.
+
+    ``run`` takes an ``OperationContext`` and runs on the engine's thread, where it must not wait. One that ``waits``,
+    as for answers of peers, is a coroutine function that takes an ``AskingContext``.
+    """
 
     id: str
     run: Callable[..., Any]
     writes: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sublet.messaging.engine.contexts import OperationContext
+from sublet.messaging.engine.declaration import Operation
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId
 
@@ -39,10 +40,19 @@ def run_operation(engine: Engine, entity: EntityId, name: str, arguments: dict[s
         raise SubletError(
             LocalCode.NOT_FOUND, f"no operation is called {name}", "Its extension may not be part of this daemon."
         )
+    checked(operation, arguments)
+    return operation.run(OperationContext(engine, entity), **arguments)
+
+
+def checked(operation: Operation, arguments: dict[str, Any]) -> None:
+    """Refuse arguments that an operation does not take.
+
+    Raises:
+        SubletError: an argument is missing or not known.
+    """
     names, needed = _names(operation.run)
     unknown, missing = arguments.keys() - names, needed - arguments.keys()
     if unknown or missing:
         wrong = [f"no argument is called {one}" for one in sorted(unknown)]
         wrong += [f"{one} is missing" for one in sorted(missing)]
-        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{name}: {', '.join(wrong)}", "See docs/messaging.md.")
-    return operation.run(OperationContext(engine, entity), **arguments)
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{operation.id}: {', '.join(wrong)}", "See docs/messaging.md.")

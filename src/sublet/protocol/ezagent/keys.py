@@ -64,12 +64,14 @@ PATTERNS: Final[Mapping[str, str]] = {
     "delivery": "ezagent/{room_id}/delivery",
     "blob": "ezagent/blob/{hash}",
     "pubkey": "ezagent/{entity_id}/identity/pubkey",
+    "challenge": "ezagent/{entity_id}/identity/challenge",
     "heads": "ezagent/{room_id}/heads",
     "inbox": "ezagent/{entity_id}/inbox",
     "profile": "ezagent/{entity_id}/ext/profile",
 }
-"""Every kind of document, without the channel. ``inbox``, ``delivery`` and ``heads`` are ours: where an invited entity
-learns of its rooms, where recipients acknowledge what they hold, and where members say what they have of a room."""
+"""Every kind of document, without the channel. These are ours: ``inbox``, where an invited entity learns of its rooms,
+``challenge``, where it shows that it is there, ``delivery``, where recipients acknowledge what they hold, and ``heads``,
+where members say what they have of a room."""
 
 
 def instantiate(pattern: str, **values: str) -> str:
