@@ -28,7 +28,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
 from sublet.protocol.ezagent.yjs import decode, vectors
 from sublet.protocol.ezagent.yjs.reader import Reader
-from support.rooms import NOW_MS, Peer, peers, shared_room
+from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
 
 
 @target("ezagent_envelope", "protocol.ezagent.envelope:unpack", raises=[Refused])
@@ -78,6 +78,13 @@ def _challenge(data: bytes) -> None:
     found, record = challenge.parse_challenge(data)
     assert found.challenger == record.entity_id
     assert challenge.Challenge(found.challenger, found.responder, found.nonce, found.time_ms) == found
+
+
+@target("challenge_response", "protocol.ezagent.challenge:parse_response", raises=[Refused])
+def _response(data: bytes) -> None:
+    alice, bob = local_entity("alice", 0).record.entity_id, local_entity("bob", 1).record.entity_id
+    found = challenge.parse_response(data, challenge.Challenge(alice, bob, bytes(32), NOW_MS))
+    assert found.entity_id == bob
 
 
 @target("ezagent_content", "protocol.ezagent.content:parse_content", raises=[Refused])

@@ -10,7 +10,15 @@ import pytest
 
 from sublet.daemon.config import MessagingConfig
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.rooms.entities import agent_of, daemon_of, entity_of, human_of, load_entities
+from sublet.daemon.rooms.entities import (
+    agent_of,
+    daemon_of,
+    entity_of,
+    human_of,
+    load_agent,
+    load_entities,
+    load_named,
+)
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
@@ -34,6 +42,21 @@ async def test_each_has_a_key_of_its_own_that_stays(tmp_path: Path) -> None:
     }.items()
     assert [str(one.record.kind) for one in first] == ["human", "agent", "daemon", "agent", "agent"]
     assert all(file.stat().st_mode & 0o077 == 0 for file in keys.iterdir())
+
+
+async def test_a_name_that_somebody_chooses_is_one_and_free(tmp_path: Path) -> None:
+    keys = tmp_path / "entities"
+    keys.mkdir(mode=0o700)
+    async with side(tmp_path, 1) as half:
+        made = load_named(keys, half.identity, "carol")
+        assert made.record.entity_id == f"@carol:{half.identity.node_id}"
+        assert load_named(keys, half.identity, "carol").key == made.key, "the key is kept"
+        assert load_agent(keys, half.identity, "carol").key == made.key, "one name is one entity"
+        before = sorted(keys.iterdir())
+        for name in ("human", "mcp", "daemon", "", "Carol", "a/b", "../human", "a" * 65, "a\n"):
+            with pytest.raises(SubletError):
+                load_named(keys, half.identity, name)
+        assert sorted(keys.iterdir()) == before
 
 
 def test_an_agent_has_no_entity_under_the_name_of_another() -> None:

@@ -69,9 +69,9 @@ PATTERNS: Final[Mapping[str, str]] = {
     "inbox": "ezagent/{entity_id}/inbox",
     "profile": "ezagent/{entity_id}/ext/profile",
 }
-"""Every kind of document, without the channel. These are ours: ``inbox``, where an invited entity learns of its rooms,
-``challenge``, where it shows that it is there, ``delivery``, where recipients acknowledge what they hold, and ``heads``,
-where members say what they have of a room."""
+"""Every kind of document, without the channel. Ours are ``inbox``, where an invited entity learns of its rooms,
+``challenge``, where it shows that it is there, ``delivery``, where recipients acknowledge what they hold, and
+``heads``, where members say what they have of a room."""
 
 
 def instantiate(pattern: str, **values: str) -> str:
