@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sublet.daemon.api.room_models import (
+    ChannelView,
     CreateRoom,
     InviteToRoom,
     MessageSent,
@@ -50,6 +51,12 @@ class RoomApi(Protocol):
 
     async def read_messages(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
         """Return messages in order."""
+
+    async def list_threads(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
+        """Return the messages of a room that threads begin with."""
+
+    async def list_channels(self, caller: Subject) -> list[ChannelView]:
+        """Return the channels of all rooms of the caller, the last used first."""
 
     async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
         """Return what has happened after a cursor, waiting for it where it is told to."""

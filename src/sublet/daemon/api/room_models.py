@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from sublet.daemon.api.models import MAX_WAIT_SECONDS, Request, View
 
@@ -12,9 +12,11 @@ MAX_BODY_CHARS = 65_536
 MAX_MESSAGES = 200
 DEFAULT_MESSAGES = 50
 MAX_ENTITY_CHARS = 400
+MAX_CHANNELS = 16
 
 RoomName = Annotated[str, Field(min_length=1, max_length=256)]
 RoomId = Annotated[str, Field(min_length=36, max_length=36, pattern=r"^[0-9a-f-]{36}$")]
+ChannelName = Annotated[str, Field(min_length=1, max_length=65)]
 RefId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9:]+$")]
 
 
@@ -32,17 +34,34 @@ class InviteToRoom(Request):
 
 
 class SendMessage(Request):
-    """Say something in a room; ``reply_to`` is the message that it answers."""
+    """Say something in a room.
+
+    ``reply_to`` is the message that it answers, ``thread`` the first one of the thread that it belongs to.
+    """
 
     body: Annotated[str, Field(min_length=1, max_length=MAX_BODY_CHARS)]
     reply_to: RefId | None = None
+    thread: RefId | None = None
+    channels: Annotated[list[ChannelName], Field(max_length=MAX_CHANNELS)] = Field(default_factory=list)
 
 
 class ReadMessages(Request):
-    """Which messages: the last ones, or the last before ``before``."""
+    """Which messages: the last ones, or the last before ``before``, of all, or of a thread or a channel.
+
+    With ``peek`` reading marks nothing as read.
+    """
 
     limit: Annotated[int, Field(ge=1, le=MAX_MESSAGES)] = DEFAULT_MESSAGES
     before: RefId | None = None
+    thread: RefId | None = None
+    channel: ChannelName | None = None
+    peek: bool = False
+
+    @model_validator(mode="after")
+    def _one_view(self) -> Self:
+        if self.thread is not None and self.channel is not None:
+            raise ValueError("give a thread or a channel")
+        return self
 
 
 class WatchRooms(Request):
@@ -79,6 +98,8 @@ class RoomDetail(RoomView):
     """A room with its members and its config, by names with dots."""
 
     roles: dict[str, str] = Field(description="Role of each member")
+    powers: dict[str, int] = Field(default={}, description="Power of each member")
+    knocks: dict[str, str] = Field(default={}, description="Who asks to be let in, and with what words")
     config: dict[str, JsonValue] = Field(default={})
 
 
@@ -108,6 +129,16 @@ class MessageView(View):
     status: str
     created_at: str
     ext: dict[str, JsonValue] = Field(default={})
+    about: dict[str, JsonValue] = Field(default={}, description="What is made of it: reactions, replies, redacted, …")
+
+
+class ChannelView(View):
+    """A channel over the rooms of a reader."""
+
+    channel: str
+    room_count: int
+    last_activity: str
+    name: str = ""
 
 
 class RoomEvents(View):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from sublet.daemon.api.room_models import (
+    ChannelView,
     CreateRoom,
     InviteToRoom,
     MessageSent,
@@ -21,9 +22,8 @@ from sublet.daemon.api.room_models import (
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
 from sublet.daemon.rooms.speaking import Speaking
+from sublet.daemon.rooms.views import detail_of, message_view
 from sublet.policy.model import Action, Resource, Subject
-
-_EXT: Final = "ext."
 
 
 @operations
@@ -60,9 +60,7 @@ class RoomService:
     async def get_room(self, room_id: str, caller: Subject) -> RoomDetail:
         """``RoomApi.get_room``."""
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        found = await self._speaking.call(caller, "room.get", room_id=room_id)
-        roles = {entity: member["role"] for entity, member in found["members"].items()}
-        return RoomDetail.model_validate({**found, "members": len(roles), "roles": roles})
+        return detail_of(await self._speaking.call(caller, "room.get", room_id=room_id))
 
     async def invite_to_room(self, room_id: str, request: InviteToRoom, caller: Subject) -> RoomChange:
         """``RoomApi.invite_to_room``."""
@@ -87,17 +85,38 @@ class RoomService:
         """``RoomApi.send_message``."""
         size = len(request.body.encode("utf-8", "surrogatepass"))
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
-        ext = {} if request.reply_to is None else {"ext": {"reply_to": request.reply_to}}
-        sent = await self._speaking.call(caller, "message.send", room_id=room_id, body=request.body, **ext)
+        given = request.model_dump(include={"reply_to", "thread", "channels"})
+        ext = {name: value for name, value in given.items() if value}
+        arguments = {"body": request.body, **({"ext": ext} if ext else {})}
+        sent = await self._speaking.call(caller, "message.send", room_id=room_id, **arguments)
         return MessageSent.model_validate(sent)
 
     async def read_messages(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
         """``RoomApi.read_messages``."""
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
-        page = await self._speaking.call(
-            caller, "timeline.list", room_id=room_id, limit=request.limit, before=request.before
-        )
-        return [_message(ref) for ref in page["refs"]]
+        paging: dict[str, Any] = {"limit": request.limit, "before": request.before}
+        if request.channel is not None:
+            arguments = {"channel": request.channel, **paging}
+            page = await self._speaking.call(caller, "channels.refs", room_id=room_id, **arguments)
+        elif request.thread is not None:
+            arguments = {"root": request.thread, **paging}
+            page = await self._speaking.call(caller, "threads.list", room_id=room_id, **arguments)
+        else:
+            arguments = {"peek": request.peek, **paging}
+            page = await self._speaking.call(caller, "timeline.list", room_id=room_id, **arguments)
+        return [message_view(ref) for ref in page["refs"]]
+
+    async def list_threads(self, room_id: str, request: ReadMessages, caller: Subject) -> list[MessageView]:
+        """``RoomApi.list_threads``."""
+        await self._gate.ask(caller, Action.ROOM_READ, room_id)
+        paging = {"limit": request.limit, "before": request.before}
+        page = await self._speaking.call(caller, "threads.list", room_id=room_id, **paging)
+        return [message_view(ref) for ref in page["refs"]]
+
+    async def list_channels(self, caller: Subject) -> list[ChannelView]:
+        """``RoomApi.list_channels``."""
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        return [ChannelView.model_validate(one) for one in await self._speaking.call(caller, "channels.list")]
 
     async def watch_rooms(self, request: WatchRooms, caller: Subject) -> RoomEvents:
         """``RoomApi.watch_rooms``."""
@@ -112,14 +131,3 @@ class RoomService:
     def _may_read(self, caller: Subject, room_id: str) -> bool:
         """Tell whether a list may hold something of a room; nothing is written down."""
         return self._gate.foresee(caller, Action.ROOM_READ, Resource(room_id)).decision.allowed
-
-
-def _message(ref: dict[str, Any]) -> MessageView:
-    return MessageView(
-        ref_id=ref["ref_id"],
-        author=ref["author"],
-        body=ref.get("body"),
-        status=ref["status"],
-        created_at=ref["created_at"],
-        ext={name.removeprefix(_EXT): value for name, value in ref.items() if name.startswith(_EXT)},
-    )

@@ -23,7 +23,7 @@ from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
 from sublet.messaging.engine.heads import ROLLED_BACK_EVENT
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.room.state import NO_POWER
-from sublet.protocol.ezagent.room.statements import NESTED_MAP, Statement
+from sublet.protocol.ezagent.room.statements import KNOCKS, NESTED_MAP, Statement
 from sublet.protocol.ezagent.room.table import allowed
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
@@ -77,6 +77,10 @@ def _notify(context: AfterWrite) -> None:
         )
         by, reason = (last.by, last.reason) if last is not None else (entity, "")
         context.emit("room.member.left", {"entity": entity, "by": by, "reason": reason})
+    known = before.fields if before is not None else {}
+    for path, value in after.fields.items():
+        if path[:2] == KNOCKS and path not in known and isinstance(value, dict):
+            context.emit("room.knocked", {"entity": path[2], "text": str(value.get("text", ""))})
     context.emit("room.config.updated", {"by": context.change.signer})
 
 
@@ -138,6 +142,7 @@ ROOM = Declaration(
         Operation("room.update_config", operations.update_config, writes="room_config"),
         Operation("room.join", operations.join, writes="room_config"),
         Operation("room.knock", operations.knock, writes="room_config"),
+        Operation("room.decline", operations.decline, writes="room_config"),
         Operation("room.leave", operations.leave, writes="room_config"),
         Operation("room.invite", operations.invite, writes="room_config"),
         Operation("room.kick", operations.kick, writes="room_config"),
@@ -146,6 +151,7 @@ ROOM = Declaration(
     events=(
         "room.member.joined",
         "room.member.left",
+        "room.knocked",
         "room.config.updated",
         EQUIVOCATION_EVENT,
         ROLLED_BACK_EVENT,

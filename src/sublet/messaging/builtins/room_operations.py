@@ -142,6 +142,13 @@ def knock(context: OperationContext, room_id: RoomId, text: str = "") -> None:
     _write(context, room_id, [((*KNOCKS, context.entity), {"text": text[:MAX_KNOCK_CHARS]})])
 
 
+def decline(context: OperationContext, room_id: RoomId, entity: EntityId) -> None:
+    """Answer a knock with no; who knocks may do so again."""
+    if (*KNOCKS, entity) not in context.state(room_id).fields:
+        raise SubletError(LocalCode.NOT_FOUND, "nobody of that name knocks", "sublet room show names who does.")
+    _write(context, room_id, [((*KNOCKS, entity), None)])
+
+
 def leave(context: OperationContext, room_id: RoomId) -> None:
     """Leave a room; what was sent before stays."""
     context.state(room_id)

@@ -25,7 +25,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.ids import RoomId, is_ref_id
 from sublet.protocol.ezagent.room.state import RoomState
 
 CHANNELS_FIELD: Final = "ext.channels"
@@ -99,7 +99,11 @@ def _aggregate(context: AfterRead) -> None:
 
 
 def _refs(
-    context: OperationContext, channel: str, limit: int = DEFAULT_LIMIT, before: str | None = None
+    context: OperationContext,
+    channel: str,
+    limit: int = DEFAULT_LIMIT,
+    before: str | None = None,
+    room_id: RoomId | None = None,
 ) -> dict[str, Any]:
     """Return the last messages of a channel, of all rooms that the caller is a member of, the oldest first.
 
@@ -107,7 +111,8 @@ def _refs(
         context: who asks.
         channel: its name.
         limit: from 1 to ``MAX_LIMIT``.
-        before: the ``next_cursor`` of an earlier answer.
+        before: the ``next_cursor`` of an earlier answer, or with ``room_id`` the id of a message.
+        room_id: only the messages of this room.
 
     Returns:
         ``refs``, and ``next_cursor``, which is None where there are no older ones.
@@ -117,8 +122,11 @@ def _refs(
         raise SubletError(
             LocalCode.INVALID_ARGUMENT, f"no name of a channel, or a limit beyond {MAX_LIMIT}", "See channels.list."
         )
+    if room_id is not None and before is not None and is_ref_id(before):
+        before = f"{context.ref(room_id, before)['created_at']}/{before}"
     found: list[tuple[str, RoomId, str]] = []
-    for state in context.engine.rooms_of(context.entity):
+    rooms = context.engine.rooms_of(context.entity) if room_id is None else [context.state(room_id)]
+    for state in rooms:
         entries = context.engine.store.scan_index(_REFS, f"{state.room_id}/{name}", limit + 1, before)
         found += [(entry.rank, state.room_id, str(entry.value["ref_id"])) for entry in entries]
     found.sort(reverse=True)
