@@ -29,7 +29,11 @@ from sublet.daemon.control.delivery_routes import DeliveryArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.replay_routes import ReplayArea
+from sublet.daemon.control.room_mark_routes import RoomMarkArea
+from sublet.daemon.control.room_member_routes import RoomMemberArea
+from sublet.daemon.control.room_people_routes import RoomPeopleArea
 from sublet.daemon.control.room_routes import RoomArea
+from sublet.daemon.control.room_watch_routes import RoomWatchArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
@@ -134,6 +138,10 @@ class _Daemon:
                     ReplayArea(parts.replays),
                     RoomArea(parts.rooms.service),
                     DeliveryArea(parts.rooms.delivery),
+                    RoomMemberArea(parts.rooms.members),
+                    RoomMarkArea(parts.rooms.marks),
+                    RoomPeopleArea(parts.rooms.people),
+                    RoomWatchArea(parts.rooms.talk),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),

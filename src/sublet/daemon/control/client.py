@@ -31,6 +31,7 @@ from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.room_client import RoomClient
+from sublet.daemon.control.room_clients import RoomMarkClient, RoomMemberClient, RoomPeopleClient, RoomWatchClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.web_client import WebClient
 from sublet.daemon.paths import Home
@@ -262,6 +263,26 @@ class ControlClient:
     def delivery(self) -> DeliveryClient:
         """The operations on messages that were sent."""
         return DeliveryClient(self)
+
+    @property
+    def members(self) -> RoomMemberClient:
+        """The operations around who is in a room."""
+        return RoomMemberClient(self)
+
+    @property
+    def marks(self) -> RoomMarkClient:
+        """The operations on messages that are there."""
+        return RoomMarkClient(self)
+
+    @property
+    def people(self) -> RoomPeopleClient:
+        """The operations around people in rooms."""
+        return RoomPeopleClient(self)
+
+    @property
+    def watching(self) -> RoomWatchClient:
+        """The operations around watches."""
+        return RoomWatchClient(self)
 
     @property
     def supervisor(self) -> SupervisorClient:

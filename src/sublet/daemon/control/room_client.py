@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.room_models import (
+    ChannelView,
     CreateRoom,
     InviteToRoom,
     MessageSent,
@@ -16,10 +17,8 @@ from sublet.daemon.api.room_models import (
     WatchRooms,
     WhoAmI,
 )
+from sublet.daemon.control.room_paths import room_path
 from sublet.daemon.control.supervisor_client import Transport
-from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import is_room_id
-from sublet.protocol.text import clean_line
 
 
 class RoomClient:
@@ -66,18 +65,15 @@ class RoomClient:
         query = request.model_dump(exclude_none=True)
         return await self._transport.fetch_many(MessageView, f"{room_path(room_id)}/messages", query)
 
+    async def list_threads(self, room_id: str, request: ReadMessages) -> list[MessageView]:
+        """Return the messages of a room that threads begin with."""
+        query = request.model_dump(include={"limit", "before"}, exclude_none=True)
+        return await self._transport.fetch_many(MessageView, f"{room_path(room_id)}/threads", query)
+
+    async def list_channels(self) -> list[ChannelView]:
+        """Return the channels of all rooms."""
+        return await self._transport.fetch_many(ChannelView, "/v1/channels")
+
     async def watch_rooms(self, request: WatchRooms) -> RoomEvents:
         """Return what has happened after a cursor."""
         return await self._transport.fetch(RoomEvents, "GET", "/v1/room-events", request.model_dump(exclude_none=True))
-
-
-def room_path(room_id: str) -> str:
-    """Return the path of a room.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for what is no id, and would mean something else in a path.
-    """
-    if not is_room_id(room_id):
-        what = f"{clean_line(room_id, 80)!r} is no id of a room"
-        raise SubletError(LocalCode.INVALID_ARGUMENT, what, "See: sublet room list")
-    return f"/v1/rooms/{room_id}"

@@ -29,6 +29,8 @@ class RoomArea:
             ("POST", "/v1/rooms/{id}/leave", self._leave),
             ("POST", "/v1/rooms/{id}/messages", self._send),
             ("GET", "/v1/rooms/{id}/messages", self._read),
+            ("GET", "/v1/rooms/{id}/threads", self._threads),
+            ("GET", "/v1/channels", self._channels),
             ("GET", "/v1/room-events", self._watch),
         ]
 
@@ -67,6 +69,14 @@ class RoomArea:
     async def _read(self, request: Request) -> Response:
         query = read_query(request, ReadMessages)
         return answers(await self._api.read_messages(request.path_params["id"], query, who(request)))
+
+    async def _threads(self, request: Request) -> Response:
+        query = read_query(request, ReadMessages)
+        return answers(await self._api.list_threads(request.path_params["id"], query, who(request)))
+
+    async def _channels(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answers(await self._api.list_channels(who(request)))
 
     async def _watch(self, request: Request) -> Response:
         query = read_query(request, WatchRooms)

@@ -11,7 +11,10 @@ from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.delivery import DeliveryService
 from sublet.daemon.rooms.lent_rooms import LentRooms
+from sublet.daemon.rooms.mark_service import RoomMarkService
+from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
@@ -25,6 +28,9 @@ class Rooms:
 
     messaging: Messaging
     service: RoomService
+    members: RoomMemberService
+    marks: RoomMarkService
+    people: RoomPeopleService
     talk: TalkService
     delivery: DeliveryService
     lent: LentRooms
@@ -44,6 +50,9 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
     return Rooms(
         messaging=messaging,
         service=RoomService(gate, speaking),
+        members=RoomMemberService(gate, speaking),
+        marks=RoomMarkService(gate, speaking),
+        people=RoomPeopleService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of)),
         delivery=DeliveryService(gate, speaking),
         lent=LentRooms(journal, messaging, node_id),

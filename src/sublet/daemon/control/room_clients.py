@@ -1,0 +1,134 @@
+"""Typed clients beside ``RoomClient``: who is in a room, messages that are there, people, and watches."""
+
+from __future__ import annotations
+
+from sublet.daemon.api.room_mark_models import EditMessage, MessageChange, MessageVersion, Moderate, React
+from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
+from sublet.daemon.api.room_models import MessageView, RoomChange, RoomDetail
+from sublet.daemon.api.room_people_models import (
+    FindProfile,
+    MarkRead,
+    ProfileView,
+    ReadingView,
+    SearchProfiles,
+    UpdateProfile,
+)
+from sublet.daemon.api.talk_models import SetWatch, UnsetWatch, Watches
+from sublet.daemon.control.room_paths import message_path, room_path
+from sublet.daemon.control.supervisor_client import Transport
+
+
+class RoomMemberClient:
+    """``RoomMemberApi`` as its owner calls it. Failures are ``SubletError``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def configure_room(self, room_id: str, request: ConfigureRoom) -> RoomDetail:
+        """Change a room's config."""
+        return await self._transport.fetch(RoomDetail, "PATCH", room_path(room_id), body=request)
+
+    async def knock_at_room(self, room_id: str, request: Knock) -> RoomChange:
+        """Ask to be let in."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/knock", body=request)
+
+    async def decline_knock(self, room_id: str, request: DeclineKnock) -> RoomChange:
+        """Answer a knock with no."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/decline", body=request)
+
+    async def kick_member(self, room_id: str, request: RemoveMember) -> RoomChange:
+        """Remove somebody."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/kick", body=request)
+
+    async def ban_entity(self, room_id: str, request: RemoveMember) -> RoomChange:
+        """Remove somebody and keep them out."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/ban", body=request)
+
+    async def unban_entity(self, room_id: str, request: RemoveMember) -> RoomChange:
+        """Lift a ban."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/unban", body=request)
+
+
+class RoomMarkClient:
+    """``RoomMarkApi`` as its owner calls it. Failures are ``SubletError``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_message(self, room_id: str, ref_id: str) -> MessageView:
+        """Return one message."""
+        return await self._transport.fetch(MessageView, "GET", message_path(room_id, ref_id))
+
+    async def add_reaction(self, room_id: str, ref_id: str, request: React) -> MessageChange:
+        """React to a message."""
+        path = f"{message_path(room_id, ref_id)}/reactions"
+        return await self._transport.fetch(MessageChange, "POST", path, body=request)
+
+    async def remove_reaction(self, room_id: str, ref_id: str, request: React) -> MessageChange:
+        """Take a reaction back."""
+        path = f"{message_path(room_id, ref_id)}/reactions"
+        return await self._transport.fetch(MessageChange, "DELETE", path, {"emoji": request.emoji})
+
+    async def edit_message(self, room_id: str, ref_id: str, request: EditMessage) -> MessageChange:
+        """Let a message say something else."""
+        return await self._transport.fetch(MessageChange, "PATCH", message_path(room_id, ref_id), body=request)
+
+    async def list_versions(self, room_id: str, ref_id: str) -> list[MessageVersion]:
+        """Return what a message has said."""
+        return await self._transport.fetch_many(MessageVersion, f"{message_path(room_id, ref_id)}/versions")
+
+    async def delete_message(self, room_id: str, ref_id: str) -> MessageChange:
+        """Delete a message."""
+        return await self._transport.fetch(MessageChange, "DELETE", message_path(room_id, ref_id))
+
+    async def moderate_message(self, room_id: str, ref_id: str, request: Moderate) -> MessageChange:
+        """Take a message down, pin it, or pin it no longer."""
+        path = f"{message_path(room_id, ref_id)}/moderation"
+        return await self._transport.fetch(MessageChange, "POST", path, body=request)
+
+
+class RoomPeopleClient:
+    """``RoomPeopleApi`` as its owner calls it. Failures are ``SubletError``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get_profile(self, request: FindProfile) -> ProfileView:
+        """Return a profile."""
+        return await self._transport.fetch(ProfileView, "GET", "/v1/profile", request.model_dump(exclude_none=True))
+
+    async def update_profile(self, request: UpdateProfile) -> ProfileView:
+        """Change one's own profile."""
+        return await self._transport.fetch(ProfileView, "PATCH", "/v1/profile", body=request)
+
+    async def search_profiles(self, request: SearchProfiles) -> list[ProfileView]:
+        """Return the profiles that hold all words of a query."""
+        return await self._transport.fetch_many(ProfileView, "/v1/profiles", {"query": request.query})
+
+    async def mark_read(self, room_id: str, request: MarkRead) -> RoomChange:
+        """Say up to where a room is read."""
+        return await self._transport.fetch(RoomChange, "POST", f"{room_path(room_id)}/reading", body=request)
+
+    async def get_reading(self, room_id: str) -> ReadingView:
+        """Return how much is unread, and how far each member has read."""
+        return await self._transport.fetch(ReadingView, "GET", f"{room_path(room_id)}/reading")
+
+
+class RoomWatchClient:
+    """Watches, of ``TalkApi``, as their owner calls it. Failures are ``SubletError``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def watches(self) -> Watches:
+        """Return the caller's watches."""
+        return await self._transport.fetch(Watches, "GET", "/v1/room-watches")
+
+    async def set_watch(self, request: SetWatch) -> Watches:
+        """Put a watch, and return all."""
+        return await self._transport.fetch(Watches, "POST", "/v1/room-watches", body=request)
+
+    async def unset_watch(self, request: UnsetWatch) -> Watches:
+        """End a watch, and return the others."""
+        query = request.model_dump(exclude_none=True)
+        return await self._transport.fetch(Watches, "DELETE", "/v1/room-watches", query)
