@@ -97,7 +97,7 @@ def test_completion_completes_commands_and_is_quiet_without_a_daemon(tmp_path: P
     def complete(words: str, position: int) -> subprocess.CompletedProcess[str]:
         return sublet(tmp_path, _SUBLET_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(position))
 
-    assert complete("sublet del", 1).stdout.split() == ["delegate"]
+    assert complete("sublet dele", 1).stdout.split() == ["delegate", "delete"]
     ids = complete("sublet output dlg", 2)
     assert (ids.stdout.strip(), ids.stderr) == ("", "")
 

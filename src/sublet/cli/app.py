@@ -23,16 +23,20 @@ from sublet.cli import (
     gateway_cmds,
     grants_cmds,
     lease_cmds,
+    mark_cmds,
     mcp_cmd,
+    message_cmds,
     peers_cmd,
+    people_cmds,
     policy_cmds,
     prune_cmd,
     receipts_cmd,
     replay_cmd,
     review_cmds,
-    room_cmds,
+    room_member_cmds,
     sessions_cmds,
     steer_cmds,
+    watch_cmds,
     web_cmd,
 )
 from sublet.cli.connection import Session, session_of
@@ -77,9 +81,13 @@ _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
-_add("Rooms", room_cmds.whoami)
-app.add_typer(room_cmds.room, rich_help_panel="Rooms")
-_add("Rooms", room_cmds.send, room_cmds.read, room_cmds.watch, receipts_cmd.receipts)
+_add("Rooms", message_cmds.whoami)
+app.add_typer(room_member_cmds.room, rich_help_panel="Rooms")
+_add("Rooms", message_cmds.send, message_cmds.read, receipts_cmd.receipts)
+_add("Rooms", message_cmds.thread, message_cmds.channels)
+app.add_typer(watch_cmds.watch, rich_help_panel="Rooms")
+_add("Rooms", people_cmds.search, people_cmds.profile)
+_add("Messages", mark_cmds.react, mark_cmds.edit, mark_cmds.delete, mark_cmds.redact, mark_cmds.pin, mark_cmds.unpin)
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")

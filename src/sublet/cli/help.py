@@ -69,6 +69,17 @@ class Listed(Grouped):
         return super().parse_args(ctx, args)
 
 
+class Defaulting(Grouped):
+    """A group whose first command is meant where none is named: ``watch Work`` is ``watch events Work``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the first command before what is none, and no option of the group itself."""
+        own = {*(name for parameter in self.get_params(ctx) for name in parameter.opts), *self.commands}
+        if not args or args[0] not in own:
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
+
+
 def group(
     name: str,
     text: str,

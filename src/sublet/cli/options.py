@@ -120,6 +120,15 @@ def complete_peer(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
 
 
+def complete_room(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return names of rooms for the shell."""
+
+    async def ask(control: Control) -> list[tuple[str, str]]:
+        return [(room.name, room.room_id) for room in await control.rooms.list_rooms()]
+
+    return [entry for entry in _quietly(ctx, ask) if entry[0].startswith(incomplete)]
+
+
 def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
     """Ask the daemon within what a shell may wait; whatever goes wrong, there are just no completions."""
     from collections.abc import Awaitable, Callable

@@ -9,7 +9,7 @@ import typer
 
 from sublet.cli.connection import run
 from sublet.cli.options import JsonFlag
-from sublet.cli.room_cmds import RoomArgument, resolve_room
+from sublet.cli.room_arguments import RoomArgument, resolve_room
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:

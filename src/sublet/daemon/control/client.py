@@ -42,6 +42,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+WITH_BODY = frozenset({"POST", "PATCH"})
 _STRINGS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 
 
@@ -303,7 +304,7 @@ class ControlClient:
             SubletError: ``DAEMON_UNAVAILABLE`` where the connection breaks, or what the daemon says.
         """
         self._check_home()
-        content = _encoded(body or {}) if method == "POST" else None
+        content = _encoded(body or {}) if method in WITH_BODY else None
         try:
             async with exchange(self._home.control_socket, method, path, query, content) as answer:
                 if answer.status >= 400:
@@ -346,7 +347,7 @@ class ControlClient:
     ) -> bytes:
         """Return what an operation answers, as it came."""
         self._check_home()
-        content = _encoded(body or {}) if method == "POST" else None
+        content = _encoded(body or {}) if method in WITH_BODY else None
         try:
             async with exchange(self._home.control_socket, method, path, query, content) as answer:
                 received = await answer.body()

@@ -1,0 +1,77 @@
+"""Entities of rooms as people know them: ``you``, ``human@bob``; and what they type for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
+
+YOU: Final = "you"
+HUMAN: Final = "human"
+SHOWN_DOMAIN_CHARS: Final = 12
+MAX_SHOWN_CHARS: Final = 80
+_ENTITY = re.compile(r"@([^:@]+):(.+)\Z")
+
+
+class EntityNames:
+    """Names of entities, by the peers that their domains are.
+
+    Args:
+        me: our own entity.
+        peers: name of each paired daemon, by node id.
+    """
+
+    def __init__(self, me: str, peers: Mapping[str, str]) -> None:
+        self.me = me
+        self._peers = dict(peers)
+        self._nodes = {name: node for node, name in peers.items()}
+
+    def short(self, entity: str) -> str:
+        """Return how a person knows an entity; in full where nobody here knows its daemon."""
+        if entity == self.me:
+            return YOU
+        found = _ENTITY.match(entity)
+        if found is None:
+            return clean_line(entity, MAX_SHOWN_CHARS)
+        local, domain = found.groups()
+        if domain == self.me.partition(":")[2]:
+            return clean_line(f"{local}@here", MAX_SHOWN_CHARS)
+        peer = self._peers.get(domain)
+        if peer is not None:
+            return clean_line(peer if local == HUMAN else f"{local}@{peer}", MAX_SHOWN_CHARS)
+        shown = domain if len(domain) <= SHOWN_DOMAIN_CHARS else f"{domain[:SHOWN_DOMAIN_CHARS]}…"
+        return clean_line(f"{local}@{shown}", MAX_SHOWN_CHARS)
+
+    def entity(self, given: str) -> str:
+        """Return the entity that was typed: ``@name:node`` as it is, a peer's name, or ``AGENT@PEER``.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: no peer has that name.
+        """
+        if given == YOU:
+            return self.me
+        if given.startswith("@"):
+            local, _, domain = given.partition(":")
+            return f"{local}:{self._nodes.get(domain, domain)}"
+        local, at, peer = given.rpartition("@")
+        domain = self.me.partition(":")[2] if peer == "here" else self._nodes.get(peer, "")
+        if not domain or (at and not local):
+            raise SubletError(
+                LocalCode.NOT_FOUND,
+                f"{clean_line(given, MAX_SHOWN_CHARS)!r} is no entity and no peer",
+                "Give what `sublet whoami` says there, a peer's name, or AGENT@PEER.",
+            )
+        return f"@{local or HUMAN}:{domain}"
+
+
+async def load_names(control: Control) -> EntityNames:
+    """Return the names that this daemon knows."""
+    me = await control.rooms.whoami()
+    peers = {peer.node_id: peer.name for peer in await control.list_peers()}
+    return EntityNames(me.entity_id, peers)

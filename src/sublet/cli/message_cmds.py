@@ -1,0 +1,180 @@
+"""``sublet whoami``, ``send``, ``read``, ``thread`` and ``channels``: what is said in rooms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from sublet.cli.connection import run
+from sublet.cli.options import JsonFlag
+from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room, text_argument
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.control.client import ControlClient as Control
+
+LimitOption = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many at most.")]
+BeforeOption = Annotated[
+    str | None, typer.Option("--before", metavar="REF", help="Those before this message.", show_default=False)
+]
+
+
+def whoami(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """Print as whom you speak in rooms; who invites you needs it."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        me = await control.rooms.whoami()
+        if as_json:
+            screen.emit(me.model_dump(mode="json"))
+        else:
+            screen.out.print(me.entity_id, soft_wrap=True)
+
+    run(ctx, screen, body)
+
+
+def send(
+    ctx: typer.Context,
+    room: RoomArgument,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What to say; - reads it from stdin.", show_default=False)
+    ],
+    reply_to: Annotated[
+        str | None,
+        typer.Option("--reply-to", metavar="REF", help="The message that it answers.", show_default=False),
+    ] = None,
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", metavar="REF", help="The first message of its thread.", show_default=False),
+    ] = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="NAME", help="A channel that it is in; can be repeated.", show_default=False),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say something in a room.
+
+    It is kept here when this returns, and goes to the other members as soon as they can be reached.
+    """
+    screen = Screen(as_json=as_json)
+    said = text_argument(text)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.room_models import SendMessage
+
+        room_id = await resolve_room(control, room)
+        given: dict[str, Any] = {"body": said, "channels": channel or []}
+        for name, ref in (("reply_to", reply_to), ("thread", thread)):
+            given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
+        try:
+            request = SendMessage.model_validate(given)
+        except ValidationError:
+            raise typer.BadParameter("a message is in at most 16 channels, of 1 to 64 characters each") from None
+        sent = await control.rooms.send_message(room_id, request)
+        if as_json:
+            screen.emit(sent.model_dump(mode="json"))
+        else:
+            screen.out.print(sent.ref_id)
+
+    run(ctx, screen, body)
+
+
+def read(
+    ctx: typer.Context,
+    room: RoomArgument,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
+    thread: Annotated[
+        str | None,
+        typer.Option("--thread", metavar="REF", help="Those of the thread of this message.", show_default=False),
+    ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", metavar="NAME", help="Those of a channel.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the last messages of a room."""
+    screen = Screen(as_json=as_json)
+    if thread is not None and channel is not None:
+        raise typer.BadParameter("give --thread or --channel")
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.room_models import ReadMessages
+
+        room_id = await resolve_room(control, room)
+        given: dict[str, Any] = {"limit": limit, "channel": channel}
+        for name, ref in (("before", before), ("thread", thread)):
+            given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
+        try:
+            request = ReadMessages.model_validate(given)
+        except ValidationError:
+            raise typer.BadParameter("a channel has a name of 1 to 64 characters") from None
+        await _show(control, screen, await control.rooms.read_messages(room_id, request))
+
+    run(ctx, screen, body)
+
+
+def thread(
+    ctx: typer.Context,
+    room: RoomArgument,
+    ref: Annotated[
+        str | None, typer.Argument(metavar="REF", help="The first message of a thread.", show_default=False)
+    ] = None,
+    limit: LimitOption = 50,
+    before: BeforeOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print a thread, or the first messages of all threads."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.room_models import ReadMessages
+
+        room_id = await resolve_room(control, room)
+        older = None if before is None else await resolve_ref(control, room_id, before)
+        if ref is None:
+            found = await control.rooms.list_threads(room_id, ReadMessages(limit=limit, before=older))
+        else:
+            root = await resolve_ref(control, room_id, ref)
+            found = await control.rooms.read_messages(room_id, ReadMessages(limit=limit, before=older, thread=root))
+            if older is None and not as_json:
+                found = [await control.marks.get_message(room_id, root), *found]
+        await _show(control, screen, found)
+
+    run(ctx, screen, body)
+
+
+def channels(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the channels of your rooms, the last used first."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        found = await control.rooms.list_channels()
+        if as_json:
+            screen.emit([one.model_dump(mode="json") for one in found])
+        elif not found:
+            screen.show("No channels. Send to one: sublet send ROOM TEXT --channel NAME")
+        else:
+            from sublet.cli.render_rooms import channels as table
+
+            screen.show(table(found))
+
+    run(ctx, screen, body)
+
+
+async def _show(control: Control, screen: Screen, found: Sequence[MessageView]) -> None:
+    if screen.as_json:
+        screen.emit([one.model_dump(mode="json") for one in found])
+        return
+    from sublet.cli.entity_names import load_names
+    from sublet.cli.render_rooms import message
+
+    names = await load_names(control)
+    known = {one.ref_id: one for one in found}
+    for one in found:
+        screen.show(*message(one, names, screen.symbols, known))

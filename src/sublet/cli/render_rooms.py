@@ -1,0 +1,158 @@
+"""Rooms and messages for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from sublet.cli.columns import Columns, Quoted, inset
+from sublet.cli.render import local_time
+from sublet.protocol.text import clean, clean_line
+
+if TYPE_CHECKING:
+    from sublet.cli.entity_names import EntityNames
+    from sublet.cli.screen import Symbols
+    from sublet.daemon.api.room_models import ChannelView, MessageView, RoomDetail, RoomView
+    from sublet.daemon.api.room_people_models import ProfileView
+
+MAX_NAME_CHARS = 100
+MAX_ANSWERED_CHARS = 60
+MAX_VALUE_CHARS = 400
+
+
+def rooms(found: Sequence[RoomView]) -> RenderableType:
+    """Return the table of rooms."""
+    rows = [
+        [Text(one.room_id), Text(one.role), Text(str(one.members)), Text(clean_line(one.name, MAX_NAME_CHARS))]
+        for one in found
+    ]
+    return Columns(["id", "role", "members", "name"], rows)
+
+
+def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
+    """Return a room with its members and who knocks."""
+    title = Text.assemble((clean_line(found.name, MAX_NAME_CHARS), "bold"), f"  {found.room_id}  ({found.policy})")
+    rows = [
+        [Text(names.short(entity)), Text(role), Text(str(found.powers.get(entity, ""))), Text(entity, style="dim")]
+        for entity, role in sorted(found.roles.items())
+    ]
+    parts: list[RenderableType] = [title, inset(Columns(["member", "role", "power", "entity"], rows), 2)]
+    if found.knocks:
+        parts.append(Text("Asking to be let in:"))
+        parts += [
+            inset(Text(clean_line(f"{names.short(entity)}  {entity}  {words}")), 2)
+            for entity, words in sorted(found.knocks.items())
+        ]
+    return parts
+
+
+def config(found: RoomDetail) -> list[RenderableType]:
+    """Return a room's config, a line a field."""
+    levels = {f"power.{entity}": power for entity, power in sorted(found.powers.items())}
+    return [Text(f"{name} = {_value(value)}") for name, value in [*sorted(found.config.items()), *levels.items()]]
+
+
+def message(one: MessageView, names: EntityNames, symbols: Symbols, known: dict[str, MessageView]) -> list[Any]:
+    """Return a message: who, when, its id, what it says and what others made of it."""
+    head = Text.assemble((names.short(one.author), "bold"), (f"  {local_time(one.created_at)}  {one.ref_id}", "dim"))
+    if note := notes(one):
+        head.append(f"  ({note})", style="dim")
+    parts: list[Any] = [head]
+    if answered := answers(one, names, known):
+        parts.append(inset(Text(answered, style="dim"), 2))
+    parts.append(Quoted(said(one), f"{symbols.bar} "))
+    if reactions := reacted(one):
+        parts.append(inset(Text(reactions), 2))
+    return parts
+
+
+def said(one: MessageView) -> str:
+    """Return what a message says, in clean text; or why it says nothing."""
+    if one.status == "deleted":
+        return "(deleted)"
+    if "redacted" in one.about and one.body is None:
+        return "(taken down by a moderator)"
+    return clean(one.body) if one.body is not None else "(its text has not come yet)"
+
+
+def notes(one: MessageView) -> str:
+    """Return what there is to know about a message besides."""
+    marks = []
+    if one.status == "edited":
+        marks.append("edited")
+    if one.about.get("pinned"):
+        marks.append("pinned")
+    if one.about.get("author_banned"):
+        marks.append("its author is banned")
+    redacted = one.about.get("redacted")
+    if isinstance(redacted, dict):
+        reason = clean_line(str(redacted.get("reason") or ""), MAX_NAME_CHARS)
+        marks.append(f"redacted: {reason}" if reason else "redacted")
+    channels = one.ext.get("channels")
+    if isinstance(channels, list):
+        marks += [f"#{clean_line(str(name), MAX_NAME_CHARS)}" for name in channels]
+    thread = one.ext.get("thread")
+    if isinstance(thread, dict) and isinstance(thread.get("root"), str):
+        marks.append(f"thread {str(thread['root'])[-5:]}")
+    return ", ".join(marks)
+
+
+def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView]) -> str:
+    """Return what a message answers; empty where it answers nothing."""
+    target = one.ext.get("reply_to")
+    if not isinstance(target, dict):
+        return ""
+    ref_id = str(target.get("ref_id"))
+    there = known.get(ref_id)
+    if there is None:
+        return f"answers {clean_line(ref_id, MAX_NAME_CHARS)}"
+    return f"answers {names.short(there.author)}: {clean_line(said(there), MAX_ANSWERED_CHARS)}"
+
+
+def reacted(one: MessageView) -> str:
+    """Return the reactions to a message."""
+    found = one.about.get("reactions")
+    if not isinstance(found, dict):
+        return ""
+    shown = [
+        f"{clean_line(emoji, MAX_NAME_CHARS)} {entry.get('count', '')}"
+        for emoji, entry in found.items()
+        if isinstance(entry, dict)
+    ]
+    return "  ".join(shown)
+
+
+def channels(found: Sequence[ChannelView]) -> RenderableType:
+    """Return the table of channels."""
+    rows = [
+        [
+            Text(f"#{clean_line(one.channel, MAX_NAME_CHARS)}"),
+            Text(str(one.room_count)),
+            Text(local_time(one.last_activity)),
+            Text(clean_line(one.name, MAX_NAME_CHARS)),
+        ]
+        for one in found
+    ]
+    return Columns(["channel", "rooms", "last used", "name"], rows)
+
+
+def profile(one: ProfileView, names: EntityNames) -> list[RenderableType]:
+    """Return a profile."""
+    lines: list[RenderableType] = [Text.assemble((names.short(one.entity_id), "bold"), (f"  {one.entity_id}", "dim"))]
+    lines += [
+        inset(Text(f"{clean_line(name, MAX_NAME_CHARS)}: {_value(value)}"), 2)
+        for name, value in sorted(one.frontmatter.items())
+    ]
+    if one.body:
+        lines.append(inset(Text(clean(one.body)), 2))
+    return lines
+
+
+def _value(value: object) -> str:
+    import json
+
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean_line(shown, MAX_VALUE_CHARS)

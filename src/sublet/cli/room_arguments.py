@@ -1,0 +1,115 @@
+"""Rooms and messages as they are named on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sublet.cli.options import complete_room
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.ids import is_ref_id, is_room_id
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.control.client import ControlClient as Control
+
+MAX_NAME_CHARS = 100
+MAX_TEXT_CHARS: Final = 65_536
+LAST: Final = "last"
+MIN_END_CHARS: Final = 3
+LOOKED_THROUGH: Final = 200
+
+RoomArgument = Annotated[
+    str, typer.Argument(metavar="ROOM", help="Its id or its name.", show_default=False, autocompletion=complete_room)
+]
+RefArgument = Annotated[
+    str,
+    typer.Argument(metavar="REF", help="The message: its id, the end of it, or `last`.", show_default=False),
+]
+EntityArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENTITY", help="As `sublet whoami` says there, a peer's name, or AGENT@PEER.", show_default=False
+    ),
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the others to read.", show_default=False)
+]
+
+
+async def resolve_room(control: Control, given: str) -> str:
+    """Return the id of the room that ``given`` names.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for a name of several.
+    """
+    if is_room_id(given):
+        return given
+    fitting = [one.room_id for one in await control.rooms.list_rooms() if one.name == given]
+    shown = clean_line(given, MAX_NAME_CHARS)
+    if not fitting:
+        raise SubletError(LocalCode.NOT_FOUND, f"there is no room {shown!r}", "See: sublet room list")
+    if len(fitting) > 1:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"{len(fitting)} rooms are called {shown!r}", "Give its id.")
+    return fitting[0]
+
+
+async def resolve_ref(control: Control, room_id: str, given: str, *, of: str | None = None) -> str:
+    """Return the id of the message that ``given`` names.
+
+    Args:
+        control: the daemon.
+        room_id: the room.
+        given: an id, the end of one of the last messages, or ``last``.
+        of: whose last message ``last`` is; anybody's where it is None.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for the end of several.
+    """
+    if is_ref_id(given):
+        return given
+    from sublet.daemon.api.room_models import ReadMessages
+
+    request = ReadMessages(limit=LOOKED_THROUGH, peek=True)
+    return pick(await control.rooms.read_messages(room_id, request), given, of=of).ref_id
+
+
+def pick(messages: Sequence[MessageView], given: str, *, of: str | None = None) -> MessageView:
+    """Return the message that ``given`` names, of some that are there.
+
+    Raises:
+        SubletError: as ``resolve_ref``.
+    """
+    end = given.upper()
+    if given == LAST:
+        fitting = [one for one in messages if of in (None, one.author) and one.status != "deleted"][-1:]
+    else:
+        fitting = [one for one in messages if len(end) >= MIN_END_CHARS and one.ref_id.endswith(end)]
+    if len(fitting) > 1:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"{len(fitting)} messages end like that", "Give more of the message's id."
+        )
+    if not fitting:
+        shown = clean_line(given, MAX_NAME_CHARS)
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            f"no message {shown!r} among the last {len(messages)} of the room",
+            "`sublet read ROOM` shows the ids of messages.",
+        )
+    return fitting[0]
+
+
+def text_argument(given: str) -> str:
+    """Return a text that was typed; ``-`` reads it from standard input.
+
+    Raises:
+        typer.BadParameter: it is empty or too long.
+    """
+    text = sys.stdin.read(MAX_TEXT_CHARS + 1).removesuffix("\n") if given == "-" else given
+    if not 0 < len(text) <= MAX_TEXT_CHARS:
+        raise typer.BadParameter(f"a message has 1 to {MAX_TEXT_CHARS:,} characters; attach a file for more")
+    return text

@@ -1,0 +1,151 @@
+"""``sublet room invite``, ``join``, ``knock`` and the like: who is in a room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sublet.cli.connection import run
+from sublet.cli.entity_names import load_names
+from sublet.cli.help import Sectioned
+from sublet.cli.options import JsonFlag
+from sublet.cli.room_arguments import EntityArgument, ReasonOption, RoomArgument, resolve_room
+from sublet.cli.room_cmds import MEMBERS, room
+from sublet.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sublet.daemon.api.room_models import RoomChange
+    from sublet.daemon.control.client import ControlClient as Control
+
+MAX_REASON_CHARS = 500
+
+
+@room.command(cls=Sectioned, name="invite", rich_help_panel=MEMBERS)
+def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
+    """Make somebody a member; also the yes to who knocks."""
+
+    async def invite(control: Control, room_id: str) -> RoomChange:
+        return await control.rooms.invite_to_room(room_id, (await load_names(control)).entity(entity))
+
+    _do(ctx, room, invite, "Invited.", as_json)
+
+
+@room.command(cls=Sectioned, name="join", rich_help_panel=MEMBERS)
+def room_join(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
+    """Become a member of an open room."""
+    _do(ctx, room, lambda control, room_id: control.rooms.join_room(room_id), "Joined.", as_json)
+
+
+@room.command(cls=Sectioned, name="knock", rich_help_panel=MEMBERS)
+def room_knock(
+    ctx: typer.Context,
+    room: RoomArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say at the door.", show_default=False)] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Ask to be let into a room.
+
+    Whoever may let you in sees it by `sublet room show`, and answers by `room invite` or `room decline`.
+    """
+
+    async def knock(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_member_models import Knock
+
+        return await control.members.knock_at_room(room_id, Knock(text=_short(text)))
+
+    _do(ctx, room, knock, "Asked. You are in once somebody there invites you.", as_json)
+
+
+@room.command(cls=Sectioned, name="decline", rich_help_panel=MEMBERS)
+def room_decline(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
+    """Answer a knock with no."""
+
+    async def decline(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_member_models import DeclineKnock
+
+        request = DeclineKnock(entity=(await load_names(control)).entity(entity))
+        return await control.members.decline_knock(room_id, request)
+
+    _do(ctx, room, decline, "Declined.", as_json)
+
+
+@room.command(cls=Sectioned, name="leave", rich_help_panel=MEMBERS)
+def room_leave(ctx: typer.Context, room: RoomArgument, as_json: JsonFlag = False) -> None:
+    """Leave a room; what you have said stays."""
+    _do(ctx, room, lambda control, room_id: control.rooms.leave_room(room_id), "Left.", as_json)
+
+
+@room.command(cls=Sectioned, name="kick", rich_help_panel=MEMBERS)
+def room_kick(
+    ctx: typer.Context, room: RoomArgument, entity: EntityArgument, reason: ReasonOption = "", as_json: JsonFlag = False
+) -> None:
+    """Remove a member of less power than yours."""
+
+    async def kick(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_member_models import RemoveMember
+
+        target = (await load_names(control)).entity(entity)
+        return await control.members.kick_member(room_id, RemoveMember(entity=target, reason=_short(reason)))
+
+    _do(ctx, room, kick, "Removed.", as_json)
+
+
+@room.command(cls=Sectioned, name="ban", rich_help_panel=MEMBERS)
+def room_ban(
+    ctx: typer.Context, room: RoomArgument, entity: EntityArgument, reason: ReasonOption = "", as_json: JsonFlag = False
+) -> None:
+    """Remove somebody and keep them out.
+
+    Only an admin lets them in again.
+    """
+
+    async def ban(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_member_models import RemoveMember
+
+        target = (await load_names(control)).entity(entity)
+        return await control.members.ban_entity(room_id, RemoveMember(entity=target, reason=_short(reason)))
+
+    _do(ctx, room, ban, "Banned.", as_json)
+
+
+@room.command(cls=Sectioned, name="unban", rich_help_panel=MEMBERS)
+def room_unban(
+    ctx: typer.Context, room: RoomArgument, entity: EntityArgument, reason: ReasonOption = "", as_json: JsonFlag = False
+) -> None:
+    """Lift a ban; that makes nobody a member."""
+
+    async def unban(control: Control, room_id: str) -> RoomChange:
+        from sublet.daemon.api.room_member_models import RemoveMember
+
+        target = (await load_names(control)).entity(entity)
+        return await control.members.unban_entity(room_id, RemoveMember(entity=target, reason=_short(reason)))
+
+    _do(ctx, room, unban, "The ban is lifted.", as_json)
+
+
+def _do(
+    ctx: typer.Context,
+    room: str,
+    change: Callable[[Control, str], Awaitable[RoomChange]],
+    words: str,
+    as_json: bool,
+) -> None:
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        done = await change(control, await resolve_room(control, room))
+        if as_json:
+            screen.emit(done.model_dump(mode="json"))
+        else:
+            screen.show(words)
+
+    run(ctx, screen, body)
+
+
+def _short(text: str) -> str:
+    if len(text) > MAX_REASON_CHARS:
+        raise typer.BadParameter(f"{MAX_REASON_CHARS} characters at most")
+    return text

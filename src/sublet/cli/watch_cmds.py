@@ -1,0 +1,188 @@
+"""``sublet watch``: what happens in rooms, and watches on messages and channels."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from sublet.cli.connection import run
+from sublet.cli.help import Defaulting, Sectioned, group
+from sublet.cli.options import JsonFlag
+from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room
+from sublet.cli.screen import Screen
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.daemon.api.talk_models import Watches
+    from sublet.daemon.control.client import ControlClient as Control
+
+MAX_LINE_CHARS = 400
+
+watch = group(
+    "watch",
+    "What happens in rooms.\n\n"
+    "`sublet watch [ROOM] --since CURSOR --wait S` prints what has happened; it is `sublet watch events`. The other "
+    "commands are for being told of more: answers to a message, its edits, or what is said in channels.",
+    invoke_without_command=True,
+    cls=Defaulting,
+)
+
+
+@watch.command(cls=Sectioned, name="events")
+def watch_events(
+    ctx: typer.Context,
+    room: Annotated[
+        str | None, typer.Argument(metavar="ROOM", help="Its id or its name; all of yours.", show_default=False)
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option("--since", metavar="CURSOR", min=0, help="All that came after it, 0 for all.", show_default=False),
+    ] = None,
+    peek: Annotated[bool, typer.Option("--peek", help="Show it again the next time.", show_default=False)] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="S", min=0, help="Seconds to wait where there is nothing.")
+    ] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print what others have done in your rooms.
+
+    Nothing is lost while nobody watches: it comes first the next time. With --since it is everything after a cursor,
+    your own doings too, and the next time is as if it had not been. It ends with the cursor to go on with.
+    """
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.models import MAX_WAIT_SECONDS
+        from sublet.daemon.api.room_models import WatchRooms
+
+        room_id = await resolve_room(control, room) if room is not None else None
+        until, cursor = time.monotonic() + wait, since
+        while True:
+            left = max(until - time.monotonic(), 0)
+            request = WatchRooms(since=cursor, wait=min(left, MAX_WAIT_SECONDS), room_id=room_id)
+            found = await control.rooms.watch_rooms(request)
+            if found.events or left <= MAX_WAIT_SECONDS:
+                break
+            cursor = found.cursor if since is not None else None
+        if as_json:
+            screen.emit(found.model_dump(mode="json"))
+        else:
+            from sublet.cli.entity_names import load_names
+
+            names = await load_names(control)
+            for event in found.events:
+                by = next((str(event[key]) for key in ("author", "by", "entity", "watcher") if event.get(key)), "")
+                about = next((str(event[key]) for key in ("new_ref_id", "ref_id") if event.get(key)), "")
+                who = names.short(by) if by else ""
+                line = f"{event['cursor']}  {event['kind']}  {event['room_id']}  {who}  {about}"
+                screen.show(clean_line(line, MAX_LINE_CHARS))
+            if found.missed:
+                screen.note("More had happened than is kept: read the rooms with sublet read.")
+            screen.note(f"Go on with --since {found.cursor}")
+        if since is None and not peek:  # printed, so that it is received
+            await control.rooms.watch_rooms(WatchRooms(since=found.cursor, acknowledge=found.cursor, room_id=room_id))
+
+    run(ctx, screen, body)
+
+
+@watch.command(cls=Sectioned, name="set")
+def watch_set(
+    ctx: typer.Context,
+    room: RoomArgument,
+    ref: Annotated[str | None, typer.Argument(metavar="REF", help="A message, or `last`.", show_default=False)] = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="NAME", help="A channel; can be repeated.", show_default=False),
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="Channels of this room alone.", show_default=False)] = False,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why, for others to read.", show_default=False)
+    ] = "",
+    edits: Annotated[bool, typer.Option("--edits/--no-edits", help="Tell of edits of the message.")] = True,
+    replies: Annotated[bool, typer.Option("--replies/--no-replies", help="Tell of answers to it.")] = True,
+    threads: Annotated[bool, typer.Option("--threads/--no-threads", help="Tell of what comes in its thread.")] = True,
+    reactions: Annotated[bool, typer.Option("--reactions/--no-reactions", help="Tell of reactions to it.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Watch a message, or channels.
+
+    A watch that is there already is replaced.
+    """
+    screen = Screen(as_json=as_json)
+    if (ref is None) == (not channel):
+        raise typer.BadParameter("give a message, or --channel")
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.talk_models import SetWatch
+
+        room_id = await resolve_room(control, room)
+        given: dict[str, Any] = {"room": room_id, "channels": channel or [], "this_room_only": here, "reason": reason}
+        if ref is not None:
+            flags = {"on_content_edit": edits, "on_reply": replies, "on_thread": threads, "on_reaction": reactions}
+            given |= {"ref_id": await resolve_ref(control, room_id, ref), **flags}
+        try:
+            request = SetWatch.model_validate(given)
+        except ValidationError:
+            raise typer.BadParameter("a reason has at most 200 characters, a channel 64") from None
+        _show(screen, await control.watching.set_watch(request))
+
+    run(ctx, screen, body)
+
+
+@watch.command(cls=Sectioned, name="list")
+def watch_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List your watches."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        _show(screen, await control.watching.watches())
+
+    run(ctx, screen, body)
+
+
+@watch.command(cls=Sectioned, name="unset")
+def watch_unset(
+    ctx: typer.Context,
+    room: RoomArgument,
+    ref: Annotated[
+        str | None,
+        typer.Argument(metavar="REF", help="A message; without one, your watch on channels.", show_default=False),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """End a watch."""
+    screen = Screen(as_json=as_json)
+
+    async def body(control: Control) -> None:
+        from sublet.daemon.api.talk_models import UnsetWatch
+
+        room_id = await resolve_room(control, room)
+        ref_id = None if ref is None else await resolve_ref(control, room_id, ref)
+        _show(screen, await control.watching.unset_watch(UnsetWatch(room=room_id, ref_id=ref_id)))
+
+    run(ctx, screen, body)
+
+
+def _show(screen: Screen, found: Watches) -> None:
+    if screen.as_json:
+        screen.emit(found.model_dump(mode="json"))
+        return
+    if found.removed is not None:
+        screen.show("Ended." if found.removed else "There was no such watch.")
+    for ref in found.refs:
+        flags = {
+            "edits": ref.on_content_edit,
+            "replies": ref.on_reply,
+            "thread": ref.on_thread,
+            "reactions": ref.on_reaction,
+        }
+        told = ", ".join(name for name, on in flags.items() if on)
+        screen.show(clean_line(f"{ref.room_id}  {ref.ref_id}  {told}  {ref.reason}", MAX_LINE_CHARS))
+    for one in found.channels:
+        names = " ".join(f"#{name}" for name in one.channels)
+        screen.show(clean_line(f"{one.room_id}  {names}  ({one.scope})", MAX_LINE_CHARS))
+    if not found.refs and not found.channels and found.removed is None:
+        screen.show("No watches. Put one: sublet watch set ROOM REF")
