@@ -149,3 +149,7 @@ def _short(text: str) -> str:
     if len(text) > MAX_REASON_CHARS:
         raise typer.BadParameter(f"{MAX_REASON_CHARS} characters at most")
     return text
+
+
+rooms = room
+"""``sublet room`` with these commands too."""
