@@ -12,7 +12,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from sublet.messaging import invitations
+from sublet.messaging.answers import inbox
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
+from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import OperationContext
@@ -21,7 +24,8 @@ from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.rooms import Clock, Peer, local_entity
 
@@ -228,3 +232,47 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
                     named = [event["entity"] for event in seen["events"] if event["kind"] == "room.equivocation"]
             assert named == [liars[0].id]
             assert await honest.bodies(room) == ["honest"]
+
+
+async def test_only_who_signed_the_grant_brings_us_into_a_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = MemoryHub()
+    friend, eve = Peer("friend", 5), Peer("eve", 6)
+    service = MessagingService(
+        tmp_path / "bob.db",
+        Registry(BUILT_INS),
+        hub.join(),
+        [local_entity("bob", 2)],
+        lambda: time.time_ns() // 1_000_000,
+        lambda entity: entity == friend.id,
+    )
+    bob = local_entity("bob", 2).record.entity_id
+
+    def invitation(by: Peer) -> tuple[str, Bundle]:
+        by.engine.intake.learn(local_entity("bob", 2).record.encode())
+        room = by.do("room.create", name="r", invite=[bob])["room_id"]
+        answer = inbox(by.engine, bob)
+        by.engine.wanted_rooms.discard(room)
+        assert answer is not None
+        return room, decode_bundle(answer)
+
+    async def offer(bundle: Bundle) -> list[str]:
+        line = hub.join()
+        key = channel_key(doc_id("inbox", entity_id=bob), Channel.UPDATES)
+        payload = encode_bundle(bundle.records)
+        await anyio.to_thread.run_sync(line.query, key, payload, 5.0)
+        return [room["room_id"] for room in await service.bus(bob).room.list()]
+
+    async with service.running():
+        room, bundle = invitation(eve)
+        # Eve claims that the friend has signed something in it, too.
+        forged = seal(eve.entity.key, friend.id, doc_id("config", room_id=room), 1, b"\0\0").raw
+        assert await offer(Bundle((*bundle.records, (RecordKind.ENVELOPE, forged)))) == []
+        assert (await service.watch(bob, 0, 0.0))["events"] == []
+        wanted, bundle = invitation(friend)
+        assert await offer(bundle) == [wanted]
+        monkeypatch.setattr(invitations, "MAX_ROOMS_OF_INVITER", 1)
+        _, bundle = invitation(friend)
+        assert await offer(bundle) == [wanted]
+    again = SqliteStore(tmp_path / "bob.db")
+    assert again.rooms() == [wanted]
+    again.close()

@@ -8,12 +8,12 @@ from sublet.messaging.engine.backend import Answer, Fork
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
+from sublet.protocol.ezagent.content import named_contents
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId, is_content_hash
+from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import ANY
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
 
 MAX_FORKS_TOLD: Final = 64
@@ -133,10 +133,6 @@ def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:
 def _contents(engine: Engine, room_id: RoomId, envelopes: list[bytes]) -> list[bytes]:
     wanted: dict[str, None] = {}
     for raw in envelopes:
-        for item in decode_update(unpack(raw).payload).items:
-            if item.key == "content_id" and item.kind == ANY and isinstance(item.value, list):
-                value = item.value[-1]
-                if isinstance(value, str) and is_content_hash(value):
-                    wanted[value] = None
+        wanted |= dict.fromkeys(named_contents(decode_update(unpack(raw).payload)))
     found = (engine.store.content(room_id, content_id) for content_id in wanted)
     return [raw for raw in found if raw is not None]

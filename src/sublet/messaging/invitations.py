@@ -1,7 +1,8 @@
-"""Whom we share rooms with, and rooms that one of ours is brought into."""
+"""Whom we share rooms with, and rooms that others bring us into: nothing is left of one that is not taken up."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -9,10 +10,12 @@ from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_ROOMS: Final = 4_096
+MAX_ROOMS_OF_INVITER: Final = 512
+"""Rooms into which the entities of one daemon have brought ours."""
 
 
 def known(engine: Engine) -> set[EntityId]:
@@ -26,8 +29,8 @@ def documents_of_members(engine: Engine) -> list[str]:
     return [name for entity in members for name in engine.registry.entity_documents(entity)]
 
 
-def configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
-    """Return the rooms whose configs a bundle holds, with who has signed them."""
+def rooms_in(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
+    """Return the rooms whose configs a bundle holds, with who says that they have signed them; nothing is verified."""
     rooms: dict[RoomId, set[EntityId]] = {}
     for raw in bundle.of(RecordKind.ENVELOPE):
         with suppress(Refused):
@@ -38,17 +41,49 @@ def configs(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
     return rooms
 
 
-def take_room(engine: Engine, room_id: RoomId, bundle: Bundle) -> bool:
-    """Take a room's config, and tell whether it is a new one that one of ours is a member of."""
-    if room_id in engine.wanted_rooms:
+def follow(
+    engine: Engine, room_id: RoomId, bundle: Bundle, may_invite: set[EntityId], trial: Callable[[], Engine]
+) -> bool:
+    """Take a room's config, and tell whether it is a new room into which one of ours was brought.
+
+    Args:
+        engine: the engine.
+        room_id: the room.
+        bundle: its config, as somebody has sent it.
+        may_invite: whose grant is good enough: not who has signed anything in it, but who has signed the grant.
+        trial: makes an engine in memory, where a config is read before anything of it is kept.
+    """
+    if room_id not in engine.wanted_rooms:
+        if not may_invite or len(engine.wanted_rooms) >= MAX_ROOMS:
+            return False
+        by = _inviter(trial(), room_id, bundle, may_invite)
+        if by is None or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
+            return False
+        engine.wanted_rooms.add(room_id)
         engine.intake.take_bundle(None, bundle)
-        return False
-    if len(engine.wanted_rooms) >= MAX_ROOMS:
-        return False
-    engine.wanted_rooms.add(room_id)
-    engine.intake.take_bundle(None, bundle)
-    state = engine.rooms.state(room_id)
-    if any(state.role(entity) is not None for entity in engine.keyring.local):
         return True
-    engine.unwant_room(room_id)
+    engine.intake.take_bundle(None, bundle)
     return False
+
+
+def _inviter(trial: Engine, room_id: RoomId, bundle: Bundle, may_invite: set[EntityId]) -> EntityId | None:
+    try:
+        trial.wanted_rooms.add(room_id)
+        trial.intake.take_bundle(None, bundle)
+        return next((by for by in inviters(trial, room_id) if by in may_invite), None)
+    finally:
+        trial.store.close()
+
+
+def inviters(engine: Engine, room_id: RoomId) -> list[EntityId]:
+    """Return who has made our entities members of a room."""
+    entities = engine.rooms.state(room_id).entities
+    grants = (entities[entity].current() for entity in engine.keyring.local if entity in entities)
+    return [grant.by for grant in grants if grant is not None]
+
+
+def _brought_by(engine: Engine, domain: str) -> int:
+    ours = {entity_domain(entity) for entity in engine.keyring.local}
+    if domain in ours:
+        return 0
+    return sum(any(entity_domain(by) == domain for by in inviters(engine, room)) for room in engine.wanted_rooms)

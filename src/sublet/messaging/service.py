@@ -31,7 +31,7 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
-from sublet.messaging.invitations import configs, documents_of_members, known, take_room
+from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
 from sublet.messaging.presence import Presences, company
@@ -248,6 +248,9 @@ class MessagingService:
         engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
         return engine
 
+    def _trial(self) -> Engine:
+        return Engine(self._registry, SqliteStore(None), self._local, self._now_ms, PycrdtTexts())
+
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
         """Answer a peer; where its state vector shows that it has more than we, ask it in turn."""
         if query.key.endswith("/state"):
@@ -392,8 +395,8 @@ class MessagingService:
 
     async def _take_invitation(self, bundle: Bundle) -> None:
         """Take up the rooms that a bundle of configs shows one of ours to be a member of."""
-        for room_id, signers in configs(bundle).items():
-            if not any(self._accept_invitation(signer) for signer in signers):
-                continue
-            if await self._call(partial(take_room, room_id=room_id, bundle=bundle)):
+        for room_id, signers in rooms_in(bundle).items():
+            may_invite = {signer for signer in signers if self._accept_invitation(signer)}
+            taken = partial(follow, room_id=room_id, bundle=bundle, may_invite=may_invite, trial=self._trial)
+            if await self._call(taken):
                 await self._listen(room_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -91,6 +91,13 @@ CREATE TABLE forks (
     one BLOB NOT NULL,
     other BLOB NOT NULL,
     PRIMARY KEY (document, client)
+) WITHOUT ROWID;
+CREATE TABLE strangers (
+    room_id TEXT NOT NULL,
+    signer TEXT NOT NULL,
+    updates INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    PRIMARY KEY (room_id, signer)
 ) WITHOUT ROWID;
 CREATE TABLE heads (
     room_id TEXT NOT NULL,

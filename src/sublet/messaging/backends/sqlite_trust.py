@@ -77,6 +77,20 @@ class SqliteTrust:
         )
         return {client: Head(clock, bytes(digest)) for client, clock, digest in rows}
 
+    def strangers(self, room_id: RoomId) -> dict[EntityId, tuple[int, int]]:
+        rows = self._db.execute("SELECT signer, updates, size FROM strangers WHERE room_id = ?", (room_id,))
+        return {signer: (updates, size) for signer, updates, size in rows}
+
+    def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
+        if updates:
+            self._db.execute("INSERT OR REPLACE INTO strangers VALUES (?, ?, ?, ?)", (room_id, signer, updates, size))
+        else:
+            self._db.execute("DELETE FROM strangers WHERE room_id = ? AND signer = ?", (room_id, signer))
+
+    def documents_of(self, room_id: RoomId) -> int:
+        (count,) = self._db.execute("SELECT count(*) FROM documents WHERE room_id = ?", (room_id,)).fetchone()
+        return int(count)
+
     def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
         rows = self._db.execute("SELECT entity_id, at_ms, raw FROM heads WHERE room_id = ?", (room_id,))
         return {entity: HeadRow(at_ms, bytes(raw)) for entity, at_ms, raw in rows}

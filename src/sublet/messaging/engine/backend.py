@@ -181,6 +181,15 @@ class TrustStore(Protocol):
     def heads(self, document: int) -> dict[int, Head]:
         """Return the head of every client of a document."""
 
+    def strangers(self, room_id: RoomId) -> dict[EntityId, tuple[int, int]]:
+        """Return how many updates and bytes are kept of those whose updates did not count."""
+
+    def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
+        """Keep how much that is; nothing where it is none."""
+
+    def documents_of(self, room_id: RoomId) -> int:
+        """Return how many documents a room has."""
+
     def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
         """Return what peers have last said that they have of a room."""
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sublet.messaging.engine.backend import DocumentRow, EntryRow, Store, WriteRow
+from sublet.messaging.engine.held import Held, HeldUpdates
 from sublet.messaging.engine.sequence import Node, YataList
-from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import Place
@@ -19,8 +19,6 @@ from sublet.protocol.ezagent.roots import Root, StorageType
 from sublet.protocol.ezagent.yjs.model import ANY, BINARY, HOLE, MAP, TYPE, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.writer import write_value
 
-MAX_HELD: Final = 1_024
-MAX_HELD_BYTES: Final = 8 << 20
 LAYOUTS_KEPT: Final = 256
 HEAD_BYTES: Final = 16
 OPAQUE: Final = "\0"
@@ -87,15 +85,6 @@ class Plan:
     writes: list[NewWrite] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Held:
-    """An update that waits for others, verified already."""
-
-    envelope: Envelope
-    update: Update
-    size: int
-
-
 class Document:
     """A document while it is open; owned by one thread.
 
@@ -129,8 +118,7 @@ class Document:
         """From which clock on a client's updates don't count, since it has made two of them."""
         self._heads: dict[int, bytes] = {}
         self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
-        self.held: OrderedDict[bytes, Held] = OrderedDict()
-        self._held_bytes = 0
+        self.held = HeldUpdates()
         self.staged_writes: dict[ItemId, WriteRow] = {}
         self._layouts: OrderedDict[ItemId, dict[int, Located]] = OrderedDict()
         self._starts: dict[int, list[int]] = {}
@@ -212,23 +200,9 @@ class Document:
                 return True
         return any(absent((cut.client, cut.clock + cut.length - 1)) for cut in update.deletions)
 
-    def hold(self, digest: bytes, envelope: Envelope, update: Update) -> None:
-        """Keep an update until what it needs is here; the oldest go where there are too many."""
-        if digest in self.held:
-            return
-        size = len(envelope.payload)
-        self.held[digest] = Held(envelope, update, size)
-        self._held_bytes += size
-        while len(self.held) > MAX_HELD or self._held_bytes > MAX_HELD_BYTES:
-            _, oldest = self.held.popitem(last=False)
-            self._held_bytes -= oldest.size
-
     def release(self) -> list[Held]:
         """Return the held updates that need nothing any more, and hold them no longer."""
-        ready = [digest for digest, held in self.held.items() if not self.missing(held.update)]
-        found = [self.held.pop(digest) for digest in ready]
-        self._held_bytes -= sum(held.size for held in found)
-        return found
+        return self.held.take(lambda update: not self.missing(update))
 
     def plan(self, update: Update) -> Plan:
         """Return what an update does here.

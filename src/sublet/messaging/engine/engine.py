@@ -22,6 +22,7 @@ from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
 from sublet.messaging.engine.intake import Intake
 from sublet.messaging.engine.keyring import Keyring, LocalEntity
+from sublet.messaging.engine.quotas import Quotas
 from sublet.messaging.engine.reading import Reading
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
@@ -75,6 +76,7 @@ class Engine:
         self.writing = Writing(self)
         self.texts = Texts(self, texts)
         self.ephemeral = Ephemeral(self)
+        self.quotas = Quotas(self)
         self.intake = Intake(self)
         self.heads = HeadExchange(self)
         self.ref_numbers = itertools.count(int.from_bytes(os.urandom(2), "big"))
@@ -125,10 +127,6 @@ class Engine:
             for listener in self.room_listeners:
                 listener(room_id)
 
-    def unwant_room(self, room_id: RoomId) -> None:
-        """Accept no more updates of a room; what is here stays."""
-        self._wanted_rooms.discard(room_id)
-
     @property
     def wanted_rooms(self) -> set[RoomId]:
         """Return the rooms whose updates are accepted."""
@@ -177,6 +175,14 @@ class Engine:
         if found is not None:
             self._open.move_to_end(name)
             return found
+        return self._load(name, self.wanted_place(name))
+
+    def is_new(self, name: str) -> bool:
+        """Tell whether nothing of a document is here."""
+        return name not in self._open and self.store.find_document(name) is None
+
+    def wanted_place(self, name: str) -> Place:
+        """Return what a document's id says, if updates of it are wanted; see ``wanted_document``."""
         place = parse_doc_id(name)
         if place.room_id is not None:
             wanted = place.room_id in self._wanted_rooms
@@ -186,7 +192,7 @@ class Engine:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nobody here wants")
         if self.registry.datatype_at(place.kind, place.ext_id) is None:
             raise Refused(Refusal.UNKNOWN_DOCUMENT, "a document that nothing declares")
-        return self._load(name, place)
+        return place
 
     def _load(self, name: str, place: Place) -> Document:
         row = self.store.document(name, place.room_id, place.kind)
@@ -199,10 +205,14 @@ class Engine:
         self._close_idle()
         return document
 
+    def held_bytes(self) -> int:
+        """Return how much waits in all open documents."""
+        return sum(document.held.size for document in self._open.values())
+
     def close(self, name: str) -> list[bytes]:
         """Close a document, to be read anew from what is kept; return the envelopes that it held."""
         document = self._open.pop(name, None)
-        return [held.envelope.raw for held in document.held.values()] if document is not None else []
+        return [held.envelope.raw for held in document.held] if document is not None else []
 
     def _close_idle(self) -> None:
         """Close the documents that were used longest ago and have nothing that is only in memory, never the last."""
@@ -222,6 +232,7 @@ class Engine:
         self.texts.forget()
         self.rooms.forget()
         self.reading.forget()
+        self.quotas.forget()
         self.events.drop()
 
     def config_changed(self, room_id: RoomId, signer: EntityId, seq: int, *, local: bool) -> None:
@@ -242,6 +253,7 @@ class Engine:
             seq=seq,
         )
         self.hooks.after_write(self, change)
+        self.quotas.settle(room_id)
         known = set(before.entities) if before is not None else set()
         for entity, membership in after.entities.items():
             earlier = before.entities.get(entity) if before is not None and entity in known else None

@@ -18,7 +18,7 @@ from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUp
 from sublet.messaging.engine.document import Document, Plan
 from sublet.messaging.engine.forks import Forks
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
-from sublet.protocol.ezagent.content import parse_content
+from sublet.protocol.ezagent.content import named_contents, parse_content
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _PASSING: Final = "/ephemeral/"
 MAX_UNKNOWN_SIGNERS: Final = 256
-MAX_WAITING_FOR_KEYS: Final = 1_024
+MAX_WAITING_FOR_KEY: Final = 256
+MAX_WAITING_BYTES: Final = 16 << 20
+"""Of envelopes whose signers' keys are asked for."""
 MAX_DIGESTS: Final = 4_096
 
 
@@ -40,6 +42,11 @@ class Arrival:
 
     envelope: bytes
     contents: tuple[bytes, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it takes."""
+        return len(self.envelope) + sum(map(len, self.contents))
 
 
 @dataclass(slots=True)
@@ -70,6 +77,9 @@ class Intake:
         self._accepted: list[Accepted] = []
         self._seq = engine.store.last_seq()
         self._waiting: dict[EntityId, list[Arrival]] = {}
+        self._waiting_bytes = 0
+        self._offered: dict[str, bytes] = {}
+        self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
         self.forks = Forks(engine)
         self.staged: dict[int, Update] = {}
@@ -88,6 +98,9 @@ class Intake:
             self._one(arrival, outcome)
         outcome.accepted = len(self._accepted)
         self.commit()
+        deferred, self._deferred = self._deferred, []
+        if deferred:  # what came along may have let their signers in
+            outcome.add(self.take(deferred))
         outcome.gaps |= self.forks.learn()
         return outcome
 
@@ -127,6 +140,7 @@ class Intake:
         """Go back to what is durable, after a transaction that failed."""
         self._batch = Batch()
         self._accepted.clear()
+        self._deferred.clear()
         self.staged.clear()
         self._engine.forget()
         self._seq = self._engine.store.last_seq()
@@ -139,13 +153,14 @@ class Intake:
                 outcome.add(self.learn(raw))
             except Refused as refused:
                 self.counts[refused.refusal] += 1
-        self._take_contents(room_id, bundle.of(RecordKind.CONTENT))
         for raw in bundle.of(RecordKind.FORK):
             try:
                 self.forks.take_proof(raw)
             except Refused as refused:
                 self.counts[refused.refusal] += 1
+        self._offered = self._checked(bundle.of(RecordKind.CONTENT)) if room_id is not None else {}
         outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
+        self._offered = {}
         return outcome
 
     def learn(self, raw: bytes) -> Outcome:
@@ -154,11 +169,17 @@ class Intake:
         Raises:
             Refused: the record does not prove itself.
         """
-        record = self._engine.keyring.learn(raw)
+        record = self._engine.keyring.learn(raw, self._is_wanted)
         if record is None:
             return Outcome()
         self._batch.records[record.entity_id] = raw
-        return self.take(self._waiting.pop(record.entity_id, []))
+        waited = self._waiting.pop(record.entity_id, [])
+        self._waiting_bytes -= sum(arrival.size for arrival in waited)
+        return self.take(waited)
+
+    def _is_wanted(self, entity: EntityId) -> bool:
+        """Tell whether an entity's record is wanted, however many of strangers are here."""
+        return entity in self._waiting or self._engine.meets(entity)
 
     def local(self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes]) -> None:
         """Take an update that was made here; durable after ``commit``.
@@ -198,6 +219,7 @@ class Intake:
             with store.transaction():
                 store.write(batch)
                 tell(engine, accepted)
+                engine.quotas.save()
                 events = engine.events.write()
         except Exception:
             self.reset()
@@ -223,38 +245,63 @@ class Intake:
                 if self._knows_signer(envelope, arrival, outcome):
                     self._engine.ephemeral.take(envelope)
                 return
+            if self._engine.is_new(envelope.doc_id):
+                self._first(envelope, arrival, outcome)
+                return
             document = self._engine.wanted_document(envelope.doc_id)
             update = decode_update(envelope.payload)
             if document.forks:
                 self.forks.refuse_void(document, update)
             if document.known(update) and not self.forks.contradicts(document, envelope, update):
                 self.counts["duplicate"] += 1
-                self._take_contents(document.place.room_id, arrival.contents)
-                return
-            if not self._knows_signer(envelope, arrival, outcome):
-                return
-            self._take_contents(document.place.room_id, arrival.contents)
-            self._received(document, envelope, update, outcome)
+                self._keep_contents(document, self._contents(update, arrival))
+            elif self._knows_signer(envelope, arrival, outcome):
+                self._received(document, envelope, update, self._contents(update, arrival), outcome)
         except Refused as refused:
-            self.counts[refused.refusal] += 1
+            if refused.refusal is Refusal.QUOTA and any(
+                done.document.place.kind == "config" for done in self._accepted
+            ):
+                self._deferred.append(arrival)
+            else:
+                self.counts[refused.refusal] += 1
 
-    def _received(self, document: Document, envelope: Envelope, update: Update, outcome: Outcome) -> None:
+    def _first(self, envelope: Envelope, arrival: Arrival, outcome: Outcome) -> None:
+        """Take what would be the first of a document, which is only made for who may begin it."""
+        place = self._engine.wanted_place(envelope.doc_id)
+        update = decode_update(envelope.payload)
+        if not self._knows_signer(envelope, arrival, outcome):
+            return
+        if place.room_id is not None:
+            self._engine.quotas.may_begin(place.room_id, place.kind, envelope.signer)
+        document = self._engine.wanted_document(envelope.doc_id)
+        self._received(document, envelope, update, self._contents(update, arrival), outcome)
+
+    def _received(
+        self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: Outcome
+    ) -> None:
         digest = hashlib.sha256(envelope.signed).digest()
         if not update.items and digest in self._deletes_seen:
             self.counts["duplicate"] += 1
             return
         self._check_client(document, envelope, update)
         if document.missing(update):
-            document.hold(digest, envelope, update)
+            self._engine.quotas.may_wait(document, envelope, update)
+            document.held.add(digest, envelope, update)
+            self._keep_contents(document, contents)
             self.counts["held"] += 1
             outcome.gaps.add(document.row.doc_id)
             return
+        size = len(envelope.payload) + sum(map(len, contents.values()))
+        self._engine.quotas.admit(document, envelope.signer, update, size)
         self._accept(document, envelope, update)
-        while document.held and (ready := document.release()):
+        self._keep_contents(document, contents)
+        while len(document.held) and (ready := document.release()):
             for held in ready:
                 try:
                     if not document.known(held.update) or self.forks.contradicts(document, held.envelope, held.update):
                         self._check_client(document, held.envelope, held.update)
+                        size = len(held.envelope.payload)
+                        self._engine.quotas.admit(document, held.envelope.signer, held.update, size)
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
                     self.counts[refused.refusal] += 1
@@ -278,8 +325,10 @@ class Intake:
         self.counts[Refusal.UNKNOWN_SIGNER] += 1
         if envelope.signer in self._waiting or len(self._waiting) < MAX_UNKNOWN_SIGNERS:
             waiting = self._waiting.setdefault(envelope.signer, [])
-            if len(waiting) < MAX_WAITING_FOR_KEYS:
+            size = arrival.size
+            if len(waiting) < MAX_WAITING_FOR_KEY and self._waiting_bytes + size <= MAX_WAITING_BYTES:
                 waiting.append(arrival)
+                self._waiting_bytes += size
             outcome.unknown_signers.add(envelope.signer)
         return False
 
@@ -298,16 +347,28 @@ class Intake:
             self.forks.note(document, envelope, update)
             raise Refused(Refusal.EQUIVOCATION, "another update for clocks that were used before")
 
-    def _take_contents(self, room_id: RoomId | None, contents: Sequence[bytes]) -> None:
-        if room_id is None:
-            return
+    def _contents(self, update: Update, arrival: Arrival) -> dict[str, bytes]:
+        """Return what came along of the contents that an update names; whatever else came is nobody's."""
+        named = named_contents(update)
+        if not named:
+            return {}
+        offered = self._offered or self._checked(arrival.contents)
+        return {content_id: offered[content_id] for content_id in named if content_id in offered}
+
+    def _checked(self, contents: Sequence[bytes]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
         for raw in contents:
             try:
-                content = parse_content(raw)
+                found[str(parse_content(raw)["content_id"])] = raw
             except Refused as refused:
                 self.counts[refused.refusal] += 1
-                continue
-            self._batch.contents[room_id, str(content["content_id"])] = raw
+        return found
+
+    def _keep_contents(self, document: Document, contents: dict[str, bytes]) -> None:
+        room_id = document.place.room_id
+        if room_id is not None:
+            for content_id, raw in contents.items():
+                self._batch.contents[room_id, content_id] = raw
 
     def _stage(
         self, document: Document, envelope: Envelope, update: Update, plan: Plan, seq: int, *, local: bool

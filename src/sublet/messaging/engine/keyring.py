@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from nacl.signing import SigningKey, VerifyKey
 
@@ -10,6 +12,9 @@ from sublet.messaging.engine.backend import Store
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import EntityId, client_id
+
+MAX_RECORDS: Final = 8_192
+"""Identity records; beyond that only those of members and of who has sent something are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,15 @@ class Keyring:
         """Return the keys that sign for an entity; None where it is not known."""
         return self._keys.get(entity)
 
-    def learn(self, raw: bytes) -> EntityRecord | None:
+    def learn(self, raw: bytes, wanted: Callable[[EntityId], bool] = lambda _: True) -> EntityRecord | None:
         """Take a record that somebody told us; return it if it is new.
 
+        Args:
+            raw: the record.
+            wanted: tells whose record is kept even where there are ``MAX_RECORDS``.
+
         Raises:
-            Refused: it does not prove itself, or it claims one of our own entities.
+            Refused: it does not prove itself, it claims one of our own entities, or there are too many.
         """
         record = parse_record(raw)
         known = self._records.get(record.entity_id)
@@ -70,6 +79,8 @@ class Keyring:
             return None
         if record.entity_id in self.local:
             raise Refused(Refusal.BAD_SIGNATURE, "a record of one of our own entities")
+        if known is None and len(self._records) >= MAX_RECORDS and not wanted(record.entity_id):
+            raise Refused(Refusal.QUOTA, "too many records of strangers")
         self._put(record)
         return record
 

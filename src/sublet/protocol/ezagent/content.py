@@ -18,7 +18,8 @@ from nacl.signing import SigningKey, VerifyKey
 
 from sublet.protocol.canonical import MAX_DEPTH, JsonValue, narrow
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
-from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id
+from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id, is_content_hash
+from sublet.protocol.ezagent.yjs.model import ANY, Update
 
 Object: TypeAlias = "dict[str, JsonValue]"
 
@@ -88,6 +89,17 @@ def parse_content(raw: bytes) -> Object:
         raise malformed("a content has another shape")
     checked_entity_id(author)
     return content
+
+
+def named_contents(update: Update) -> list[ContentId]:
+    """Return the immutable contents that an update names."""
+    found: dict[ContentId, None] = {}
+    for item in update.items:
+        if item.key == "content_id" and item.kind == ANY and isinstance(item.value, list):
+            value = item.value[-1]
+            if isinstance(value, str) and is_content_hash(value):
+                found[value] = None
+    return list(found)
 
 
 def verify_content(content: Mapping[str, JsonValue], keys: tuple[VerifyKey, ...]) -> None:

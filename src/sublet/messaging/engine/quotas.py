@@ -1,0 +1,129 @@
+"""How much is kept of what does not count: of strangers, of members without the power, of those who were removed.
+
+All of it may come to count later, when a grant arrives that its sender knew, so some of it is kept. What is refused
+here is asked for again once its signer is a member.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sublet.messaging.engine.document import Document
+from sublet.protocol.ezagent.envelope import Envelope
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.yjs.model import Update
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+
+MAX_STRANGER_UPDATES: Final = 256
+MAX_STRANGER_BYTES: Final = 256 << 10
+"""Of one signer in one room."""
+MAX_STRANGERS_BYTES: Final = 4 << 20
+"""Of all signers in one room."""
+MAX_UNFOUNDED_BYTES: Final = 32 << 20
+"""Of a room's config before anything shows who has founded it."""
+MAX_ROOM_DOCUMENTS: Final = 16_384
+MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
+"""Of updates that wait for others, in all open documents."""
+
+
+class Quotas:
+    """Bounds what is kept without counting.
+
+    Args:
+        engine: what it is a part of.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
+        self._changed: set[tuple[RoomId, EntityId]] = set()
+
+    def admit(self, document: Document, signer: EntityId, update: Update, size: int) -> None:
+        """Let a verified update from the wire be kept, or not.
+
+        Args:
+            document: which it changes.
+            signer: who has signed it.
+            update: what it does.
+            size: what it takes, bytes, with the contents that it names.
+
+        Raises:
+            Refused: ``QUOTA``.
+        """
+        room_id = document.place.room_id
+        if room_id is None or self._counts(room_id, signer, document, update):
+            return
+        if not update.items:
+            raise Refused(Refusal.QUOTA, "a stranger deletes nothing, whatever is granted later")
+        room = self._of(room_id)
+        updates, used = room.get(signer, (0, 0))
+        if document.place.kind == "config" and self._engine.rooms.state(room_id).creator is None:
+            if used + size > MAX_UNFOUNDED_BYTES:
+                raise Refused(Refusal.QUOTA, "a config that is too long before it shows who founded the room")
+        elif (
+            updates >= MAX_STRANGER_UPDATES
+            or used + size > MAX_STRANGER_BYTES
+            or sum(bytes_used for _, bytes_used in room.values()) + size > MAX_STRANGERS_BYTES
+        ):
+            raise Refused(Refusal.QUOTA, "more than is kept of strangers")
+        room[signer] = updates + 1, used + size
+        self._changed.add((room_id, signer))
+
+    def may_wait(self, document: Document, envelope: Envelope, update: Update) -> None:
+        """Let an update be held until what it needs is here, or not.
+
+        Raises:
+            Refused: ``QUOTA``: its signer is no member, or too much waits.
+        """
+        room_id = document.place.room_id
+        founded = room_id is not None and self._engine.rooms.state(room_id).creator is not None
+        if room_id is not None and founded and not self._counts(room_id, envelope.signer, document, update):
+            raise Refused(Refusal.QUOTA, "a stranger's update that waits for others")
+        if self._engine.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
+            raise Refused(Refusal.QUOTA, "too much waits for what is missing")
+
+    def may_begin(self, room_id: RoomId, kind: str, signer: EntityId) -> None:
+        """Let an update from the wire begin a document of a room, or not.
+
+        Raises:
+            Refused: ``QUOTA``: strangers begin none, and a room has no more than ``MAX_ROOM_DOCUMENTS``.
+        """
+        if kind == "config":
+            return
+        if not self._engine.is_member(signer, room_id) and signer not in self._engine.rooms.state(room_id).entities:
+            raise Refused(Refusal.QUOTA, "a document that a stranger begins")
+        if self._engine.store.trust.documents_of(room_id) >= MAX_ROOM_DOCUMENTS:
+            raise Refused(Refusal.QUOTA, "the room has too many documents")
+
+    def save(self) -> None:
+        """Keep what has been used, inside a transaction."""
+        for room_id, signer in self._changed:
+            updates, used = self._used[room_id].get(signer, (0, 0))
+            self._engine.store.trust.put_stranger(room_id, signer, updates, used)
+        self._changed.clear()
+
+    def settle(self, room_id: RoomId) -> None:
+        """Charge those no longer who are members now; inside a transaction."""
+        state = self._engine.rooms.state(room_id)
+        room = self._of(room_id)
+        for signer in [signer for signer in room if state.role(signer) is not None]:
+            del room[signer]
+            self._changed.add((room_id, signer))
+        self.save()
+
+    def forget(self) -> None:
+        """Go back to what is durable."""
+        self._used.clear()
+        self._changed.clear()
+
+    def _of(self, room_id: RoomId) -> dict[EntityId, tuple[int, int]]:
+        found = self._used.get(room_id)
+        if found is None:
+            found = self._used[room_id] = self._engine.store.trust.strangers(room_id)
+        return found
+
+    def _counts(self, room_id: RoomId, signer: EntityId, document: Document, update: Update) -> bool:
+        return self._engine.rooms.counts(room_id, signer, document.room_part, (update.client, update.start))
