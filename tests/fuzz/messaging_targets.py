@@ -21,6 +21,7 @@ from sublet.protocol.ezagent import (
     heads,
     identity,
     keys,
+    question,
     writer_rules,
 )
 from sublet.protocol.ezagent.errors import Refused
@@ -162,3 +163,13 @@ def _applied(peer: Peer, name: str) -> None:
         if found.doc_id == name:
             doc.apply_update(found.payload)
     assert json.dumps(peer.engine.reading.map_document(doc_id("config", room_id=name.split("/")[1])), default=str)
+
+
+ASKER = Peer("alice", 1)
+
+
+@target("peer_question", "protocol.ezagent.question:parse_question", raises=[Refused])
+def _question(data: bytes) -> None:
+    key = doc_id("inbox", entity_id=ASKER.id)
+    found = question.parse_question(key, data, NOW_MS)
+    assert (found.asker, len(found.nonce)) == (ASKER.id, question.NONCE_BYTES)

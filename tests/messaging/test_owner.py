@@ -8,12 +8,11 @@ from typing import TypeVar
 
 import pytest
 
-from sublet.messaging.answers import answer
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import Batch
+from sublet.messaging.engine.backend import Answer, Batch
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
@@ -36,6 +35,10 @@ class FullDisk(SqliteStore):
         super().write(batch)
 
 
+def no_answer(engine: Engine, query: Answer) -> None:
+    """Know nothing."""
+
+
 def made(store: SqliteStore) -> Engine:
     return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, PycrdtTexts())
 
@@ -48,7 +51,7 @@ def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:
 
 def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     store = FullDisk(None)
-    owner = Owner(lambda: made(store), MemoryHub().join(), answer, lambda outcome: None)
+    owner = Owner(lambda: made(store), MemoryHub().join(), no_answer, lambda outcome: None)
     owner.start()
     me = local_entity("alice", 1).record.entity_id
 
@@ -71,7 +74,7 @@ def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:
     def fail() -> Engine:
         raise OSError("no such directory")
 
-    owner = Owner(fail, MemoryHub().join(), answer, lambda outcome: None)
+    owner = Owner(fail, MemoryHub().join(), no_answer, lambda outcome: None)
     with pytest.raises(OSError, match="no such directory"):
         owner.start()
     owner.stop()

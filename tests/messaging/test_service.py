@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +28,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from sublet.protocol.ezagent.question import MAX_AGE_MS, NONCE_BYTES, encode_question
 from support.rooms import Clock, Peer, local_entity
 
 pytestmark = pytest.mark.anyio
@@ -196,6 +198,11 @@ async def test_a_periodic_index_is_made_anew_even_after_it_failed(tmp_path: Path
     assert len(runs) >= 2
 
 
+def question(key: str, peer: Peer, body: bytes) -> bytes:
+    """Return a question as an entity asks it."""
+    return encode_question(key, peer.entity.record, peer.entity.key, peer.clock(), os.urandom(NONCE_BYTES), body)
+
+
 async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
@@ -212,7 +219,8 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
             config = doc_id("config", room_id=room)
             liar.engine.want_room(room)
             key = channel_key(config, Channel.STATE)
-            for answer in await anyio.to_thread.run_sync(line.query, key, b"", 5.0):
+            asked = question(key, liar, b"")
+            for answer in await anyio.to_thread.run_sync(line.query, key, asked, 5.0):
                 liar.engine.intake.take_bundle(room, decode_bundle(answer))
             liar.do("message.send", room_id=room, body=f"to {victim.id}")
             for item in liar.published():
@@ -276,3 +284,35 @@ async def test_only_who_signed_the_grant_brings_us_into_a_room(tmp_path: Path, m
     again = SqliteStore(tmp_path / "bob.db")
     assert again.rooms() == [wanted]
     again.close()
+
+
+async def test_only_members_are_told_what_is_in_a_room(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice:
+        bob, mallory = (Peer(name, 5, clock=Clock(time.time_ns() // 1_000_000)) for name in ("bob", "mallory"))
+        room = (await alice.bus.room.create(name="r", invite=[bob.id]))["room_id"]
+        await alice.bus.message.send(room_id=room, body="secret")
+        line = hub.join()
+
+        async def asked(key: str, payload: bytes) -> list[bytes]:
+            return await anyio.to_thread.run_sync(line.query, key, payload, 5.0)
+
+        month = time.strftime("%Y-%m", time.gmtime())
+        log = channel_key(doc_id("index", room_id=room, shard_id=month), Channel.STATE)
+        config = channel_key(doc_id("config", room_id=room), Channel.STATE)
+        rooms = doc_id("inbox", entity_id=bob.id)
+        heads = doc_id("heads", room_id=room)
+        for key in (log, config, rooms, heads):
+            assert await asked(key, b"") == [], "nobody asks"
+            assert await asked(key, question(key, mallory, b"")) == [], "a stranger asks"
+        for key in (log, config, rooms):
+            asks = question(key, bob, b"")
+            assert await asked(key, asks), key
+            assert await asked(key, asks) == [], "the same question again"
+            late = Peer("bob", 6, clock=Clock(bob.clock.now_ms - MAX_AGE_MS - 60_000))
+            assert await asked(key, question(key, late, b"")) == [], "an old question"
+        assert await asked(log, question(config, bob, b"")) == [], "a question about something else"
+        assert await asked(rooms, question(rooms, mallory, b"")) == []
+        await alice.bus.room.update_config(room_id=room, changes={"membership.policy": "knock"})
+        assert await asked(config, question(config, mallory, b"")), "who may knock has to know of the room"
+        assert await asked(log, question(log, mallory, b"")) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sublet.messaging.engine.backend import Answer, Fork
+from sublet.messaging.engine.backend import Fork
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
@@ -21,15 +21,15 @@ MAX_ANSWER_BYTES: Final = 512 << 10
 """A longer difference is told in parts, each after a query with a newer state vector."""
 
 
-def answer(engine: Engine, query: Answer) -> bytes | None:
-    """Return the answer to a query; None where we know nothing about its key.
+def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
+    """Return the answer to a question of whoever may be answered; None where we know nothing about its key.
 
     Raises:
         Refused: the query is malformed.
     """
-    if query.key.endswith("/state"):
-        return state(engine, query.key.removesuffix("/state"), decode_vector(query.payload or b"\0"))
-    place = parse_doc_id(query.key)
+    if key.endswith("/state"):
+        return state(engine, key.removesuffix("/state"), decode_vector(body or b"\0"))
+    place = parse_doc_id(key)
     if place.kind == "heads" and place.room_id is not None:
         return engine.heads.statement(place.room_id)
     if place.kind == "pubkey" and place.entity_id is not None:
@@ -38,7 +38,7 @@ def answer(engine: Engine, query: Answer) -> bytes | None:
     if place.kind == "ephemeral" and place.room_id is not None and place.entity_id is not None:
         return engine.ephemeral.answer(place.room_id, place.entity_id)
     if place.kind == "challenge" and place.entity_id is not None:
-        return challenged(engine, place.entity_id, query.payload)
+        return challenged(engine, place.entity_id, body)
     if place.kind == "inbox" and place.entity_id is not None:
         return inbox(engine, place.entity_id)
     if place.kind == "content" and place.room_id is not None and place.content_id is not None:

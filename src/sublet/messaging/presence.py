@@ -82,10 +82,9 @@ class Presences:
         for key in gone:
             self._came(*key, False)
 
-    def ask(self, room_id: RoomId, entity: EntityId) -> None:
+    def ask(self, key: str, question: bytes) -> None:
         """Ask somebody what they are about, which they sign just then, since a token proves nothing. Blocks."""
-        key = _key(AWARENESS, room_id, entity)
-        for answer in self._network.query(key, b"", QUERY_SECONDS):
+        for answer in self._network.query(key, question, QUERY_SECONDS):
             self._heard(Sample(key, answer, b""))
 
     def _be(self, room_id: RoomId, entity: EntityId) -> list[Undo]:
@@ -99,6 +98,11 @@ class Presences:
             self._network.subscribe(_key(AWARENESS, room_id, entity), self._heard),
             self._network.follow(_key(PRESENCE, room_id, entity), partial(self._came, room_id, entity)),
         ]
+
+
+def awareness_key(room_id: RoomId, entity: EntityId) -> str:
+    """Return the key under which somebody is asked what they are about in a room."""
+    return _key(AWARENESS, room_id, entity)
 
 
 def _key(kind: str, room_id: RoomId, entity: EntityId) -> str:

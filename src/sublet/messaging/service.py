@@ -23,6 +23,7 @@ from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
+from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
 from sublet.messaging.engine.contexts import OperationContext
@@ -34,7 +35,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
-from sublet.messaging.presence import Presences, company
+from sublet.messaging.presence import Presences, awareness_key, company
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
@@ -100,6 +101,7 @@ class MessagingService:
             self._acknowledged,
             registry.entity_documents,
         )
+        self._doorkeeper = Doorkeeper()
         self._presences = Presences(network, self._owner.heard, self._owner.asked, partial(self._soon, self._token))
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
@@ -252,12 +254,14 @@ class MessagingService:
         return Engine(self._registry, SqliteStore(None), self._local, self._now_ms, PycrdtTexts())
 
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
-        """Answer a peer; where its state vector shows that it has more than we, ask it in turn."""
+        """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
+        question = self._doorkeeper.admit(engine, query)
+        body = query.payload if question is None else question.body
         if query.key.endswith("/state"):
             name = query.key.removesuffix("/state")
-            if answers.behind(engine, name, decode_vector(query.payload or b"\0")):
+            if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._soon(self._sync.want, name)
-        return self.delivery.answer(engine, query) or answers.answer(engine, query)
+        return self.delivery.answer(engine, query) or answers.answer(engine, query.key, body)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:
@@ -321,12 +325,18 @@ class MessagingService:
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
-            await self._declare(self._presences.ask, room_id, entity)
+            await self._ask_what_about(room_id, entity)
 
     async def _token(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
         await self._call(lambda engine: engine.ephemeral.token(room_id, entity, there=there))
         if there:
-            await self._declare(self._presences.ask, room_id, entity)
+            await self._ask_what_about(room_id, entity)
+
+    async def _ask_what_about(self, room_id: RoomId, entity: EntityId) -> None:
+        key = awareness_key(room_id, entity)
+        question = await self._call(partial(ask, key=key, body=b""))
+        if question is not None:
+            await self._declare(self._presences.ask, key, question)
 
     async def _periodically(self) -> None:
         while True:

@@ -16,6 +16,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging.answers import inbox
+from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
@@ -146,7 +147,7 @@ class Sync:
         wait = SETTLE_SECONDS
         for _ in range(OFFERS):
             payload = await self._call(partial(inbox, entity=entity))
-            if payload is None or await self._ask(key, payload):
+            if payload is None or await self.ask(key, payload):
                 return
             await anyio.sleep(wait)
             wait *= 2
@@ -162,8 +163,10 @@ class Sync:
         )
 
     async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
+        """Ask as one of ours who may be told; nobody is asked where none may."""
         bundles: list[Bundle] = []
-        for answer in await self.ask(key, payload):
+        question = await self._call(partial(ask, key=key, body=payload))
+        for answer in await self.ask(key, question) if question is not None else []:
             try:
                 bundles.append(decode_bundle(answer))
             except Refused:

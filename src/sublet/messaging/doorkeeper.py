@@ -1,0 +1,102 @@
+"""Who may be told what: every question says who asks, apart from those for what proves itself and is everybody's."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import Final
+
+import structlog
+
+from sublet.messaging.engine.backend import Answer
+from sublet.messaging.engine.engine import Engine
+from sublet.protocol.ezagent.errors import Refusal, Refused
+from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.keys import Channel, Place, parse_doc_id
+from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, parse_question
+from sublet.protocol.ezagent.room.state import Policy
+
+MAX_NONCES: Final = 16_384
+"""Questions that are remembered, so that none is answered twice."""
+_STATE: Final = f"/{Channel.STATE}"
+_PUBLIC: Final = frozenset({"pubkey", "challenge", "delivery"})
+"""What proves itself, or is signed for somebody by itself."""
+
+log = structlog.get_logger(__name__)
+
+
+def place_of(key: str) -> Place:
+    """Return what a key that is asked for says.
+
+    Raises:
+        Refused: it is no key of the protocol.
+    """
+    return parse_doc_id(key.removesuffix(_STATE))
+
+
+def ask(engine: Engine, key: str, body: bytes) -> bytes | None:
+    """Return a question as it is asked under a key, by one of ours who may; None where none of ours may."""
+    place = place_of(key)
+    if place.kind in _PUBLIC:
+        return body
+    asker = _who_asks(engine, place)
+    if asker is None:
+        return None
+    local = engine.keyring.local[asker]
+    return encode_question(key, local.record, local.key, engine.now_ms(), os.urandom(NONCE_BYTES), body)
+
+
+def _who_asks(engine: Engine, place: Place) -> EntityId | None:
+    """Return who of ours asks; for a room that none is a member of, whoever comes first, since it may be open."""
+    ours = list(engine.keyring.local)
+    may = next((one for one in ours if may_ask(engine, one, place)), None)
+    return may or (ours[0] if ours and place.kind == "config" else None)
+
+
+def may_ask(engine: Engine, asker: EntityId, place: Place) -> bool:
+    """Tell whether an entity may be told what is at a place."""
+    room_id, entity = place.room_id, place.entity_id
+    if place.kind in ("inbox", "draft"):
+        return asker == entity
+    if room_id is None:
+        return entity is not None and (asker == entity or _share_a_room(engine, asker, entity))
+    if engine.is_member(asker, room_id):
+        return True
+    if place.kind != "config" or room_id not in engine.wanted_rooms:
+        return False
+    return engine.rooms.state(room_id).policy in (Policy.OPEN, Policy.KNOCK)
+
+
+def _share_a_room(engine: Engine, one: EntityId, other: EntityId) -> bool:
+    return any(engine.is_member(one, room) and engine.is_member(other, room) for room in engine.wanted_rooms)
+
+
+class Doorkeeper:
+    """Opens questions of peers; used on the engine's thread only."""
+
+    def __init__(self) -> None:
+        self._nonces: OrderedDict[bytes, None] = OrderedDict()
+
+    def admit(self, engine: Engine, query: Answer) -> Question | None:
+        """Return a question whose asker may be answered; None for what is everybody's.
+
+        Raises:
+            Refused: it does not prove its asker, was asked before, or the asker may not be told.
+        """
+        place = place_of(query.key)
+        if place.kind in _PUBLIC:
+            return None
+        try:
+            question = parse_question(query.key, query.payload, engine.now_ms())
+        except Refused as refused:
+            if refused.refusal is Refusal.STALE:
+                log.warning("a peer's clock is too far from ours to answer it", detail=refused.detail)
+            raise
+        if question.nonce in self._nonces:
+            raise Refused(Refusal.STALE, "a question that was answered before")
+        self._nonces[question.nonce] = None
+        while len(self._nonces) > MAX_NONCES:
+            self._nonces.popitem(last=False)
+        if not may_ask(engine, question.asker, place):
+            raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
+        return question

@@ -1,0 +1,81 @@
+"""A question that tells who asks, so that a peer can decide whether to answer (DESIGN 6: blobs, drafts, logs of rooms).
+
+It is a bundle of the asker's record, which proves itself, and an envelope under the key that is asked for. Its payload
+begins with a domain of its own, so that it is never taken for an update, nor an update for a question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from nacl.signing import SigningKey
+
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import seal, unpack, verify
+from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
+from sublet.protocol.ezagent.identity import EntityRecord, parse_record
+from sublet.protocol.ezagent.ids import EntityId
+
+NONCE_BYTES: Final = 16
+MAX_AGE_MS: Final = 5 * 60 * 1_000
+"""How far the clocks of both sides may be apart."""
+MAX_QUESTION_BYTES: Final = 1 << 20
+_DOMAIN: Final = b"sublet/question/1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who asks, in which words, and what makes the question another one than any before."""
+
+    asker: EntityId
+    body: bytes
+    nonce: bytes
+
+
+def encode_question(
+    key: str, record: EntityRecord, signer: SigningKey, now_ms: int, nonce: bytes, body: bytes
+) -> bytes:
+    """Return a question as it travels.
+
+    Args:
+        key: the key that is asked for, with its channel.
+        record: who asks.
+        signer: the asker's key.
+        now_ms: Unix time in milliseconds.
+        nonce: ``NONCE_BYTES`` random bytes.
+        body: what is asked, such as a state vector.
+
+    Raises:
+        ValueError: a nonce of another size.
+    """
+    if len(nonce) != NONCE_BYTES:
+        raise ValueError("a nonce of another size")
+    envelope = seal(signer, record.entity_id, key, now_ms, _DOMAIN + nonce + body)
+    return encode_bundle(((RecordKind.IDENTITY, record.encode()), (RecordKind.ENVELOPE, envelope.raw)))
+
+
+def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
+    """Return a question that was asked under ``key``, its asker proven.
+
+    Raises:
+        Refused: ``OVERSIZED``, ``MALFORMED``, ``BAD_SIGNATURE``; ``FOREIGN_KEY``: it was asked under another key;
+            ``STALE``: it is not of now.
+    """
+    if len(raw) > MAX_QUESTION_BYTES:
+        raise Refused(Refusal.OVERSIZED, f"a question of {len(raw)} bytes")
+    bundle = decode_bundle(raw)
+    if [kind for kind, _ in bundle.records] != [RecordKind.IDENTITY, RecordKind.ENVELOPE]:
+        raise malformed("a question of another form")
+    record, envelope = parse_record(bundle.records[0][1]), unpack(bundle.records[1][1])
+    if envelope.signer != record.entity_id or not envelope.payload.startswith(_DOMAIN):
+        raise malformed("a question of another form")
+    verify(envelope, record.verify_keys())
+    if envelope.doc_id != key:
+        raise Refused(Refusal.FOREIGN_KEY, "a question that was asked elsewhere")
+    if abs(envelope.timestamp_ms - now_ms) > MAX_AGE_MS:
+        raise Refused(Refusal.STALE, f"a question {(now_ms - envelope.timestamp_ms) // 1_000} s from now")
+    rest = envelope.payload[len(_DOMAIN) :]
+    if len(rest) < NONCE_BYTES:
+        raise malformed("a question without a nonce")
+    return Question(record.entity_id, rest[NONCE_BYTES:], rest[:NONCE_BYTES])
