@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.delivery.acknowledged import Taken, acknowledge, answer, bundle_of, epoch_of, question, take
+from sublet.messaging.delivery.acknowledged import Taken, acknowledge, answer, bundle_of, question, take
 from sublet.messaging.delivery.receipts import Receipt, receipts_of
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.protocol.errors import SubletError
@@ -35,10 +35,10 @@ def states(peer: Peer, room: str, ref: str) -> dict[str, str]:
     return {one.entity: str(one.receipt) for one in found.recipients}
 
 
-def asked(asker: Peer, recipient: Peer, room: str, epoch: bytes = EPOCH) -> bool:
+def asked(asker: Peer, recipient: Peer, room: str) -> bool:
     """Ask a recipient what it holds, and take the answer."""
     payload = Acknowledgement(EPOCH, question(asker.engine, room)).encode()
-    found = answer(recipient.engine, epoch, room, payload)
+    found = answer(recipient.engine, room, payload)
     return found is not None and take(asker.engine, room, found).news
 
 
@@ -161,17 +161,19 @@ def test_of_an_epoch_the_newest_counts() -> None:
     room = shared_room(alice, bob)
     send(alice, room)
     bob.hear(alice.published())
-    assert epoch_of(alice.engine, bob.id) is None
-    asked(alice, bob, room, b"first...")
-    assert epoch_of(alice.engine, bob.id) == b"first..."
+    assert alice.engine.epochs.of(bob.id) is None
+    asked(alice, bob, room)
+    first = bob.engine.epochs.own
+    assert alice.engine.epochs.of(bob.id) == first
     send(alice, room)
     bob.hear(alice.published())
     held = question(alice.engine, room)
-    old = acknowledge(bob.engine, b"replayed", room, held)
+    old = acknowledge(bob.engine, room, held)
     bob.clock.now_ms += 1
-    take(alice.engine, room, bundle_of(acknowledge(bob.engine, b"second..", room, held)))
+    bob.engine.epochs.own = b"anew...."
+    take(alice.engine, room, bundle_of(acknowledge(bob.engine, room, held)))
     take(alice.engine, room, bundle_of(old))
-    assert epoch_of(alice.engine, bob.id) == b"second.."
+    assert alice.engine.epochs.of(bob.id) == b"anew...."
 
 
 def test_an_acknowledgement_has_one_form() -> None:

@@ -58,7 +58,7 @@ def test_declarations_come_after_what_they_depend_on() -> None:
     for _ in range(5):
         Random(1).shuffle(declarations)
         registry = Registry(declarations)
-        order = ["identity", "room", "node", "timeline", "delivery", "message"]
+        order = ["identity", "room", "node", "timeline", "control", "delivery", "message"]
         assert [item.id for item in registry.declarations] == order
     assert registry.level == 0
     assert Registry(BUILT_INS[:2]).level is None
@@ -98,6 +98,7 @@ def test_hooks_run_by_priority_then_by_dependency_and_signing_comes_last() -> No
         "timeline.generate_ref",
         "message.compute_content_hash",
         "message.validate_content_ref",
+        "control.bind",
         "notes.hook",
         "identity.sign_envelope",
     ]

@@ -1,9 +1,10 @@
-"""What is always there: Identity, Room, Timeline and Message (ezagent 4), what delivery keeps, and the node."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), what delivery and control keep, and the node."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from sublet.messaging.builtins.control import CONTROLS
 from sublet.messaging.builtins.delivery import DELIVERY
 from sublet.messaging.builtins.identity import IDENTITY
 from sublet.messaging.builtins.message import MESSAGE
@@ -11,4 +12,4 @@ from sublet.messaging.builtins.node import NODE
 from sublet.messaging.builtins.room import ROOM
 from sublet.messaging.builtins.timeline import TIMELINE
 
-BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, NODE)
+BUILT_INS: Final = (IDENTITY, ROOM, TIMELINE, MESSAGE, DELIVERY, CONTROLS, NODE)

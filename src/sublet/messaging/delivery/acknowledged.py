@@ -23,7 +23,6 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 _DELIVERED: Final = "delivered"
-_EPOCHS: Final = "epochs"
 MAX_ROWS: Final = MAX_SHARDS * MAX_CLIENTS
 
 
@@ -39,18 +38,11 @@ def is_delivered(engine: Engine, room_id: RoomId, recipient: EntityId, shard: st
     return recipient in engine.keyring.local or delivered_until(engine, room_id, recipient, shard, item[0]) > item[1]
 
 
-def epoch_of(engine: Engine, entity: EntityId) -> bytes | None:
-    """Return the epoch of an entity's daemon, as it last signed it."""
-    found = engine.store.scan_index(_EPOCHS, entity, 1)
-    return bytes.fromhex(str(found[0].value["epoch"])) if found else None
-
-
-def acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, asked: Clocks) -> list[bytes]:
+def acknowledge(engine: Engine, room_id: RoomId, asked: Clocks) -> list[bytes]:
     """Return signed statements of our members of a room that they hold what others wrote.
 
     Args:
         engine: the engine.
-        epoch: of this process.
         room_id: the room.
         asked: shards and clients to tell of; the clocks in it say nothing.
     """
@@ -63,7 +55,7 @@ def acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, asked: Clocks) ->
             held[shard] = vector
     if not held:
         return []
-    payload, document = Acknowledgement(epoch, held).encode(), doc_id("delivery", room_id=room_id)
+    payload, document = Acknowledgement(engine.epochs.own, held).encode(), doc_id("delivery", room_id=room_id)
     return [
         seal(engine.key(entity), entity, document, engine.now_ms(), payload).raw
         for entity in engine.keyring.local
@@ -105,7 +97,8 @@ def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
         verify(envelope, keys)
         found = parse_acknowledgement(envelope.payload)
         entries = list(_news(engine, room_id, signer, found.clocks))
-        engine.store.put_index([*entries, *_epoch(engine, signer, found.epoch, envelope.timestamp_ms)])
+        engine.store.put_index(entries)
+        engine.epochs.learn(signer, found.epoch, envelope.timestamp_ms)
         news = news or bool(entries)
     return Taken(news, unknown)
 
@@ -131,14 +124,14 @@ def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
     }
 
 
-def answer(engine: Engine, epoch: bytes, room_id: RoomId, payload: bytes) -> bytes | None:
+def answer(engine: Engine, room_id: RoomId, payload: bytes) -> bytes | None:
     """Return the answer to a question of ``question``; None where nothing of it is here.
 
     Raises:
         Refused: it is malformed.
     """
     asked = parse_acknowledgement(payload).clocks
-    envelopes = acknowledge(engine, epoch, room_id, asked)
+    envelopes = acknowledge(engine, room_id, asked)
     if not envelopes:
         return None
     signers = [own.record for entity, own in engine.keyring.local.items() if engine.is_member(entity, room_id)]
@@ -170,13 +163,6 @@ def _news(engine: Engine, room_id: RoomId, recipient: EntityId, clocks: Clocks) 
             if signer in engine.keyring.local and clock > delivered_until(engine, room_id, recipient, shard, client):
                 key, rank = f"{room_id}/{recipient}", _rank(shard, client)
                 yield IndexEntry(_DELIVERED, key, rank, {"clock": clock, "at_ms": engine.now_ms()})
-
-
-def _epoch(engine: Engine, entity: EntityId, epoch: bytes, signed_ms: int) -> Iterator[IndexEntry]:
-    known = engine.store.scan_index(_EPOCHS, entity, 1)
-    given = known[0].value["signed_ms"] if known else 0
-    if isinstance(given, int) and given < signed_ms:
-        yield IndexEntry(_EPOCHS, entity, "", {"epoch": epoch.hex(), "signed_ms": signed_ms})
 
 
 def _rank(shard: str, client: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,7 +16,7 @@ from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.writing import Outgoing
-from sublet.protocol.ezagent.acknowledgement import EPOCH_BYTES, MAX_CLIENTS, MAX_SHARDS, Acknowledgement
+from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -47,8 +46,6 @@ class Acknowledging:
         self._network = network
         self._run_call = call
         self._news = news
-        self.epoch = os.urandom(EPOCH_BYTES)
-        """Names this process; whoever has it knows that we have not been started again since."""
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
         self._heard: deque[tuple[RoomId, bytes]] = deque(maxlen=MAX_HEARD)
         self._wanted: dict[RoomId, None] = {}
@@ -100,13 +97,13 @@ class Acknowledging:
             log.exception("an acknowledgement failed, which is asked for again")
 
     async def _publish(self, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
-        await self._call(partial(_acknowledge, epoch=self.epoch, room_id=room_id, shards=shards))
+        await self._call(partial(_acknowledge, room_id=room_id, shards=shards))
 
     async def _ask(self, room_id: RoomId) -> None:
-        open_ = await self._call(partial(acknowledged.question, room_id=room_id))
-        if not open_:
+        payload = await self._call(partial(_question, room_id=room_id))
+        if payload is None:
             return
-        payload, key = Acknowledgement(self.epoch, open_).encode(), doc_id("delivery", room_id=room_id)
+        key = doc_id("delivery", room_id=room_id)
         answers = await anyio.to_thread.run_sync(
             self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
         )
@@ -127,8 +124,13 @@ class Acknowledging:
         return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
 
 
-def _acknowledge(engine: Engine, epoch: bytes, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
-    envelopes = acknowledged.acknowledge(engine, epoch, room_id, shards)
+def _question(engine: Engine, room_id: RoomId) -> bytes | None:
+    unacknowledged = acknowledged.question(engine, room_id)
+    return Acknowledgement(engine.epochs.own, unacknowledged).encode() if unacknowledged else None
+
+
+def _acknowledge(engine: Engine, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
+    envelopes = acknowledged.acknowledge(engine, room_id, shards)
     if envelopes:
         key = doc_id("delivery", room_id=room_id)
         engine.writing.outgoing.append(Outgoing(key, acknowledged.bundle_of(envelopes), b"", QOS_LOW))

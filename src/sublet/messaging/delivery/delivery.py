@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 
+from sublet.messaging.builtins.control import control_of
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
@@ -37,11 +38,6 @@ class Delivery:
         self._patience_seconds = patience_seconds
         self._news = anyio.Event()
         self._acknowledging = Acknowledging(network, call, self._tell)
-
-    @property
-    def epoch(self) -> bytes:
-        """Return what names this process."""
-        return self._acknowledging.epoch
 
     async def run(self) -> None:
         """Acknowledge and ask, until cancelled."""
@@ -73,7 +69,7 @@ class Delivery:
             Refused: the question is malformed.
         """
         room_id = delivery_room(query.key)
-        return acknowledged.answer(engine, self.epoch, room_id, query.payload) if room_id is not None else None
+        return acknowledged.answer(engine, room_id, query.payload) if room_id is not None else None
 
     async def receipts(
         self,
@@ -110,13 +106,17 @@ class Delivery:
             with anyio.move_on_after(left):
                 await news.wait()
 
-    async def epoch_of(self, entity: EntityId) -> bytes | None:
-        """Return what named the process of an entity's daemon when that last signed something; None if unknown."""
+    async def steers(self, entity: EntityId, ref: Mapping[str, Any]) -> bool:
+        """Tell whether a message may steer one of ours: it is for this process, or names none.
 
-        def find(engine: Engine) -> bytes | None:
-            return self.epoch if entity in engine.keyring.local else acknowledged.epoch_of(engine, entity)
-
-        return await self._call(find)
+        Args:
+            entity: one of ours.
+            ref: the message, as ``timeline.get_ref`` returns it.
+        """
+        found = control_of(ref)
+        return found is None or await self._call(
+            lambda engine: found[0] == entity and found[1] == engine.epochs.own.hex()
+        )
 
     def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()

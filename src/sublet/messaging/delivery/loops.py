@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice, pairwise
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import HOPS, backwards, hops_of
+from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
@@ -171,7 +171,7 @@ def _said(engine: Engine, author: EntityId, room_id: RoomId) -> Iterator[tuple[E
     later = engine.now_ms()
     for document, node in islice(backwards(OperationContext(engine, author), room_id, None), MAX_LOOKED_AT):
         ref = engine.reading.entry(document, node)
-        sent = _sent_ms(ref)
+        sent = parse_rfc3339(ref["created_at"])
         if sent is None or later - sent > FORGOTTEN_SECONDS * 1_000:
             return
         later = min(later, sent)
@@ -182,11 +182,3 @@ def _turns(said: list[tuple[EntityId, int]], author: EntityId) -> int:
     """Return how often speakers have taken turns, a message of ``author`` after them included."""
     speakers = [author, *(speaker for speaker, _ in said)]
     return sum(one != other for one, other in pairwise(speakers))
-
-
-def _sent_ms(ref: Mapping[str, Any]) -> int | None:
-    """Return when a message says that it was sent; None where it says nothing of the kind."""
-    try:
-        return int(datetime.fromisoformat(ref["created_at"]).timestamp() * 1_000)
-    except ValueError:
-        return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from sublet.messaging.builtins.control import control_of
 from sublet.messaging.builtins.delivery import audience
+from sublet.messaging.builtins.times import parse_rfc3339
 from sublet.messaging.delivery.acknowledged import is_delivered
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions.read_receipts import has_read
@@ -69,26 +70,30 @@ def receipts_of(
         )
     row, item = found
     shard, node = row.doc_id.rpartition("/")[2], engine.document(row.doc_id).list.nodes[item]
-    late = engine.now_ms() - _sent_ms(ref) > patience_seconds * 1_000
+    sent_ms = parse_rfc3339(ref["created_at"]) or 0
+    late = engine.now_ms() - sent_ms > patience_seconds * 1_000
     members = engine.rooms.state(room_id).members()
+
+    control = control_of(ref)
+
+    def gone(recipient: EntityId) -> str:
+        """Return why a message that steers a recipient steers nothing any more."""
+        epoch = engine.epochs.of(recipient)
+        over = control is not None and control[0] == recipient and epoch is not None and epoch.hex() != control[1]
+        return "its daemon has been started again since; this steers nothing there now" if over else ""
 
     def of(recipient: EntityId) -> RecipientReceipt:
         if has_read(engine, room_id, recipient, ref_id):
-            return RecipientReceipt(recipient, Receipt.READ)
+            return RecipientReceipt(recipient, Receipt.READ, gone(recipient))
         if is_delivered(engine, room_id, recipient, shard, item):
-            return RecipientReceipt(recipient, Receipt.DELIVERED)
+            return RecipientReceipt(recipient, Receipt.DELIVERED, gone(recipient))
         if recipient not in members:
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "is no member of the room any more")
         if late:
             return RecipientReceipt(recipient, Receipt.UNDELIVERABLE, "its daemon has not answered for too long")
-        return RecipientReceipt(recipient, Receipt.QUEUED)
+        return RecipientReceipt(recipient, Receipt.QUEUED, gone(recipient))
 
     recipients = tuple(of(member) for member in audience(engine, room_id, node.seq) if member != entity)
     order = list(Receipt)
     least = min((one.receipt for one in recipients), key=order.index, default=Receipt.QUEUED)
     return MessageReceipts(ref_id, room_id, ref["created_at"], least, recipients)
-
-
-def _sent_ms(ref: dict[str, Any]) -> float:
-    """Return when one of our own messages was sent, which its author alone wrote."""
-    return datetime.fromisoformat(ref["created_at"]).timestamp() * 1_000

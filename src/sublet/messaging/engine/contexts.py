@@ -128,6 +128,11 @@ class PreSend:
         """Tell whether what is about to be written into a text would count."""
         return self._engine.texts.may(self.intent.entity, self.intent.doc_id)
 
+    def epoch_of(self, entity: EntityId) -> str | None:
+        """Return the epoch of an entity's daemon, as it is known last."""
+        epoch = self._engine.epochs.of(entity)
+        return epoch.hex() if epoch is not None else None
+
     def author_key(self) -> SigningKey:
         """Return the key that the author signs with."""
         return self._engine.key(self.intent.entity)
@@ -195,6 +200,15 @@ class AfterWrite:
         change = self.change
         document = self._engine.document(change.doc_id)
         return document_write_counts(self._engine, document, path, change.signer, change.item, first=False)
+
+    def epoch_of(self, entity: EntityId) -> str | None:
+        """Return the epoch of an entity's daemon, as it is known last."""
+        epoch = self._engine.epochs.of(entity)
+        return epoch.hex() if epoch is not None else None
+
+    def learn_epoch(self, entity: EntityId, epoch: str, signed_ms: int) -> None:
+        """Keep an epoch that an entity has signed at a time of its own, unless a later one is known."""
+        self._engine.epochs.learn(entity, bytes.fromhex(epoch), signed_ms)
 
     def ours(self) -> list[EntityId]:
         """Return the entities of this daemon."""

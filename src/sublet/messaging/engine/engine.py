@@ -17,6 +17,7 @@ from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.ephemeral import Ephemeral
+from sublet.messaging.engine.epochs import Epochs
 from sublet.messaging.engine.events import Events
 from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
@@ -67,6 +68,7 @@ class Engine:
         self.store = store
         self.now_ms = now_ms
         self.keyring = Keyring(store, local)
+        self.epochs = Epochs(store, self.keyring)
         self.rooms = Rooms(store)
         self.events = Events(store)
         self.cursors = Cursors(store, self.events)
