@@ -1,4 +1,4 @@
-"""What is always there: Identity, Room, Timeline and Message (ezagent 4), what delivery and control keep, and the node."""
+"""What is always there: Identity, Room, Timeline and Message (ezagent 4), delivery, control, and the node."""
 
 from __future__ import annotations
 
