@@ -57,7 +57,8 @@ async def test_what_is_sent_is_the_callers_own_and_has_a_receipt(
     async with connected(api, talk, home, mode) as client:
         given = {"to": "Work", "message": "done", "reply_to": "01J" + "0" * 23, "channels": ["review"]}
         sent = facts(await client.call_tool("send_message", given))
-    assert (sent["room_id"], sent["author"], sent["recipients"], sent["receipt"]) == (ROOM, ME, [BOB], "queued")
+    assert (sent["room_id"], sent["author"], sent["receipt"]) == (ROOM, ME, "queued")
+    assert sent["recipients"] == [{"entity": BOB, "receipt": "queued"}]
     (said,) = talk.said
     assert (said.to, said.body, said.reply_to, said.channels) == ("Work", "done", "01J" + "0" * 23, ["review"])
     assert talk.callers[0].kind == "mcp"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from sublet.daemon.api.delivery_models import RecipientReceipt
 from sublet.daemon.api.talk_models import (
     Follow,
     News,
@@ -81,7 +82,12 @@ class FakeTalkApi:
         self.said.append(request)
         sent = self.hear(request.body, ME)
         return Said(
-            room_id=ROOM, ref_id=sent.ref_id, created_at=sent.created_at, author=ME, recipients=[BOB], receipt="queued"
+            room_id=ROOM,
+            ref_id=sent.ref_id,
+            created_at=sent.created_at,
+            author=ME,
+            receipt="queued",
+            recipients=[RecipientReceipt(entity=BOB, receipt="queued")],
         )
 
     async def read_page(self, request: ReadTalk, caller: Subject) -> TalkPage:

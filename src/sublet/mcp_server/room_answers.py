@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
+from sublet.daemon.api.delivery_models import ReceiptState, RecipientReceipt
 from sublet.daemon.api.talk_models import TalkMessage, TalkRoom
 from sublet.mcp_server.answers import Answer
 from sublet.protocol.text import clean, clean_line
@@ -51,10 +53,19 @@ class Message(Answer):
     thread: str | None = None
     channels: list[str] | None = None
     attachments: list[str] | None = None
+    receipts: list[ReceiptFacts] | None = Field(default=None, description="Of an own one, asked for by its ref_id")
     chars_left: int | None = Field(default=None, description="Not shown here; read_messages with its ref_id has them")
     missing: bool | None = Field(default=None, description="Its content has not come yet")
     text: str | None = None
     from_peer: Wrote | None = None
+
+
+class ReceiptFacts(Answer):
+    """How far a message has come to one recipient."""
+
+    entity: str
+    receipt: ReceiptState
+    reason: str | None = None
 
 
 class Sent(Answer):
@@ -64,11 +75,11 @@ class Sent(Answer):
     room_id: str
     created_at: str
     author: str
-    recipients: list[str]
-    recipients_total: int
-    receipt: Literal["queued", "delivered", "read", "undeliverable"] = Field(
-        description="queued: kept here until they can be reached"
+    receipt: ReceiptState = Field(
+        description="The least of all: queued here until they can be reached, delivered, read, or undeliverable"
     )
+    recipients: list[ReceiptFacts]
+    recipients_total: int
     next_step: str
 
 
@@ -145,6 +156,14 @@ def room_facts(room: TalkRoom) -> RoomFacts:
     )
 
 
+def receipt_facts(receipts: Sequence[RecipientReceipt]) -> list[ReceiptFacts]:
+    """Return receipts as a model is shown them."""
+    return [
+        ReceiptFacts(entity=one.entity, receipt=one.receipt, reason=clean_line(one.reason, 200) or None)
+        for one in receipts[:MAX_MEMBERS_SHOWN]
+    ]
+
+
 def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = None, start: int = 0) -> Message:
     """Return a message as a model is shown it.
 
@@ -168,6 +187,7 @@ def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = Non
         thread=message.thread and clean_line(message.thread, 64),
         channels=[clean_line(name, 64) for name in message.channels[:MAX_TAGS_SHOWN]] or None,
         attachments=[clean_line(one, 80) for one in message.attachments[:MAX_TAGS_SHOWN]] or None,
+        receipts=receipt_facts(message.receipts) or None,
         chars_left=left or None,
         missing=True if body is None and message.status == "active" else None,
         text=shown if message.own else None,

@@ -33,6 +33,7 @@ from sublet.mcp_server.room_answers import (
     Watched,
     WatchFacts,
     message_facts,
+    receipt_facts,
 )
 from sublet.mcp_server.room_arguments import ReadMessages, SendMessage, Watch
 from sublet.policy.model import Subject
@@ -43,7 +44,6 @@ from sublet.protocol.text import clean_line
 
 MAX_BODY_SHOWN: Final = 3_000
 MAX_EVENT_CHARS: Final = 500
-MAX_RECIPIENTS_SHOWN: Final = 12
 MAX_WATCHES_SHOWN: Final = 40
 RESERVED_CHARS: Final = 500
 """For the fields around a list."""
@@ -79,7 +79,7 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
         room_id=said.room_id,
         created_at=said.created_at,
         author=said.author,
-        recipients=said.recipients[:MAX_RECIPIENTS_SHOWN],
+        recipients=receipt_facts(said.recipients),
         recipients_total=len(said.recipients),
         receipt=said.receipt,
         next_step=f"watch(room={said.room_id!r}, wait_seconds=45) waits for an answer.",

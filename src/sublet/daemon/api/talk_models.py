@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
+from sublet.daemon.api.delivery_models import ReceiptState, RecipientReceipt
 from sublet.daemon.api.models import MAX_WAIT_SECONDS, Request, View
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
 
@@ -43,8 +44,8 @@ class Said(View):
     ref_id: str
     created_at: str
     author: str
-    recipients: list[str]
-    receipt: Literal["queued", "delivered", "read", "undeliverable"] = "queued"
+    receipt: ReceiptState
+    recipients: list[RecipientReceipt]
 
 
 class ReadTalk(Request):
@@ -77,6 +78,7 @@ class TalkMessage(View):
     thread: str | None = None
     channels: list[str] = Field(default_factory=list)
     attachments: list[str] = Field(default_factory=list)
+    receipts: list[RecipientReceipt] = Field(default_factory=list, description="Of the caller's own, where one is read")
     ext: dict[str, JsonValue] = Field(default_factory=dict)
 
 

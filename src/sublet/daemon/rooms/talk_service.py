@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -31,15 +31,20 @@ from sublet.daemon.operations import operations
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_views import about, message_of, shortened
+from sublet.daemon.rooms.talk_views import about, message_of, receipts_of, shortened
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")
 """What names the message that an event is about, the nearest first."""
+RECEIPT_SECONDS: Final = 1.0
+"""How long an answer waits for the message to be delivered."""
 QUIET: Final = frozenset({"room.config.updated", "channel.activity"})
 """Events that say nothing to an agent, or nothing that another event does not."""
+
+if TYPE_CHECKING:
+    from sublet.messaging.delivery.receipts import MessageReceipts
 
 
 @operations
@@ -85,14 +90,14 @@ class TalkService:
             **({"media_refs": [_hash(one) for one in request.attachments]} if request.attachments else {}),
             **({"ext": ext} if ext else {}),
         )
-        members = await self._speaking.call(caller, "room.members", room_id=room_id)
-        me = self._speaking.entity(caller)
+        receipts = await self._receipts(room_id, sent["ref_id"], caller, RECEIPT_SECONDS)
         return Said(
             room_id=room_id,
             ref_id=sent["ref_id"],
             created_at=sent["created_at"],
-            author=me,
-            recipients=sorted(set(members) - {me}),
+            author=self._speaking.entity(caller),
+            receipt=receipts.receipt.value,
+            recipients=receipts_of(receipts),
         )
 
     async def read_page(self, request: ReadTalk, caller: Subject) -> TalkPage:
@@ -117,7 +122,11 @@ class TalkService:
         room_id = await self._room(room, caller)
         await self._gate.ask(caller, Action.ROOM_READ, room_id)
         ref = await self._speaking.call(caller, "timeline.get_ref", room_id=room_id, ref_id=ref_id)
-        return message_of(ref, self._speaking.entity(caller))
+        message = message_of(ref, self._speaking.entity(caller))
+        if not message.own:
+            return message
+        receipts = await self._receipts(room_id, ref_id, caller, 0)
+        return message.model_copy(update={"receipts": receipts_of(receipts)})
 
     async def talk_rooms(self, caller: Subject) -> list[TalkRoom]:
         """``TalkApi.talk_rooms``."""
@@ -251,6 +260,13 @@ class TalkService:
         )
 
     # What was said
+
+    async def _receipts(self, room_id: RoomId, ref_id: str, caller: Subject, wait: float) -> MessageReceipts:
+        """Return how far a message has come, after a while in which it may have been delivered."""
+        from sublet.messaging.delivery.receipts import Receipt
+
+        delivery, me = (await self._speaking.service()).delivery, self._speaking.entity(caller)
+        return await delivery.receipts(me, room_id, ref_id, Receipt.DELIVERED if wait else None, wait)
 
     def _page(
         self, room_id: RoomId | None, refs: list[dict[str, Any]], cursor: str | None, caller: Subject

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from sublet.daemon.api.delivery_models import RecipientReceipt
 from sublet.daemon.api.talk_models import TalkMessage
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import EntityId
+
+if TYPE_CHECKING:
+    from sublet.messaging.delivery.receipts import MessageReceipts
 
 _EXT: Final = "ext."
 _APART: Final = frozenset({"reply_to", "thread", "channels"})
@@ -54,3 +58,10 @@ def about(row: Mapping[str, Any]) -> dict[str, JsonValue]:
 def _text(value: object, key: str) -> str | None:
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, str) else None
+
+
+def receipts_of(found: MessageReceipts) -> list[RecipientReceipt]:
+    """Return how far a message has come to each recipient."""
+    return [
+        RecipientReceipt(entity=one.entity, receipt=one.receipt.value, reason=one.reason) for one in found.recipients
+    ]
