@@ -107,9 +107,11 @@ class Run:
         return parsed
 
 
-async def run(argv: Sequence[str], prompt: str, *, cwd: Path, env: Mapping[str, str]) -> Run:
-    """Run ``argv`` with ``prompt`` on stdin to its end; it is killed after ``MAX_SECONDS``."""
-    with anyio.fail_after(MAX_SECONDS):
+async def run(
+    argv: Sequence[str], prompt: str, *, cwd: Path, env: Mapping[str, str], seconds: float = MAX_SECONDS
+) -> Run:
+    """Run ``argv`` with ``prompt`` on stdin to its end; it is killed after ``seconds``."""
+    with anyio.fail_after(seconds):
         done = await anyio.run_process(
             list(argv), input=prompt.encode(), stderr=subprocess.PIPE, check=False, cwd=cwd, env=env
         )

@@ -65,7 +65,18 @@ class Say:
         return {"type": "text", "text": self.text(results) if callable(self.text) else self.text}
 
 
-Step = Call | Say
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """Do what the results so far lead to."""
+
+    step: Callable[[Results], Call | Say]
+
+    def block(self, offered: Sequence[str], results: Results) -> JsonObject:
+        """Return the content block."""
+        return self.step(results).block(offered, results)
+
+
+Step = Call | Say | Choose
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,12 +276,11 @@ class TalkService:
 
     def _concerns(self, row: Mapping[str, Any], caller: Subject, peek: bool) -> bool:
         """Tell whether an event is news: in a room that the caller may read, of another's doing."""
+        me = self._speaking.entity(caller)
+        if row["kind"] == "room.member.joined" and row.get("entity") != me and not peek:
+            return False  # who else is in a room stands in the directory
         doer = row.get("author") or row.get("by") or (row.get("entity") if row["kind"] == "room.member.left" else None)
-        return (
-            row["kind"] not in QUIET
-            and (peek or doer != self._speaking.entity(caller))
-            and self._may_read(caller, str(row["room_id"]))
-        )
+        return row["kind"] not in QUIET and (peek or doer != me) and self._may_read(caller, str(row["room_id"]))
 
     async def _event(self, row: Mapping[str, Any], caller: Subject) -> TalkEvent:
         me = self._speaking.entity(caller)
