@@ -1,6 +1,6 @@
 """A peer in a process of its own: takes commands as lines of JSON on stdin, answers each with a line on stdout.
 
-``python -m support.room_peer [--extensions] NAME DIRECTORY LISTEN [CONNECT ...]``
+``python -m support.room_peer [--extensions] [--probe] NAME DIRECTORY LISTEN [CONNECT ...]``
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
+from support.probe_extension import PROBE
 from support.rooms import local_entity
 
 
@@ -112,6 +113,7 @@ def _answer(answer: object) -> None:
 
 
 if __name__ == "__main__":
-    given = [argument for argument in sys.argv[1:] if argument != "--extensions"]
-    more = EXTENSIONS if len(given) < len(sys.argv) - 1 else ()
+    given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    more = EXTENSIONS if "--extensions" in sys.argv else ()
+    more = (*more, PROBE) if "--probe" in sys.argv else more
     anyio.run(main, (*BUILT_INS, *more), given[0], Path(given[1]), given[2], tuple(given[3:]))

@@ -24,9 +24,12 @@ def free_port() -> int:
 class RoomProcess:
     """A peer in a process, spoken to in lines."""
 
-    def __init__(self, name: str, directory: Path, port: int, *connect: int, extensions: bool = False) -> None:
+    def __init__(
+        self, name: str, directory: Path, port: int, *connect: int, extensions: bool = False, probe: bool = False
+    ) -> None:
         endpoints = [f"tcp/127.0.0.1:{number}" for number in (port, *connect)]
         options = ["--extensions"] if extensions else []
+        options += ["--probe"] if probe else []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "support.room_peer", *options, name, str(directory), *endpoints],
             stdin=subprocess.PIPE,
@@ -77,10 +80,10 @@ class RoomProcess:
 
 @contextmanager
 def room_process(
-    name: str, directory: Path, port: int, *connect: int, extensions: bool = False
+    name: str, directory: Path, port: int, *connect: int, extensions: bool = False, probe: bool = False
 ) -> Iterator[RoomProcess]:
-    """Start a peer, with or without the extensions, and kill it at the end if it still runs."""
-    process = RoomProcess(name, directory, port, *connect, extensions=extensions)
+    """Start a peer, with or without the extensions and the one of a third party, and kill it if it still runs."""
+    process = RoomProcess(name, directory, port, *connect, extensions=extensions, probe=probe)
     try:
         yield process
     finally:
