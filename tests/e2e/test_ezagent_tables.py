@@ -56,7 +56,7 @@ class People:
     bob: RoomProcess
     plain: RoomProcess
     room: str
-    port: int
+    ports: list[int]
 
     def say(self, body: str, **ext: object) -> str:
         """Send as Alice; return the ref once the others have it."""
@@ -77,11 +77,12 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
         alice = stack.enter_context(room_process("alice", directory, ports[0], extensions=True, probe=True))
         bob = stack.enter_context(room_process("bob", directory, ports[1], ports[0], extensions=True))
         plain = stack.enter_context(room_process("plain", directory, ports[2], ports[0]))
-        room = alice.ask("room.create", name="Work")["room_id"]
+        enabled = [one.id for one in (*EXTENSIONS, PROBE)]
+        room = alice.ask("room.create", name="Work", extensions=enabled)["room_id"]
         for other in (bob, plain):
             alice.ask("room.invite", room_id=room, entity=other.id)
             other.until("room.member.joined", entity=other.id)
-        yield People(alice, bob, plain, room, ports[0])
+        yield People(alice, bob, plain, room, ports)
 
 
 @dataclass
@@ -155,12 +156,12 @@ def test_p0_a_2_what_two_write_at_once_becomes_one(people: People) -> None:
 
 
 def test_p0_a_3_who_was_away_gets_what_was_written_by_asking(people: People, tmp_path: Path) -> None:
-    with room_process("away", tmp_path, free_port(), people.port) as away:
+    with room_process("away", tmp_path, free_port(), people.ports[0]) as away:
         people.alice.ask("room.invite", room_id=people.room, entity=away.id)
         away.until("room.member.joined", entity=away.id)
         away.end()
     refs = [people.say(f"P0-A-3 {number}") for number in range(5)]
-    with room_process("away", tmp_path, free_port(), people.port) as away:
+    with room_process("away", tmp_path, free_port(), people.ports[0]) as away:
         away.ask("sync", room_id=people.room)
         assert listed(away, people.room) == listed(people.alice, people.room)
         assert listed(away, people.room)[-5:] == refs
@@ -205,14 +206,14 @@ def test_p0_b_1_pycrdt_reads_what_peers_write(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_p0_b_2_a_session_is_opened_inside_an_event_loop(people: People, tmp_path: Path) -> None:
-    async with here("loop", tmp_path, Endpoints((), (f"tcp/127.0.0.1:{people.port}",))) as peer:
+    async with here("loop", tmp_path, Endpoints((), (f"tcp/127.0.0.1:{people.ports[0]}",))) as peer:
         while not peer.network.peers():
             await anyio.sleep(0.01)
 
 
 @pytest.mark.anyio
 async def test_p0_b_3_what_comes_from_other_threads_goes_on_in_coroutines(people: People, tmp_path: Path) -> None:
-    async with here("bridge", tmp_path, Endpoints((), (f"tcp/127.0.0.1:{people.port}",))) as peer:
+    async with here("bridge", tmp_path, Endpoints((), (f"tcp/127.0.0.1:{people.ports[0]}",))) as peer:
         await peer.service.find_room(people.room)
         people.alice.ask("room.invite", room_id=people.room, entity=peer.id)
         await peer.until("room.member.joined", entity=peer.id)
@@ -320,7 +321,7 @@ def _refused(people: People, raw: bytes, reason: str) -> None:
     """Publish something, and wait until Alice has refused it for a reason."""
     before = people.alice.ask("counts").get(reason, 0)
     shown = listed(people.alice, people.room)
-    network = ZenohNetwork(Endpoints((), (f"tcp/127.0.0.1:{people.port}",)))
+    network = ZenohNetwork(Endpoints((), (f"tcp/127.0.0.1:{people.ports[0]}",)))
     try:
         wait_for(network.peers, SECONDS, "a link")
         key = channel_key(unpack(raw).doc_id, Channel.UPDATES)
@@ -376,8 +377,9 @@ def test_p2_5_a_redaction_is_laid_over_the_message(people: People) -> None:
     ref = people.say("P2-5 to be redacted")
     people.alice.ask("moderation.act", room_id=people.room, action="redact", target_ref=ref, reason="off topic")
     people.bob.until("moderation.action", target_ref=ref)
-    assert people.ref(people.bob, ref)["redacted"]
-    assert people.ref(people.bob, ref)["body"] is None
+    seen = people.ref(people.bob, ref)
+    assert seen["redacted"]
+    assert "P2-5" not in json.dumps(seen)
     assert people.ref(people.plain, ref)["body"] == "P2-5 to be redacted", "the message itself is as it was"
 
 
@@ -389,7 +391,7 @@ def test_p2_9_nobody_writes_in_the_name_of_another(people: People) -> None:
 # P2.5: the Python API
 
 
-def test_p2_5_1_what_was_installed_is_imported(tmp_path: Path) -> None:
+def test_p2_point_5_1_what_was_installed_is_imported(tmp_path: Path) -> None:
     program = "import importlib.metadata, sublet.messaging.bus; print(importlib.metadata.version('sublet'))"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -410,7 +412,7 @@ session.close()
 
 
 @pytest.mark.anyio
-async def test_p2_5_2_to_4_rooms_messages_and_events_over_a_relay(tmp_path: Path) -> None:
+async def test_p2_point_5_2_to_4_rooms_messages_and_events_over_a_relay(tmp_path: Path) -> None:
     port = free_port()
     relay = f"tcp/127.0.0.1:{port}"
     with subprocess.Popen(
@@ -434,8 +436,9 @@ async def test_p2_5_2_to_4_rooms_messages_and_events_over_a_relay(tmp_path: Path
 
 
 @pytest.mark.anyio
-async def test_p2_5_5_and_6_extensions_and_hooks_in_python(people: People, tmp_path: Path) -> None:
-    async with here("python", tmp_path, Endpoints((), (f"tcp/127.0.0.1:{people.port}",)), PROBE) as peer:
+async def test_p2_point_5_5_and_6_extensions_and_hooks_in_python(people: People, tmp_path: Path) -> None:
+    reached = tuple(f"tcp/127.0.0.1:{port}" for port in people.ports)  # a peer carries nothing between two others
+    async with here("python", tmp_path, Endpoints((), reached), PROBE) as peer:
         await peer.service.find_room(people.room)
         people.alice.ask("room.invite", room_id=people.room, entity=peer.id)
         await peer.until("room.member.joined", entity=peer.id)
@@ -449,7 +452,7 @@ async def test_p2_5_5_and_6_extensions_and_hooks_in_python(people: People, tmp_p
         assert (seen["status"], seen["body"]) == ("edited", "from Python, edited")
         assert seen["reactions"]["z"]["users"] == [peer.id]
         assert seen["ext.probe"] == ["first", "second"], "hooks in Python have run"
-        assert list(seen["ext.watch"]) == [f"@:{peer.id}"] or peer.id in json.dumps(seen["ext.watch"])
+        assert peer.id in json.dumps(seen["ext.watch"])
 
 
 # P3: the command line and the control API
@@ -465,8 +468,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_p3_1_the_command_line_makes_rooms_and_sends(daemon: Daemon) -> None:
-    assert "Work" in daemon.run("room", "create", "Work").stdout
-    room = daemon.json("room", "list")[0]["room_id"]
+    room = daemon.run("room", "create", "Work").stdout.strip()
+    assert [(one["room_id"], one["name"]) for one in daemon.json("room", "list")] == [(room, "Work")]
     assert daemon.json("send", room, "from the command line")["ref_id"]
     assert "from the command line" in daemon.run("read", room).stdout
     assert "Work" in daemon.run("room", "list").stdout
@@ -475,7 +478,7 @@ def test_p3_1_the_command_line_makes_rooms_and_sends(daemon: Daemon) -> None:
 def test_p3_2_the_control_api_answers(daemon: Daemon) -> None:
     socket = next(daemon.home.rglob("control.sock"))
     transport = httpx.HTTPTransport(uds=str(socket))
-    with httpx.Client(transport=transport, base_url="http://localhost", timeout=SECONDS) as client:
+    with httpx.Client(transport=transport, base_url="http://sublet", timeout=SECONDS) as client:
         made = client.post("/v1/rooms", json={"name": "Over HTTP"})
         assert made.status_code == 201
         room = made.json()["room_id"]

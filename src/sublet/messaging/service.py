@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 import structlog
 
@@ -232,7 +233,11 @@ class MessagingService:
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
         promise: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         self._owner.call(run, promise)
-        return await promise
+        try:
+            return await promise
+        except SubletError:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
+            raise
 
     def _settle(self, settled: list[Settled]) -> None:
         """Keep promises on the event loop; once that has ended nobody waits any more."""

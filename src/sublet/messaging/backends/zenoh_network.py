@@ -284,8 +284,12 @@ class _Link:
         return end
 
     def close(self) -> None:
-        if self.session is not None:
-            self.session.close()  # type: ignore[no-untyped-call]
+        """End the session; what is being declared is first, and what comes later finds none."""
+        with self._lock:
+            session, self.session = self.session, None
+            self._live.clear()
+        if session is not None:
+            session.close()  # type: ignore[no-untyped-call]
 
 
 def _all_of(undo: list[Callable[[], None]]) -> None:
