@@ -135,6 +135,8 @@ EXEMPT: dict[str, str] = {
     "daemon.rooms.entities:load_agent": "takes a directory; key_files is the decoder",
     "daemon.rooms.entities:load_named": "takes a name that is checked; key_files is the decoder",
     "daemon.rooms.entities:_load": "takes a file; key_files is the decoder",
+    "daemon.rooms.third_party:load_third_party": "takes names of config.json, which config_json decodes",
+    "daemon.rooms.third_party:_load": "takes a name of config.json, which config_json decodes",
     "protocol.ezagent.challenge:_parse": "what entity_challenge and challenge_response both begin with",
     "daemon.rooms.service:read_messages": "takes an id that is checked, and a request that was parsed",
     "daemon.api.room_api:read_messages": "is a declaration",

@@ -28,7 +28,7 @@ from sublet.protocol.ezagent.ids import EntityId, entity_domain
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
-    from sublet.messaging.engine.declaration import Declaration
+    from sublet.messaging.engine.registry import Registry
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
@@ -106,7 +106,11 @@ class Messaging:
 
     async def level(self) -> int | None:
         """Return the compliance level that would be, or is, reached (ezagent 6.3)."""
-        return await asyncio.to_thread(_level)
+        try:
+            return (await asyncio.to_thread(_registry, self._settings.extensions)).level
+        except SubletError as error:
+            log.warning("messaging can't begin", reason=str(error))
+            return None
 
     async def serve(self) -> None:
         """Run it whenever it is needed, until cancelled; what fails is told to whoever asks, and ends nothing else."""
@@ -134,9 +138,9 @@ class Messaging:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
-        from sublet.messaging.engine.registry import Registry
         from sublet.messaging.service import MessagingService
 
+        registry = await asyncio.to_thread(_registry, self._settings.extensions)
         number = self.port.number
         listen = () if number is None else (endpoint(number),)
         self._present = set(self._agents())
@@ -144,7 +148,7 @@ class Messaging:
         network = await asyncio.to_thread(ZenohNetwork, Endpoints(listen))
         service = MessagingService(
             self._database,
-            Registry(_declarations()),
+            registry,
             network,
             entities,
             _now_ms,
@@ -221,17 +225,13 @@ def _on_this_machine(peer: Peer) -> bool:
     return peer.a2a_url is not None and is_loopback(urlsplit(peer.a2a_url).hostname or "")
 
 
-def _declarations() -> tuple[Declaration, ...]:
+def _registry(third_party: Sequence[str]) -> Registry:
+    from sublet.daemon.rooms.third_party import load_third_party
     from sublet.messaging.builtins import BUILT_INS
+    from sublet.messaging.engine.registry import Registry
     from sublet.messaging.extensions import EXTENSIONS
 
-    return (*BUILT_INS, *EXTENSIONS)
-
-
-def _level() -> int | None:
-    from sublet.messaging.engine.registry import Registry
-
-    return Registry(_declarations()).level
+    return Registry((*BUILT_INS, *EXTENSIONS, *load_third_party(third_party)))
 
 
 def _now_ms() -> int:

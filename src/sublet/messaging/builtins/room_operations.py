@@ -212,7 +212,7 @@ def _summary(state: RoomState, entity: EntityId) -> dict[str, JsonValue]:
 
 
 def _extensions(context: OperationContext) -> list[str]:
-    return [item.id for item in context.engine.registry.declarations if item.origin is Origin.STANDARD]
+    return [item.id for item in context.engine.registry.declarations if item.origin is not Origin.BUILT_IN]
 
 
 def _entity(text: str) -> EntityId:

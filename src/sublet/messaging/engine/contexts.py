@@ -16,6 +16,7 @@ from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.declaration import AnnotationPlace, Change
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.state import RoomState
@@ -113,6 +114,14 @@ class PreSend:
             room is not None and self._engine.store.content(room, content_id) is not None
         )
 
+    def content(self, content_id: str) -> dict[str, JsonValue] | None:
+        """Return an immutable content that is written with it, or is here; None where there is none."""
+        raw = self._contents.get(content_id)
+        if raw is not None:
+            return parse_content(raw)
+        room = self.intent.room_id
+        return self._engine.reading.content(room, content_id) if room is not None else None
+
     def read_ref(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref of a room that the author is a member of; None where there is none."""
         if not self._engine.is_member(self.intent.entity, room_id):
@@ -195,11 +204,13 @@ class AfterWrite:
             for listener in self._engine.document_listeners:
                 listener(doc_id)
 
-    def counts(self, path: tuple[str, ...]) -> bool:
-        """Tell whether the change counts, taken as one of ``path`` in a map or a text."""
+    def counts(self, path: tuple[str, ...] | None = None) -> bool:
+        """Tell whether a change of a map or a text counts by its writer rule; taken as one of ``path`` if given."""
         change = self.change
         document = self._engine.document(change.doc_id)
-        return document_write_counts(self._engine, document, path, change.signer, change.item, first=False)
+        return document_write_counts(
+            self._engine, document, path or change.path, change.signer, change.item, first=False
+        )
 
     def epoch_of(self, entity: EntityId) -> str | None:
         """Return the epoch of an entity's daemon, as it is known last."""
@@ -361,6 +372,27 @@ class OperationContext:
         """
         document = doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"])
         self.engine.writing.set_field(self.entity, document, ref["ref_id"], (f"ext.{name}", key), value)
+
+    def set_field(self, doc_id: str, path: tuple[str, ...], value: Any) -> None:
+        """Write a field of a map document; None takes it away.
+
+        Raises:
+            SubletError: a hook refuses it, or there is no such document.
+        """
+        self.engine.writing.set_field(self.entity, doc_id, None, path, value)
+
+    def read_document(self, doc_id: str) -> dict[str, Any]:
+        """Return a map document as it counts."""
+        return self.engine.reading.map_document(doc_id)
+
+    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first."""
+        return self.engine.store.scan_index(index, key, limit)
+
+    def shown(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> list[dict[str, Any]]:
+        """Return those of some refs that are in a room and count, as the caller sees them: after the hooks."""
+        found = (self.engine.reading.ref_in(room_id, ref_id) for ref_id in ref_ids)
+        return self.engine.reading.shown(self.entity, room_id, [ref for ref in found if ref is not None])
 
 
 Later = Callable[[], None]
