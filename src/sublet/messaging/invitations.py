@@ -23,6 +23,14 @@ def known(engine: Engine) -> set[EntityId]:
     return {entity for room_id in engine.wanted_rooms for entity in engine.rooms.state(room_id).members()}
 
 
+def writers_of_drafts(engine: Engine, room_id: RoomId) -> list[EntityId]:
+    """Return those of ours whose drafts other devices of theirs may have, or may want."""
+    if engine.registry.datatype_at("draft") is None:
+        return []
+    ours = [(entity, local.record.devices) for entity, local in engine.keyring.local.items()]
+    return [entity for entity, devices in ours if devices and engine.is_member(entity, room_id)]
+
+
 def documents_of_members(engine: Engine) -> list[str]:
     """Return the ids of what those members, and our own entities, keep for all their rooms."""
     members = sorted(known(engine) | set(engine.keyring.local))

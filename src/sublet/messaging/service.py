@@ -33,7 +33,7 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
-from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in
+from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
 from sublet.messaging.presence import Presences, awareness_key, company
@@ -44,6 +44,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
+from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 
 log = structlog.get_logger(__name__)
@@ -326,11 +327,14 @@ class MessagingService:
         await self._see(room_id)
 
     async def _see(self, room_id: RoomId) -> None:
-        """Be present in a room, and see who else is."""
+        """Be present in a room, see who else is, and share drafts with our own other devices."""
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
             await self._ask_what_about(room_id, entity)
+        for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
+            await self._declare(self._subscriptions.draft, room_id, entity)
+            self._sync.want(doc_id("draft", room_id=room_id, entity_id=entity))
 
     async def _token(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
         await self._call(lambda engine: engine.ephemeral.token(room_id, entity, there=there))

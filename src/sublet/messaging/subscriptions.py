@@ -105,6 +105,11 @@ class Subscriptions:
             self._once((updates, entity), partial(self._network.subscribe, updates, self._heard))
             self._once((state, entity), partial(self._network.serve, state, self._asked))
 
+    def draft(self, room_id: RoomId, entity: EntityId) -> None:
+        """Serve what one of ours has begun to write in a room, to that entity's other devices."""
+        key = channel_key(doc_id("draft", room_id=room_id, entity_id=entity), Channel.STATE)
+        self._once((key, entity), partial(self._network.serve, key, self._asked))
+
     def known(self, entity: EntityId) -> None:
         """Serve an entity's key, which proves itself, to whoever asks."""
         key = doc_id("pubkey", entity_id=entity)

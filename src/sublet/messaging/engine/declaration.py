@@ -92,6 +92,7 @@ class Datatype:
         entry_author: for arrays, the field that must hold the signer of the element.
         latest_only: for maps in which everybody writes keys of their own alone, and nothing else decides what counts:
             of what a signer wrote to a key only the last is looked at again, so that reading costs no more with time.
+        private: for what is its own entity's alone: it is not published, and told to that entity's devices only.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Datatype:
     entry_id: str = "ref_id"
     entry_author: str = "author"
     latest_only: bool = False
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

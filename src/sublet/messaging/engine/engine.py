@@ -174,7 +174,7 @@ class Engine:
             Refused: ``UNKNOWN_DOCUMENT``: nobody here wants it, or nothing declares it.
         """
         found = self._open.get(name)
-        if found is not None:
+        if found is not None and found.place.kind != "draft":
             self._open.move_to_end(name)
             return found
         return self._load(name, self.wanted_place(name))
@@ -186,7 +186,9 @@ class Engine:
     def wanted_place(self, name: str) -> Place:
         """Return what a document's id says, if updates of it are wanted; see ``wanted_document``."""
         place = parse_doc_id(name)
-        if place.room_id is not None:
+        if place.kind == "draft":
+            wanted = place.entity_id in self.keyring.local and place.room_id in self._wanted_rooms
+        elif place.room_id is not None:
             wanted = place.room_id in self._wanted_rooms
         else:
             wanted = place.entity_id is not None and self.meets(place.entity_id)

@@ -230,6 +230,8 @@ class Writing:
         except Refused as refused:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {refused.detail}") from refused
         datatype = engine.datatype_of(document)
+        if datatype is not None and datatype.private:
+            return
         attachment = encode_bundle((RecordKind.CONTENT, raw) for raw in contents.values()) if contents else b""
         key = channel_key(name, Channel.UPDATES)
         self.outgoing.append(Outgoing(key, envelope.raw, attachment, datatype.qos if datatype else QOS_DATA))
