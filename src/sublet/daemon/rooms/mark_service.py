@@ -65,8 +65,8 @@ class RoomMarkService:
     async def moderate_message(self, room_id: str, ref_id: str, request: Moderate, caller: Subject) -> MessageChange:
         """``RoomMarkApi.moderate_message``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
-        arguments = {"action": request.action, "target_ref": ref_id, "reason": request.reason}
-        await self._speaking.call(caller, "moderation.act", room_id=room_id, **arguments)
+        operation = f"moderation.{request.action}"
+        await self._speaking.call(caller, operation, room_id=room_id, ref_id=ref_id, reason=request.reason)
         return MessageChange(room_id=room_id, ref_id=ref_id)
 
     async def _may_send(self, room_id: str, text: str, caller: Subject) -> None:

@@ -75,7 +75,7 @@ class RoomMemberService:
         """``RoomMemberApi.ban_entity``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
         done = await self._remove(room_id, request, caller, ban=True)
-        await self._mark(room_id, "ban_user", request, caller)
+        await self._mark(room_id, "ban", request, caller)
         return done
 
     async def unban_entity(self, room_id: str, request: RemoveMember, caller: Subject) -> RoomChange:
@@ -85,7 +85,7 @@ class RoomMemberService:
             raise SubletError(LocalCode.CONFLICT, f"{request.entity} is a member", "Nobody who is banned is one.")
         # A removal that is none by a ban takes the place of the one that was.
         done = await self._remove(room_id, request, caller, ban=False)
-        await self._mark(room_id, "unban_user", request, caller)
+        await self._mark(room_id, "unban", request, caller)
         return done
 
     async def _remove(self, room_id: str, request: RemoveMember, caller: Subject, *, ban: bool) -> RoomChange:
@@ -97,8 +97,8 @@ class RoomMemberService:
         """Mark also what somebody has said before, in rooms that have that (EXT-07)."""
         enabled = (await self._speaking.call(caller, "room.get", room_id=room_id))["config"][EXTENSIONS]
         if MODERATION in enabled:
-            arguments = {"action": action, "target_user": request.entity, "reason": request.reason}
-            await self._speaking.call(caller, "moderation.act", room_id=room_id, **arguments)
+            arguments = {"entity": request.entity, "reason": request.reason}
+            await self._speaking.call(caller, f"moderation.{action}", room_id=room_id, **arguments)
 
     async def _require_member(self, room_id: str, entity: str, caller: Subject) -> None:
         if entity not in await self._speaking.call(caller, "room.members", room_id=room_id):

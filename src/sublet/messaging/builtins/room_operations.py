@@ -16,8 +16,8 @@ from sublet.protocol.ezagent.ids import room_id as new_room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.seen import seen_value
 from sublet.protocol.ezagent.room.state import DEFAULT_ADMIN_LEVEL, Policy, Role, RoomState
-from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, USERS
-from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, LEVELS, MAX_NAME_CHARS
+from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED_MAP, USERS
+from sublet.protocol.ezagent.room.table import ADMIN_FIELDS, MAX_NAME_CHARS, level_of
 from sublet.protocol.ezagent.yjs.encode import Nested, Transaction
 from sublet.protocol.ezagent.yjs.model import Value
 
@@ -86,10 +86,16 @@ def get(context: OperationContext, room_id: RoomId) -> dict[str, Any]:
     """Return a room's config as it counts."""
     state = context.state(room_id)
     fields = {".".join(path): value for path, value in state.fields.items() if path[:2] not in (MEMBERS, USERS)}
+    fields |= {".".join(path): _plain_level(fields[".".join(path)]) for path in state.fields if level_of(path)}
     members: dict[str, Any] = {
         entity: {"role": str(role), "power": state.power(entity)} for entity, role in state.members().items()
     }
     return {**_summary(state, context.entity), "config": fields, "members": members}
+
+
+def _plain_level(value: Value) -> Value:
+    """Return a level without what its writer had seen."""
+    return value.get("level") if isinstance(value, dict) else value
 
 
 def members(context: OperationContext, room_id: RoomId) -> dict[str, str]:
@@ -106,12 +112,19 @@ def update_config(context: OperationContext, room_id: RoomId, changes: dict[str,
     writes: list[tuple[tuple[str, ...], Any]] = []
     for name, value in changes.items():
         path = tuple(name.split("."))
-        if path[0] == "power_levels" and len(path) == 2 and path[1] in LEVELS:
+        if path[0] == "ext" and len(path) == 3 and not _has_map(context, room_id, path[:2]):
+            writes.append((path[:2], Nested()))
+        if level_of(path) is not None:
             value = {"level": value, "seen": _seen(context, room_id, None)}
         elif path not in ADMIN_FIELDS and path[0] != "ext":
             raise _wrong(f"{name} is no field of a room's config that can be changed")
         writes.append((path, value))
     _write(context, room_id, writes)
+
+
+def _has_map(context: OperationContext, room_id: RoomId, path: tuple[str, ...]) -> bool:
+    """Tell whether a nested map of the config is there; that of an extension is not, where the room began without."""
+    return any(item.path == path and item.value == NESTED_MAP for item in context.engine.rooms.statements(room_id))
 
 
 def invite(context: OperationContext, room_id: RoomId, entity: EntityId, role: str = "member") -> None:

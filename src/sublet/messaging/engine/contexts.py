@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nacl.signing import SigningKey
+from nacl.signing import SigningKey, VerifyKey
 
 from sublet.messaging.engine.authorise import document_write_counts
 from sublet.messaging.engine.backend import IndexEntry
@@ -186,9 +186,38 @@ class AfterWrite:
         """Remove an entry of an index."""
         self._engine.store.drop_index(index, key, rank)
 
-    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
-        """Return entries of an index, highest rank first."""
-        return self._engine.store.scan_index(index, key, limit)
+    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
+        return self._engine.store.scan_index(index, key, limit, below)
+
+    def element_counts(self) -> bool:
+        """Tell whether the new element that the hook was called for counts."""
+        document = self._engine.document(self.change.doc_id)
+        node = document.list.nodes.get(self.change.item)
+        return node is not None and self._engine.reading.counts(document, node)
+
+    def elements(self, doc_id: str) -> list[dict[str, Any]]:
+        """Return the elements of an array document that count, in order."""
+        if self._engine.store.find_document(doc_id) is None:
+            return []
+        return list(self._engine.reading.elements(self._engine.document(doc_id)))
+
+    def signers(self, doc_id: str) -> set[EntityId]:
+        """Return who has written a document."""
+        row = self._engine.store.find_document(doc_id)
+        return {signer for _, signer in self._engine.store.clients(row.number).values()} if row is not None else set()
+
+    def follows(self, doc_id: str, entry_id: str, other: str) -> bool:
+        """Tell whether an element of an array document stands behind another; it does where there is no other."""
+        chain = self._engine.document(doc_id).list
+        node, before = chain.by_entry.get(entry_id), chain.by_entry.get(other)
+        if node is None or before is None or node is chain.tail:
+            return node is not None
+        return node is not before and chain.precedes(before, node)
+
+    def keys(self, entity: EntityId) -> tuple[VerifyKey, ...] | None:
+        """Return the keys that sign for an entity; None where it is not known."""
+        return self._engine.keyring.keys(entity)
 
     def read_ref(self, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref as it counts, without contents; None where there is none."""
@@ -311,9 +340,9 @@ class AfterRead:
         """Return those of some refs that are in this room and count; costs less than to read them."""
         return self._engine.reading.counting(self.room_id, ref_ids)
 
-    def scan_index(self, index: str, key: str, limit: int) -> list[IndexEntry]:
-        """Return entries of an index, highest rank first."""
-        return self._engine.store.scan_index(index, key, limit)
+    def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
+        """Return entries of an index, highest rank first; only those of a lower rank than ``below``."""
+        return self._engine.store.scan_index(index, key, limit, below)
 
     def quote(self, room_id: RoomId, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref of any room as the reader sees it there; None where the reader sees none."""

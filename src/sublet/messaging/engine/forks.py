@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from sublet.messaging.engine.backend import Fork
+from sublet.messaging.engine.contexts import Happened
+from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
@@ -118,7 +120,7 @@ class Forks:
 
     def _take_back(self, name: str, fork: Fork) -> None:
         engine, intake = self._engine, self._engine.intake
-        row = engine.document(name).row
+        row, place = engine.document(name).row, engine.document(name).place
         log.warning("a member has signed two updates for the same clocks", signer=fork.signer, document=name)
         held = engine.close(name)
         try:
@@ -127,6 +129,11 @@ class Forks:
                 intake.replay(name, engine.store.trust.rewind(row.number, fork.client, fork.clock))
                 if row.kind == "config" and row.room_id is not None:
                     engine.config_changed(row.room_id, fork.signer, engine.store.last_seq(), local=False)
+                elif (datatype := engine.registry.datatype_at(place.kind, place.ext_id)) is not None:
+                    engine.hooks.after_write(
+                        engine,
+                        Happened(datatype.id, Change.DELETE, name, row.room_id, fork.signer, (fork.client, fork.clock)),
+                    )
                 engine.events.tell(
                     EQUIVOCATION_EVENT,
                     row.room_id,

@@ -49,14 +49,14 @@ class Rooms:
         plain = self._plain.get(room_id)
         if plain is None:
             state = self.state(room_id)
-            needed = state.level("events_default").value
+            needed = state.highest_level("events_default")
             plain = self._plain[room_id] = frozenset(
                 entity
                 for entity, membership in state.entities.items()
                 if not membership.removals
                 and membership.grants
                 and membership.grants[0].seen is None
-                and state.power(entity) >= needed
+                and state.least_power(entity) >= needed
             )
         return signer in plain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
@@ -22,24 +23,30 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.extensions.moderation_index import (
+    MODERATION,
+    ON_REF,
+    SIGNED_AS,
+    added,
+    find,
+    made_anew,
+    overlay,
+    rank_of,
+    target_of,
+)
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import sign_content
-from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, ref_id
-from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_entity_id, ref_id
 from sublet.protocol.ezagent.roots import StorageType
 
-MODERATION: Final = "moderation"
-ON_REF: Final = frozenset({"redact", "pin", "unpin"})
-ON_USER: Final = frozenset({"ban_user", "unban_user"})
 MAX_REASON_CHARS: Final = 500
-_SIGNED_AS: Final = "moderation.action"
 _KEPT: Final = ("room_id", "shard_id", "ref_id", "author", "content_type", "created_at", "status")
 """What is left of a redacted message for who is no moderator."""
 
 
 def _emit(context: AfterWrite) -> None:
     fields = context.change.fields
-    if not _is_action(fields):
+    if target_of(fields) is None or not context.element_counts():
         return
     named = {name: fields[name] for name in ("target_ref", "target_user") if isinstance(fields.get(name), str)}
     context.emit("moderation.action", {"action": fields["action"], "by": context.change.signer, **named})
@@ -47,95 +54,75 @@ def _emit(context: AfterWrite) -> None:
 
 def _merge(context: AfterRead) -> None:
     """Lay the decisions over messages; of two on the same the one that is later in the array holds."""
-    redacted: dict[str, dict[str, Any]] = {}
-    pinned: set[str] = set()
-    banned: set[str] = set()
-    for action in context.elements(doc_id("ext", room_id=context.room_id, ext_id=MODERATION)):
-        if not _is_action(action):
-            continue
-        ref, user = str(action.get("target_ref")), str(action.get("target_user"))
-        match action["action"]:
-            case "redact":
-                redacted[ref] = {"by": action["by"], "reason": action.get("reason", "")}
-            case "pin":
-                pinned.add(ref)
-            case "unpin":
-                pinned.discard(ref)
-            case "ban_user":
-                banned.add(user)
-            case _:
-                banned.discard(user)
     moderates = context.room.power(context.reader) >= context.room.level(MODERATION).value
+    banned: dict[str, bool] = {}
     shown: list[dict[str, Any]] = []
     for item in context.items:
-        view = dict(item)
-        decision = redacted.get(item["ref_id"])
+        view, ref, author = dict(item), item["ref_id"], item["author"]
+        decision = find(context, context.room_id, rank_of("redact", ref))
         if decision is not None:
             view = {name: item[name] for name in (item if moderates else _KEPT) if name in item}
-            view["redacted"] = decision
-        if item["ref_id"] in pinned:
+            view["redacted"] = {"by": decision["by"], "reason": decision["reason"]}
+        if _holds(context, "pin", ref):
             view["pinned"] = True
-        if item["author"] in banned:
+        if author not in banned:
+            banned[author] = _holds(context, "ban", author)
+        if banned[author]:
             view["author_banned"] = True
         shown.append(view)
     context.items = shown
 
 
-def _is_action(fields: Any) -> bool:
-    action = fields.get("action")
-    if action in ON_REF:
-        return isinstance(fields.get("target_ref"), str)
-    return action in ON_USER and isinstance(fields.get("target_user"), str)
+def _holds(context: AfterRead, group: str, target: str) -> bool:
+    decision = find(context, context.room_id, rank_of(group, target))
+    return decision is not None and decision["action"] in ("pin", "ban_user")
 
 
-def _act(
-    context: OperationContext,
-    room_id: RoomId,
-    action: str,
-    target_ref: RefId | None = None,
-    target_user: EntityId | None = None,
-    reason: str = "",
-) -> dict[str, str]:
-    """Decide on a message or on somebody.
+def _decide(action: str) -> Callable[..., dict[str, str]]:
+    on = "target_ref" if action in ON_REF else "target_user"
 
-    Args:
-        context: who decides.
-        room_id: the room.
-        action: one of ``ON_REF`` or ``ON_USER``.
-        target_ref: the message, for the former.
-        target_user: the entity, for the latter.
-        reason: at most ``MAX_REASON_CHARS`` characters.
+    def on_message(context: OperationContext, room_id: RoomId, ref_id: RefId, reason: str = "") -> dict[str, str]:
+        _check(context, room_id, reason)
+        return _write(context, room_id, {"action": action, on: context.ref(room_id, ref_id)["ref_id"]}, reason)
+
+    def on_entity(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "") -> dict[str, str]:
+        _check(context, room_id, reason)
+        if not is_entity_id(entity):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "no id of an entity", "See: sublet room show ROOM")
+        return _write(context, room_id, {"action": action, on: entity}, reason)
+
+    return on_message if action in ON_REF else on_entity
+
+
+def _check(context: OperationContext, room_id: RoomId, reason: str) -> None:
+    """Let only those decide who have the power.
 
     Raises:
-        SubletError: ``POLICY_DENIED``: the caller has too little power; there is no such message, action or target.
+        SubletError: ``POLICY_DENIED``; or the reason is over ``MAX_REASON_CHARS`` characters.
     """
     state = context.state(room_id)
     if state.power(context.entity) < state.level(MODERATION).value:
         raise SubletError(LocalCode.POLICY_DENIED, "this takes the power of a moderator", "Ask an admin of the room.")
-    fields = {"action": action}
-    if target_ref is not None and action in ON_REF:
-        fields["target_ref"] = context.ref(room_id, target_ref)["ref_id"]
-    if target_user is not None and action in ON_USER:
-        fields["target_user"] = target_user
-    if not _is_action(fields) or len(reason) > MAX_REASON_CHARS:
+    if len(reason) > MAX_REASON_CHARS:
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT,
-            f"no such decision, none without its target, or a reason of over {MAX_REASON_CHARS} characters",
-            f"Use {', '.join(sorted(ON_REF))} on a message, {' or '.join(sorted(ON_USER))} on an entity.",
+            LocalCode.INVALID_ARGUMENT, f"a reason of over {MAX_REASON_CHARS} characters", "Say it in fewer words."
         )
+
+
+def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str], reason: str) -> dict[str, str]:
     engine = context.engine
     now = engine.now_ms()
     fields = {
         "action_id": ref_id(now, os.urandom(10)),
-        **fields,
+        **decision,
         "by": context.entity,
         "reason": reason,
         "timestamp": rfc3339(now),
     }
     # All of it is signed, with its kind and room, so that it proves nothing elsewhere.
-    signed = sign_content({"type": _SIGNED_AS, "room_id": room_id, **fields}, engine.key(context.entity))
+    signed = sign_content({"type": SIGNED_AS, "room_id": room_id, **fields}, engine.key(context.entity))
     fields["signature"] = str(signed["signature"])
-    engine.writing.append(context.entity, doc_id("ext", room_id=room_id, ext_id=MODERATION), fields)
+    engine.writing.append(context.entity, overlay(room_id), fields)
     return {"action_id": fields["action_id"]}
 
 
@@ -157,7 +144,10 @@ MODERATED = Declaration(
     ),
     hooks=Hooks(
         after_write=(
+            AfterWriteHook("moderation.index", Trigger("moderation_overlay", Change.INSERT), 35, added),
             AfterWriteHook("moderation.emit_action", Trigger("moderation_overlay", Change.INSERT), 40, _emit),
+            AfterWriteHook("moderation.reindex", Trigger("moderation_overlay", Change.DELETE), 35, made_anew),
+            AfterWriteHook("moderation.recount", Trigger("room_config", Change.UPDATE), 60, made_anew),
         ),
         after_read=(AfterReadHook("moderation.merge_overlay", Trigger("timeline_index"), 60, _merge),),
     ),
@@ -165,8 +155,9 @@ MODERATED = Declaration(
         Annotation(
             AnnotationPlace.ON_ROOM_CONFIG,
             MODERATION,
-            "power_level: shown to people; what decides is power_levels, 50 unless it is set",
+            "power_level: what power decisions take, 50 unless it is set",
             writer_rule="signer.power_level >= power_levels.admin",
+            nested=True,
         ),
         Annotation(
             AnnotationPlace.STANDALONE_DOC,
@@ -183,6 +174,15 @@ MODERATED = Declaration(
             refresh=Refresh.ON_CHANGE,
         ),
     ),
-    operations=(Operation("moderation.act", _act, writes="moderation_overlay"),),
+    operations=tuple(
+        Operation(f"moderation.{name}", _decide(action), writes="moderation_overlay")
+        for name, action in (
+            ("redact", "redact"),
+            ("pin", "pin"),
+            ("unpin", "unpin"),
+            ("ban", "ban_user"),
+            ("unban", "unban_user"),
+        )
+    ),
     events=("moderation.action",),
 )

@@ -17,7 +17,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.seen import CONFIG, covers
 from sublet.protocol.ezagent.room.state import Grant, Level, Membership, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
-from sublet.protocol.ezagent.room.table import allowed
+from sublet.protocol.ezagent.room.table import allowed, level_of
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_REASON_CHARS: Final = 500
@@ -144,9 +144,10 @@ class _Fold:
         if statement.about_member():
             self._member(statement)
         elif len(path) == 3 and path[:2] == USERS and statement.level is not None:
-            self.state.users[statement.subject] = Level(statement.level, statement.seen)
-        elif len(path) == 2 and path[0] == "power_levels" and statement.level is not None:
-            self.state.levels[path[1]] = Level(statement.level, statement.seen)
+            before = self.state.users.get(statement.subject)
+            self.state.users[statement.subject] = Level(statement.level, statement.seen).after(before)
+        elif (name := level_of(path)) is not None and statement.level is not None:
+            self.state.levels[name] = Level(statement.level, statement.seen).after(self.state.levels.get(name))
         elif path == ("membership", "policy") and not isinstance(statement.value, NestedMap):
             self.state.fields[path] = statement.value
         return True

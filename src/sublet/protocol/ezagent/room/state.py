@@ -41,14 +41,33 @@ NO_POWER: Final = -1
 MAX_POWER: Final = 100
 DEFAULT_ADMIN_LEVEL: Final = 50
 DEFAULT_EXT_LEVEL: Final = 50
+MAX_LEVELS_KEPT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level that was written, and what its writer had seen of those whom it takes power from."""
+    """A level that was written, and what its writer had seen; for that, the level ``before`` holds."""
 
     value: int
     seen: Seen | None = None
+    before: Level | None = None
+
+    def at(self, doc: str, item: ItemId) -> Level | None:
+        """Return the level that held when an item was written; None where that was before any."""
+        level: Level | None = self
+        while level is not None and level.seen is not None and covers(level.seen, doc, item):
+            level = level.before
+        return level
+
+    def after(self, before: Level | None) -> Level:
+        """Return this level with the one before it; of those ``MAX_LEVELS_KEPT`` are known."""
+        kept = [before] if before is not None else []
+        while kept and len(kept) < MAX_LEVELS_KEPT and (earlier := kept[-1].before) is not None:
+            kept.append(earlier)
+        chain: Level | None = None
+        for level in reversed(kept):
+            chain = Level(level.value, level.seen, chain)
+        return Level(self.value, self.seen, chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +169,7 @@ class RoomState:
 
     def level(self, name: str) -> Level:
         """Return one of the room's levels: ``default``, ``events_default``, ``admin``, or that of an extension."""
-        fallback = {"default": 0, "events_default": 0, "admin": DEFAULT_ADMIN_LEVEL}.get(name, DEFAULT_EXT_LEVEL)
-        return self.levels.get(name, Level(fallback))
+        return self.levels.get(name) or Level(_default(name))
 
     def power(self, entity: EntityId) -> int:
         """Return an entity's power, from 0 to 100; ``NO_POWER`` where it is no member."""
@@ -177,8 +195,32 @@ class RoomState:
         role = self.role(signer)
         if role is None:
             return True  # what a removal covers was written with the power of that time
-        if self.power(signer) >= needed.value:
-            return True
-        lowered = self.users.get(signer)
-        marks = [needed.seen, lowered.seen if lowered is not None else None]
-        return any(seen is not None and covers(seen, doc, item) for seen in marks)
+        asked = needed.at(doc, item)
+        return self._power_at(signer, role, doc, item) >= (asked.value if asked is not None else _default(level))
+
+    def least_power(self, entity: EntityId) -> int:
+        """Return the least power that an entity has had since it is what it is."""
+        role, level = self.role(entity), self.users.get(entity)
+        if role is None:
+            return NO_POWER
+        least = max(ROLE_POWER[role], self.level("default").value)
+        while level is not None:
+            least, level = min(least, level.value), level.before
+        return least
+
+    def highest_level(self, name: str) -> int:
+        """Return the highest value that one of the room's levels has had."""
+        level: Level | None = self.level(name)
+        highest = _default(name)
+        while level is not None:
+            highest, level = max(highest, level.value), level.before
+        return highest
+
+    def _power_at(self, signer: EntityId, role: Role, doc: str, item: ItemId) -> int:
+        user = self.users.get(signer)
+        held = user.at(doc, item) if user is not None else None
+        return held.value if held is not None else max(ROLE_POWER[role], self.level("default").value)
+
+
+def _default(name: str) -> int:
+    return {"default": 0, "events_default": 0, "admin": DEFAULT_ADMIN_LEVEL}.get(name, DEFAULT_EXT_LEVEL)

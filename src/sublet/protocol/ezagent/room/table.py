@@ -43,13 +43,24 @@ def _check(path: Path) -> Check | None:
         return _knock
     if len(path) == 3 and path[:2] == USERS and is_entity_id(path[2]):
         return _user
-    if len(path) == 2 and path[0] == "power_levels" and path[1] in LEVELS:
-        return _level
     if path[0] == "ext" and len(path) == 3 and path[1] == "watch":
         return _own_watch
+    if level_of(path) is not None:
+        return _level
     if path[0] == "ext" and len(path) >= 2:
         return _ext
     return None
+
+
+def level_of(path: Path) -> str | None:
+    """Return the name of the level that a field sets; None where it sets none.
+
+    That of an extension is ``ext.{id}.power_level`` (ezagent, EXT-07), which its writer rule calls
+    ``power_levels.ext.{id}``.
+    """
+    if len(path) == 2 and path[0] == "power_levels" and path[1] in LEVELS:
+        return path[1]
+    return path[1] if len(path) == 3 and path[0] == "ext" and path[2] == "power_level" else None
 
 
 def _admin(statement: Statement, state: RoomState) -> bool:
