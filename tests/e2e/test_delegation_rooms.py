@@ -49,6 +49,12 @@ def lender_and_helper(base: Path, *, rooms: bool = True) -> Iterator[tuple[Daemo
         worker.down()
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
+    with lender_and_helper(tmp_path_factory.mktemp("rooms")) as daemons:
+        yield daemons
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     path = tmp_path / "project"
@@ -88,57 +94,57 @@ def results(lender: Daemon, delegation: str) -> list[Any]:
 
 
 def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_lease(
-    tmp_path: Path, project: Path
+    both: tuple[Daemon, Daemon], project: Path
 ) -> None:
+    lender, worker = both
     calls = [
         ["send_message", {"message": "I have begun."}],
         ["ask_human", QUESTION],
         ["watch", {"cursor": 0}],
     ]
-    with lender_and_helper(tmp_path) as (lender, worker):
-        hers = lender.json("whoami")["entity_id"]
-        delegation = begin(lender, project, json.dumps(calls))
-        asked = wait_asked(lender, delegation)
-        assert "Which colour?" in asked["condition"]["detail"]
-        room = asked["room_id"]
-        assert room in [one["room_id"] for one in lender.json("ls")["delegations"]]
-        wait_for(lambda: ("@helper", "Which colour?\n- red\n- blue") in said(lender, room), WAIT_SECONDS, "it there")
-        roles = lender.json("room", "show", room)["roles"]
-        here, there = (daemon.json("status")["node_id"] for daemon in (lender, worker))
-        assert roles == {
-            f"@daemon:{here}": "owner",
-            hers: "admin",
-            **{f"@{name}:{there}": "member" for name in ("helper", "human", "daemon")},
-        }
-        lender.run("send", room, "red, please")
-        sent, answer, heard = results(lender, delegation)
-        assert sent[0] is False, sent
-        assert answer[1] == f"The answer of {hers}:\nred, please"
-        conversation = json.loads(heard[1].partition("\n")[2])
-        assert "red, please" in [one["text"] for one in conversation["messages"]]
-        assert shown(lender, delegation)["condition"] is None
+    hers = lender.json("whoami")["entity_id"]
+    delegation = begin(lender, project, json.dumps(calls))
+    asked = wait_asked(lender, delegation)
+    assert "Which colour?" in asked["condition"]["detail"]
+    room = asked["room_id"]
+    assert room in [one["room_id"] for one in lender.json("ls")["delegations"]]
+    wait_for(lambda: ("@helper", "Which colour?\n- red\n- blue") in said(lender, room), WAIT_SECONDS, "it there")
+    roles = lender.json("room", "show", room)["roles"]
+    here, there = (daemon.json("status")["node_id"] for daemon in (lender, worker))
+    assert roles == {
+        f"@daemon:{here}": "owner",
+        hers: "admin",
+        **{f"@{name}:{there}": "member" for name in ("helper", "human", "daemon")},
+    }
+    lender.run("send", room, "red, please")
+    sent, answer, heard = results(lender, delegation)
+    assert sent[0] is False, sent
+    assert answer[1] == f"The answer of {hers}:\nred, please"
+    conversation = json.loads(heard[1].partition("\n")[2])
+    assert "red, please" in [one["text"] for one in conversation["messages"]]
+    assert shown(lender, delegation)["condition"] is None
 
-        wait_for(lambda: any("closed" in body for _, body in said(lender, room)), WAIT_SECONDS, "the end in the room")
-        wait_for(lambda: is_closed(lender.json("room", "show", room)["config"]), WAIT_SECONDS, "the closed room")
-        everything = said(lender, room)
-        authors = [author for author, _ in everything]
-        assert authors[0] == "@daemon"
-        assert ("@helper", "I have begun.") in everything
-        assert authors.count("@helper") == 3, "its last word is there too"
-        refused = lender.json("send", room, "too late", check=None)
-        assert refused["error"]["code"] == "POLICY_DENIED"
-        wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
+    wait_for(lambda: any("closed" in body for _, body in said(lender, room)), WAIT_SECONDS, "the end in the room")
+    wait_for(lambda: is_closed(lender.json("room", "show", room)["config"]), WAIT_SECONDS, "the closed room")
+    everything = said(lender, room)
+    authors = [author for author, _ in everything]
+    assert authors[0] == "@daemon"
+    assert ("@helper", "I have begun.") in everything
+    assert authors.count("@helper") == 3, "its last word is there too"
+    refused = lender.json("send", room, "too late", check=None)
+    assert refused["error"]["code"] == "POLICY_DENIED"
+    wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
 
 
-def test_a_follow_up_answers_too_and_is_no_other_prompt(tmp_path: Path, project: Path) -> None:
-    with lender_and_helper(tmp_path) as (lender, _):
-        delegation = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
-        wait_asked(lender, delegation)
-        lender.run("say", delegation, "blue")
-        (answer,) = results(lender, delegation)
-        assert answer[1] == "The answer:\nblue"
-        (follow_up,) = shown(lender, delegation)["follow_ups"]
-        assert follow_up["state"] == "done"
+def test_a_follow_up_answers_too_and_is_no_other_prompt(both: tuple[Daemon, Daemon], project: Path) -> None:
+    lender, _ = both
+    delegation = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
+    wait_asked(lender, delegation)
+    lender.run("say", delegation, "blue")
+    (answer,) = results(lender, delegation)
+    assert answer[1] == "The answer:\nblue"
+    (follow_up,) = shown(lender, delegation)["follow_ups"]
+    assert follow_up["state"] == "done"
 
 
 def test_without_rooms_everything_else_is_as_before(tmp_path: Path, project: Path) -> None:

@@ -40,8 +40,8 @@ NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")
 """What names the message that an event is about, the nearest first."""
 RECEIPT_SECONDS: Final = 1.0
 """How long an answer waits for the message to be delivered."""
-QUIET: Final = frozenset({"room.config.updated", "channel.activity"})
-"""Events that say nothing to an agent, or nothing that another event does not."""
+TELLING: Final = ("message.", "reaction.", "watch.", "moderation.", "room.member.")
+"""What events that are news to an agent begin with; others say nothing, or nothing that these do not."""
 
 if TYPE_CHECKING:
     from sublet.messaging.delivery.receipts import MessageReceipts
@@ -280,7 +280,11 @@ class TalkService:
         if row["kind"] == "room.member.joined" and row.get("entity") != me and not peek:
             return False  # who else is in a room stands in the directory
         doer = row.get("author") or row.get("by") or (row.get("entity") if row["kind"] == "room.member.left" else None)
-        return row["kind"] not in QUIET and (peek or doer != me) and self._may_read(caller, str(row["room_id"]))
+        return (
+            str(row["kind"]).startswith(TELLING)
+            and (peek or doer != me)
+            and self._may_read(caller, str(row["room_id"]))
+        )
 
     async def _event(self, row: Mapping[str, Any], caller: Subject) -> TalkEvent:
         me = self._speaking.entity(caller)

@@ -147,10 +147,9 @@ class WorkTalk:
             log.info("an agent asks without a room", delegation_id=work.id, reason=str(error))
             return None
 
-    @staticmethod
-    def _may_answer(author: EntityId, work: Work) -> bool:
+    def _may_answer(self, author: EntityId, work: Work) -> bool:
         """Tell whether somebody speaks for the lending side; its daemon only tells what happens."""
-        return entity_domain(author) == work.lender and author != daemon_of(work.lender)
+        return entity_domain(author) == work.lender and author not in (daemon_of(work.lender), self._entity(work))
 
     # The room
 
