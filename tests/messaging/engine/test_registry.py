@@ -28,6 +28,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -62,6 +63,27 @@ def test_declarations_come_after_what_they_depend_on() -> None:
         assert [item.id for item in registry.declarations] == order
     assert registry.level == 0
     assert Registry(BUILT_INS[:2]).level is None
+
+
+def test_a_level_is_reached_when_all_of_it_is_there() -> None:
+    """The table of ezagent 6.3, whatever the parts hold."""
+    parts = {
+        1: ["mutable", "reactions", "reply-to", "read-receipts", "presence", "media"],
+        2: ["collab", "channels", "moderation", "cross-room-ref", "profile", "watch"],
+        3: ["threads", "drafts"],
+    }
+    there = list(BUILT_INS)
+    for level, names in parts.items():
+        for name in names:
+            assert Registry(there).level == level - 1
+            there.append(Declaration(name, "1"))
+        assert Registry(there).level == level
+    for missing in (name for names in parts.values() for name in names):
+        left = [one for one in there if one.id != missing]
+        assert Registry(left).level == next(level for level, names in parts.items() if missing in names) - 1
+    known = {one.id for one in EXTENSIONS}
+    reached = [level for level in (1, 2, 3) if all(set(parts[one]) <= known for one in range(1, level + 1))]
+    assert Registry([*BUILT_INS, *EXTENSIONS]).level == max(reached, default=0)
 
 
 @pytest.mark.parametrize(

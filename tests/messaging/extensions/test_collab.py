@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,11 +14,15 @@ from messaging.test_service import SECONDS, member
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine import texts
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.yjs.writer import write_number
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES, COLLABORATIVE)
@@ -104,6 +109,70 @@ def test_who_is_not_let_writes_nothing_that_counts() -> None:
     text.edit(bob, 0, 0, "bob ")  # beside what does not count
     text.spread()
     assert [text.read(peer) for peer in text.all] == ["bob one two three"] * 3
+
+
+def test_whoever_floods_a_text_takes_it_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "MAX_CLIENT_BYTES", 5_000)
+    monkeypatch.setattr(texts, "_ENVELOPE_BYTES", 500)
+    text = Text("bob", "carol", "dave")
+    alice, bob, carol, dave = text.all
+    text.share("explicit", bob, carol)
+    for number in range(30):  # an editor and one who is none, each more than is read of one client
+        text.force(bob, f"b{number} ")
+        text.force(dave, f"d{number} ")
+    text.spread()
+    text.edit(carol, 0, 0, "carol ")
+    text.edit(alice, 0, 0, "alice ")
+    text.spread()
+    alice.engine.texts.forget()  # read anew, as after a restart, it is the same
+    shown = {text.read(peer) for peer in text.all}
+    assert len(shown) == 1
+    (found,) = shown
+    assert {"alice", "carol", "b0", "three"} <= set(found.split())
+    assert not {"b29", "d0"} & set(found.split())
+    with pytest.raises(SubletError, match="too often"):
+        text.edit(bob, 0, 0, "b")
+    assert text.read(bob) == found
+    for _ in range(30):  # whatever one is let write, everybody reads
+        with suppress(SubletError):
+            text.edit(carol, 0, 0, "c")
+    text.spread()
+    shown = {text.read(peer) for peer in text.all}
+    assert len(shown) == 1
+    assert 5 < shown.pop().count("c") < 30
+
+
+def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
+    text = Text("bob")
+    alice, bob = text.all
+    text.share("room_members")
+    for number in range(5):
+        text.edit(alice, 0, 0, f"{number} ")
+    name = content_document(text.room, text.content_id())
+    (alice_client,) = alice.engine.document(name).clients
+    for clock in range(5):
+        deletes = bytearray(b"\0\1")
+        for value in (alice_client, 1, clock, 1):
+            write_number(deletes, value)
+        bob.engine.writing.take(bob.id, name, bytes(deletes))
+        text.edit(alice, 0, 0, "more ")
+    bob.engine.commit()
+    text.spread()
+    number, have, pages = alice.engine.document(name).row.number, dict[int, int](), 0
+    more, found = True, list[Update]()
+    while more:
+        page, more = alice.store.log_after(number, have, 700)
+        assert page
+        for raw in page:
+            update = decode_update(unpack(raw).payload)
+            found.append(update)
+            if update.items:
+                have[update.client] = update.end
+        pages += 1
+    assert pages > 3
+    assert have[alice_client] == alice.engine.document(name).next_clock(alice_client)
+    assert [bool(update.items) for update in found[-2:]] == [False, False]
+    assert text.read(alice) == text.read(bob)
 
 
 def test_whoever_is_taken_off_the_list_keeps_what_was_written_by_then() -> None:

@@ -194,11 +194,6 @@ class SqliteStore:
                     (document, client, have.get(client, 0)),
                 )
                 wanted += [seq for (seq,) in rows]
-        rows = self._db.execute(
-            "SELECT seq FROM log WHERE document = ? AND client IS NULL ORDER BY seq DESC LIMIT ?",
-            (document, MAX_DELETE_ONLY),
-        )
-        wanted += [seq for (seq,) in rows]
         found: list[bytes] = []
         for seq in sorted(wanted):
             raw = self.envelope(seq)
@@ -206,7 +201,21 @@ class SqliteStore:
             if limit_bytes < 0 and found:
                 return found, True
             found.append(raw)
-        return found, False
+        # What only deletes is beyond every vector, so it comes again each time: last, so that it keeps nothing back.
+        latest = self._db.execute(
+            "SELECT seq FROM log WHERE document = ? AND client IS NULL ORDER BY seq DESC LIMIT ?",
+            (document, MAX_DELETE_ONLY),
+        ).fetchall()
+        deleting: list[bytes] = []
+        for (seq,) in latest:
+            raw = self.envelope(seq)
+            limit_bytes -= len(raw)
+            if limit_bytes < 0 and found:
+                return found, True
+            if limit_bytes < 0 and deleting:
+                break
+            deleting.append(raw)
+        return found + deleting[::-1], False
 
     def last_seq(self) -> int:
         (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()

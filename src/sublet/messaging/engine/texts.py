@@ -5,7 +5,7 @@ What does not count is taken in as deleted, so that what others have written bes
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.blank import blank
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update, Value
+from sublet.protocol.ezagent.yjs.model import MAX_CLOCK, Update, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
 
 if TYPE_CHECKING:
@@ -29,16 +29,42 @@ if TYPE_CHECKING:
 
 MAX_OPEN_TEXTS: Final = 64
 MAX_STEP_BYTES: Final = 1 << 20
-MAX_TEXT_LOG_BYTES: Final = 8 << 20
-"""Of one text's log; who writes more than this into one text is not read any further."""
+MAX_CLIENT_BYTES: Final = 8 << 20
+"""Of one client's updates of a text: whoever writes more is not read any further, and everybody else still is.
+
+Each client's updates come in one order, so that all peers stop at the same one.
+"""
+MAX_TEXT_LOG_BYTES: Final = 32 << 20
+"""Of one text's whole log."""
+_ENVELOPE_BYTES: Final = 2_048
+"""What an envelope adds at most."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was read of a text's log: up to which clock of each client, and how many bytes."""
+
+    have: dict[int, int] = field(default_factory=dict)
+    bytes_of: Counter[int] = field(default_factory=Counter)
+
+    def has_room(self, client: int, size: int) -> bool:
+        """Tell whether everybody will read as much more of a client."""
+        beyond = self.bytes_of.total() + size
+        return self.bytes_of[client] + size <= MAX_CLIENT_BYTES and beyond <= MAX_TEXT_LOG_BYTES - MAX_STEP_BYTES
+
+    def takes(self, update: Update, size: int) -> bool:
+        """Take an update with items; False where its client has written too much, so that it is not asked for again."""
+        self.bytes_of[update.client] += size
+        fits = self.bytes_of[update.client] <= MAX_CLIENT_BYTES
+        self.have[update.client] = update.end if fits else MAX_CLOCK
+        return fits
 
 
 @dataclass(slots=True)
 class _Open:
     text: SharedText
     rights: object
-    have: dict[int, int] = field(default_factory=dict)
-    taken_bytes: int = 0
+    taken: _Taken = field(default_factory=_Taken)
 
 
 class Texts:
@@ -79,9 +105,10 @@ class Texts:
         """Replace characters of a text; durable after the engine's next ``commit``.
 
         Raises:
-            SubletError: a hook refuses it, or there are no such characters.
+            SubletError: a hook refuses it, or there are no such characters; ``CONFLICT``: nobody would read any more of
+                what this process writes into this text.
         """
-        engine = self._engine
+        engine, client = self._engine, self._engine.client(entity)
         document = engine.document(name)
         datatype = engine.datatype_of(document)
         shared = self._current(document)
@@ -90,14 +117,20 @@ class Texts:
         intent = Intent(datatype.id, Change.UPDATE, name, document.place.room_id, entity, {})
         intent.fields = {"path": ("body",), "value": insert}
         engine.hooks.pre_send(engine, intent, {})
+        taken = self._open[name].taken
         try:
-            update = shared.edit(engine.client(entity), start, end, insert, marks)
-            engine.writing.take(entity, name, update)
+            update = shared.edit(client, start, end, insert, marks)
+            if not taken.has_room(client, len(update) + _ENVELOPE_BYTES):
+                raise SubletError(
+                    LocalCode.CONFLICT,
+                    "this text was edited too often to be edited any further",
+                    "Send it as a new message.",
+                )
+            taken.bytes_of[client] += engine.writing.take(entity, name, update)
         except BaseException:
             del self._open[name]  # what the library holds now is in no log
             raise
-        client = engine.client(entity)
-        self._open[name].have[client] = document.next_clock(client)
+        taken.have[client] = document.next_clock(client)
 
     def may(self, entity: EntityId, name: str) -> bool:
         """Tell whether what one of our own would write into a text now would count."""
@@ -110,7 +143,7 @@ class Texts:
         document = self._engine.document(name)
         self._settle(document)
         text = self._library.open(*_roots(document))
-        for raw in self._log(document, {}):
+        for raw in self._log(document, _Taken()):
             envelope = unpack(raw)
             update = decode_update(envelope.payload)
             if self._counts(document, envelope.signer, update):
@@ -141,26 +174,25 @@ class Texts:
         self._open[name] = found
         while len(self._open) > MAX_OPEN_TEXTS:
             self._open.popitem(last=False)
-        for raw in self._log(document, found.have, found.taken_bytes):
-            envelope = unpack(raw)
-            update = decode_update(envelope.payload)
-            counts = self._counts(document, envelope.signer, update)
-            found.text.apply(envelope.payload if counts else blank(update))
-            if update.items:
-                found.have[update.client] = max(update.end, found.have.get(update.client, 0))
-                found.taken_bytes += len(raw)
+        try:
+            for raw in self._log(document, found.taken):
+                envelope = unpack(raw)
+                update = decode_update(envelope.payload)
+                counts = self._counts(document, envelope.signer, update)
+                found.text.apply(envelope.payload if counts else blank(update))
+        except BaseException:
+            del self._open[name]  # it counts as read, and is not
+            raise
         return found.text
 
-    def _log(self, document: Document, have: dict[int, int], taken: int = 0) -> Iterator[bytes]:
-        have, more = dict(have), True
-        while more and taken < MAX_TEXT_LOG_BYTES:
-            page, more = self._engine.store.log_after(document.row.number, have, MAX_STEP_BYTES)
+    def _log(self, document: Document, taken: _Taken) -> Iterator[bytes]:
+        more = True
+        while more and taken.bytes_of.total() < MAX_TEXT_LOG_BYTES:
+            page, more = self._engine.store.log_after(document.row.number, taken.have, MAX_STEP_BYTES)
             for raw in page:
                 update = decode_update(unpack(raw).payload)
-                if update.items:
-                    have[update.client] = max(update.end, have.get(update.client, 0))
-                taken += len(raw)
-                yield raw
+                if not update.items or taken.takes(update, len(raw)):
+                    yield raw
 
     def _settle(self, document: Document) -> None:
         """Put into the log what was written since the last commit."""

@@ -159,13 +159,15 @@ class Writing:
         write(transaction)
         self._seal(document, entity, transaction.encode(), transaction.update(), {})
 
-    def take(self, entity: EntityId, doc_id: str, update: bytes) -> None:
-        """Write an update that was made elsewhere, as one of our own; its hooks have run.
+    def take(self, entity: EntityId, doc_id: str, update: bytes) -> int:
+        """Write an update that was made elsewhere, as one of our own, and return its envelope's size in bytes.
+
+        Its hooks have run.
 
         Raises:
             SubletError: such a document can't hold it.
         """
-        self._seal(self._engine.document(doc_id), entity, update, decode_update(update), {})
+        return self._seal(self._engine.document(doc_id), entity, update, decode_update(update), {})
 
     def sign_ref(self, intent: Intent) -> None:
         """Put the author's signature of a ref into its fields."""
@@ -222,7 +224,7 @@ class Writing:
 
     def _seal(
         self, document: Document, entity: EntityId, payload: bytes, update: Update, contents: dict[str, bytes]
-    ) -> None:
+    ) -> int:
         engine, name = self._engine, document.row.doc_id
         try:
             envelope = seal(engine.key(entity), entity, name, engine.now_ms(), payload)
@@ -231,10 +233,11 @@ class Writing:
             raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {refused.detail}") from refused
         datatype = engine.datatype_of(document)
         if datatype is not None and datatype.private:
-            return
+            return len(envelope.raw)
         attachment = encode_bundle((RecordKind.CONTENT, raw) for raw in contents.values()) if contents else b""
         key = channel_key(name, Channel.UPDATES)
         self.outgoing.append(Outgoing(key, envelope.raw, attachment, datatype.qos if datatype else QOS_DATA))
+        return len(envelope.raw)
 
 
 def _unknown(doc_id: str) -> SubletError:
