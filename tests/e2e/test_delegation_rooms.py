@@ -136,6 +136,26 @@ def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_leas
     wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
 
 
+def test_what_replies_to_an_earlier_question_answers_no_other(both: tuple[Daemon, Daemon], project: Path) -> None:
+    lender, _ = both
+    other = {"question": "Which size?", "options": ["small", "large"]}
+    delegation = begin(lender, project, json.dumps([["ask_human", QUESTION], ["ask_human", other]]))
+    room = wait_asked(lender, delegation)["room_id"]
+
+    def question(text: str) -> Any:
+        there = [one for one in lender.json("read", room) if one["author"].startswith("@helper:")]
+        return next((one["ref_id"] for one in there if text in one["body"]), None)
+
+    first = wait_for(lambda: question("Which colour?"), WAIT_SECONDS, "the first question")
+    lender.run("send", room, "red", "--reply-to", first)
+    second = wait_for(lambda: question("Which size?"), WAIT_SECONDS, "the second question")
+    lender.run("send", room, "blue after all", "--reply-to", first)
+    lender.run("send", room, "large", "--reply-to", second)
+    colour, size = results(lender, delegation)
+    assert colour[1].endswith(":\nred")
+    assert size[1].endswith(":\nlarge")
+
+
 def test_a_follow_up_answers_too_and_is_no_other_prompt(both: tuple[Daemon, Daemon], project: Path) -> None:
     lender, _ = both
     delegation = begin(lender, project, json.dumps([["ask_human", QUESTION]]))

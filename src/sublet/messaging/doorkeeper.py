@@ -19,7 +19,7 @@ from sublet.protocol.ezagent.room.state import Policy
 MAX_NONCES: Final = 16_384
 """Questions that are remembered, so that none is answered twice."""
 _STATE: Final = f"/{Channel.STATE}"
-_PUBLIC: Final = frozenset({"pubkey", "challenge", "delivery"})
+_PUBLIC: Final = frozenset({"pubkey", "challenge"})
 """What proves itself, or is signed for somebody by itself."""
 
 log = structlog.get_logger(__name__)

@@ -267,7 +267,7 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._soon(self._sync.want, name)
-        return self.delivery.answer(engine, query) or answers.answer(engine, query.key, body)
+        return self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:

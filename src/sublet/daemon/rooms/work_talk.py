@@ -7,7 +7,7 @@ speak, or read, in somebody else's room.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -39,11 +39,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Question:
-    """What an agent has asked; ``posted`` once it stands in the room, after ``cursor``."""
+    """What an agent has asked; ``ref_id`` once it stands in the room, after ``cursor``."""
 
     text: str
     cursor: int = 0
-    posted: bool = False
+    ref_id: str | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -128,18 +128,18 @@ class WorkTalk:
         try:
             room, me = await self.entered(work), self._entity(work)
             service = await self._messaging.use()
-            if not asked.posted:
+            if asked.ref_id is None:
                 asked.cursor = await service.cursor()
                 with anyio.CancelScope(shield=True):
-                    await service.call(me, "message.send", room_id=room, body=asked.text)
-                    asked.posted = True
+                    sent = await service.call(me, "message.send", room_id=room, body=asked.text, ext={"asks": True})
+                    asked.ref_id = str(sent["ref_id"])
             while True:
                 found = await service.watch(me, asked.cursor, ANSWER_SECONDS, room)
                 for event in found["events"]:
                     author = str(event.get("author", ""))
                     if event["kind"] == "message.new" and self._may_answer(author, work):
                         ref = await service.call(me, "timeline.get_ref", room_id=room, ref_id=event["ref_id"])
-                        if ref.get("body"):
+                        if ref.get("body") and _answers(ref, asked) and await service.delivery.steers(me, ref):
                             asked.cursor = event["cursor"]
                             return f"The answer of {author}:\n{clean(ref['body'], MAX_ANSWER_CHARS)}"
                 asked.cursor = found["cursor"]
@@ -219,3 +219,9 @@ class WorkTalk:
 
     def _entity(self, work: Work) -> EntityId:
         return f"@{work.agent}:{self._node_id}"
+
+
+def _answers(ref: Mapping[str, Any], asked: _Question) -> bool:
+    """Tell whether a message can answer a question: it replies to that, or to nothing."""
+    answered = ref.get("ext.reply_to")
+    return answered is None or (isinstance(answered, dict) and answered.get("ref_id") == asked.ref_id)

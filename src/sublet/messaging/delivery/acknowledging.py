@@ -12,6 +12,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging.delivery import acknowledged
+from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
@@ -126,7 +127,9 @@ class Acknowledging:
 
 def _question(engine: Engine, room_id: RoomId) -> bytes | None:
     unacknowledged = acknowledged.question(engine, room_id)
-    return Acknowledgement(engine.epochs.own, unacknowledged).encode() if unacknowledged else None
+    if not unacknowledged:
+        return None
+    return ask(engine, doc_id("delivery", room_id=room_id), Acknowledgement(engine.epochs.own, unacknowledged).encode())
 
 
 def _acknowledge(engine: Engine, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:

@@ -12,7 +12,7 @@ from sublet.messaging.builtins.control import control_of
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
-from sublet.messaging.engine.backend import Answer, Network
+from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.engine import Came, Engine
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
 from sublet.protocol.ezagent.errors import Refused
@@ -62,14 +62,14 @@ class Delivery:
             elif name == READ_RECEIPTS:
                 self._tell()
 
-    def answer(self, engine: Engine, query: Answer) -> bytes | None:
-        """Answer who asks what we hold; on the engine's thread.
+    def answer(self, engine: Engine, key: str, body: bytes) -> bytes | None:
+        """Answer a member who asks what we hold; None for another key. On the engine's thread.
 
         Raises:
             Refused: the question is malformed.
         """
-        room_id = delivery_room(query.key)
-        return acknowledged.answer(engine, room_id, query.payload) if room_id is not None else None
+        room_id = delivery_room(key)
+        return acknowledged.answer(engine, room_id, body) if room_id is not None else None
 
     async def receipts(
         self,
