@@ -17,6 +17,7 @@ from sublet.cli import (
     attach_cmd,
     audit_cmds,
     capability_cmds,
+    chat_cmd,
     daemon_cmd,
     delegate_cmd,
     events_cmd,
@@ -81,7 +82,7 @@ _add("Results", review_cmds.review, review_cmds.apply, review_cmds.undo, review_
 _add("Asking", ask_cmds.ask, epilog=ask_cmds.EPILOG)
 _add("Asking", ask_cmds.answer, ask_cmds.agents)
 app.add_typer(sessions_cmds.sessions, rich_help_panel="Asking")
-_add("Rooms", message_cmds.whoami)
+_add("Rooms", chat_cmd.chat, message_cmds.whoami)
 app.add_typer(room_member_cmds.rooms, rich_help_panel="Rooms")
 _add("Rooms", message_cmds.send, message_cmds.read, receipts_cmd.receipts)
 _add("Rooms", message_cmds.thread, message_cmds.channels)

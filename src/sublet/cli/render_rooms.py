@@ -10,6 +10,7 @@ from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
 from sublet.cli.render import local_time
+from sublet.cli.room_arguments import DELETED
 from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sublet.daemon.api.room_people_models import ProfileView
 
 MAX_NAME_CHARS = 100
-MAX_ANSWERED_CHARS = 60
+MAX_ANSWERED_CHARS = 40
 MAX_VALUE_CHARS = 400
 
 
@@ -64,14 +65,13 @@ def message(one: MessageView, names: EntityNames, symbols: Symbols, known: dict[
     if answered := answers(one, names, known):
         parts.append(inset(Text(answered, style="dim"), 2))
     parts.append(Quoted(said(one), f"{symbols.bar} "))
-    if reactions := reacted(one):
-        parts.append(inset(Text(reactions), 2))
+    parts += [inset(Text(extra), 2) for extra in (attached(one), reacted(one)) if extra]
     return parts
 
 
 def said(one: MessageView) -> str:
     """Return what a message says, in clean text; or why it says nothing."""
-    if one.status == "deleted":
+    if one.status == DELETED:
         return "(deleted)"
     if "redacted" in one.about and one.body is None:
         return "(taken down by a moderator)"
@@ -109,7 +109,9 @@ def answers(one: MessageView, names: EntityNames, known: dict[str, MessageView])
     there = known.get(ref_id)
     if there is None:
         return f"answers {clean_line(ref_id, MAX_NAME_CHARS)}"
-    return f"answers {names.short(there.author)}: {clean_line(said(there), MAX_ANSWERED_CHARS)}"
+    words = clean_line(said(there))
+    cut = words if len(words) <= MAX_ANSWERED_CHARS else f"{words[:MAX_ANSWERED_CHARS]}…"
+    return f"answers {names.short(there.author)}: {cut}"
 
 
 def reacted(one: MessageView) -> str:
@@ -123,6 +125,15 @@ def reacted(one: MessageView) -> str:
         if isinstance(entry, dict)
     ]
     return "  ".join(shown)
+
+
+def attached(one: MessageView) -> str:
+    """Return what file comes with a message."""
+    media = one.ext.get("media")
+    if not isinstance(media, dict):
+        return ""
+    name = clean_line(str(media.get("filename") or "file"), MAX_NAME_CHARS)
+    return f"file: {name}"
 
 
 def channels(found: Sequence[ChannelView]) -> RenderableType:

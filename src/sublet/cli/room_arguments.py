@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MAX_NAME_CHARS = 100
 MAX_TEXT_CHARS: Final = 65_536
 LAST: Final = "last"
+DELETED: Final = "deleted_by_author"
+"""Status of a message whose author has deleted it (ezagent 4.3)."""
 MIN_END_CHARS: Final = 3
 LOOKED_THROUGH: Final = 200
 
@@ -86,7 +88,7 @@ def pick(messages: Sequence[MessageView], given: str, *, of: str | None = None) 
     """
     end = given.upper()
     if given == LAST:
-        fitting = [one for one in messages if of in (None, one.author) and one.status != "deleted"][-1:]
+        fitting = [one for one in messages if of in (None, one.author) and one.status != DELETED][-1:]
     else:
         fitting = [one for one in messages if len(end) >= MIN_END_CHARS and one.ref_id.endswith(end)]
     if len(fitting) > 1:

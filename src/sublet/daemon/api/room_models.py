@@ -141,6 +141,12 @@ class ChannelView(View):
     name: str = ""
 
 
+class RoomCursor(View):
+    """The cursor after all that has happened."""
+
+    cursor: int
+
+
 class RoomEvents(View):
     """Events in order, and the cursor after them."""
 

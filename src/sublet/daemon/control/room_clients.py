@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.room_mark_models import EditMessage, MessageChange, MessageVersion, Moderate, React
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
-from sublet.daemon.api.room_models import MessageView, RoomChange, RoomDetail
+from sublet.daemon.api.room_models import MessageView, RoomChange, RoomCursor, RoomDetail
 from sublet.daemon.api.room_people_models import (
     FindProfile,
     MarkRead,
@@ -123,6 +123,10 @@ class RoomWatchClient:
     async def watches(self) -> Watches:
         """Return the caller's watches."""
         return await self._transport.fetch(Watches, "GET", "/v1/room-watches")
+
+    async def newest(self) -> RoomCursor:
+        """Return the cursor after all that has happened."""
+        return await self._transport.fetch(RoomCursor, "GET", "/v1/room-cursor")
 
     async def set_watch(self, request: SetWatch) -> Watches:
         """Put a watch, and return all."""

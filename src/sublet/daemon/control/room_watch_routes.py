@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.room_models import RoomCursor
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.talk_models import SetWatch, UnsetWatch
 from sublet.daemon.control.answers import Endpoint, answer, who
@@ -21,6 +22,7 @@ class RoomWatchArea:
         """``ControlArea.table``."""
         return [
             ("GET", "/v1/room-watches", self._list),
+            ("GET", "/v1/room-cursor", self._newest),
             ("POST", "/v1/room-watches", self._set),
             ("DELETE", "/v1/room-watches", self._unset),
         ]
@@ -28,6 +30,10 @@ class RoomWatchArea:
     async def _list(self, request: Request) -> Response:
         read_query(request, Nothing)
         return answer(await self._api.watches(who(request)))
+
+    async def _newest(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answer(RoomCursor(cursor=await self._api.newest(who(request))))
 
     async def _set(self, request: Request) -> Response:
         body = await read_body(request, SetWatch)

@@ -1,0 +1,1 @@
+"""``sublet chat``: a room in a terminal."""

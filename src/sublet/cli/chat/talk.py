@@ -1,0 +1,234 @@
+"""What a chat does with the daemon: reads, follows, says; comes back by itself when the daemon does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from sublet.cli.chat.lines import TAG_CHARS
+from sublet.cli.chat.timeline import Timeline
+from sublet.cli.entity_names import EntityNames, load_names
+from sublet.cli.room_arguments import LAST, pick
+from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
+from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView, ReadMessages, RoomDetail, SendMessage, WatchRooms
+from sublet.daemon.api.room_people_models import MarkRead
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
+
+PAGE: Final = 100
+WAIT_SECONDS: Final = 20.0
+AGAIN_SECONDS: Final = 1.0
+MAX_SINGLE: Final = 20
+"""Messages that are fetched one by one; for more the last page is read."""
+GONE: Final = frozenset({LocalCode.DAEMON_UNAVAILABLE, LocalCode.UNAVAILABLE})
+_REF_KEYS: Final = ("ref_id", "target_ref", "new_ref_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is typed next: an answer to a message, or what it says from now on."""
+
+    kind: str
+    ref_id: str
+
+
+class Talk:
+    """A room, as it is followed.
+
+    Args:
+        control: the daemon.
+        room: the room as it was found.
+        names: of entities.
+        changed: is called when something else is to be seen.
+    """
+
+    def __init__(self, control: Control, room: RoomDetail, names: EntityNames, changed: Callable[[], None]) -> None:
+        self._control = control
+        self._changed = changed
+        self.room = room
+        self.names = names
+        self.timeline = Timeline(names)
+        self.aim: Aim | None = None
+        self.away = ""
+        """Why nothing comes just now; empty while the daemon answers."""
+        self._cursor: int | None = None
+        self._read_to: str | None = None
+        self._older: asyncio.Lock = asyncio.Lock()
+        self._has_all = False
+
+    @property
+    def room_id(self) -> str:
+        """The room's id."""
+        return self.room.room_id
+
+    async def begin(self) -> None:
+        """Read the last messages, and find out up to where they were read before."""
+        reading = await self._control.people.get_reading(self.room_id)
+        mine = reading.readers.get(self.names.me)
+        if reading.unread and isinstance(mine, dict):
+            self.timeline.unread_after = str(mine.get("last_read_ref"))
+        await self._reload()
+
+    async def follow(self) -> None:
+        """Take what happens, until cancelled; where the daemon is gone, wait for it."""
+        while True:
+            try:
+                await self._step()
+            except SubletError as error:
+                if error.code not in GONE:
+                    raise
+                self.away = "the daemon is away; waiting for it"
+                self._changed()
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _step(self) -> None:
+        if self._cursor is None or self.away:
+            await self._reload()
+            self.away = ""
+            self._changed()
+        request = WatchRooms(since=self._cursor, wait=WAIT_SECONDS, room_id=self.room_id)
+        found = await self._control.rooms.watch_rooms(request)
+        self._cursor = found.cursor
+        await self._take(found.events)
+        if found.events:
+            self._changed()
+        await self.mark_read()
+
+    async def _reload(self) -> None:
+        # The cursor first, so that nothing falls between it and what is read.
+        self._cursor = (await self._control.watching.newest()).cursor
+        self.room = await self._control.rooms.get_room(self.room_id)
+        self.names = self.timeline.names = await load_names(self._control)
+        page = await self._control.rooms.read_messages(self.room_id, ReadMessages(limit=PAGE, peek=True))
+        self.timeline.show_page(page)
+
+    async def _take(self, events: list[dict[str, Any]]) -> None:
+        refs: dict[str, None] = {}
+        config = False
+        for event in events:
+            kind = str(event.get("kind"))
+            config = config or kind.startswith("room.")
+            refs |= dict.fromkeys(str(event[key]) for key in _REF_KEYS if isinstance(event.get(key), str))
+            self._tell(kind, event)
+        if config:
+            self.room = await self._control.rooms.get_room(self.room_id)
+        if len(refs) > MAX_SINGLE:
+            await self._reload()
+            return
+        for ref_id in refs:
+            try:
+                one = await self._control.marks.get_message(self.room_id, ref_id)
+            except SubletError as error:
+                if error.code in GONE:
+                    raise
+                continue  # taken out of the room since then
+            if self.timeline.get(ref_id) is not None or ref_id in _new(events):
+                self.timeline.put([one])
+
+    def _tell(self, kind: str, event: dict[str, Any]) -> None:
+        who = self.names.short(str(event.get("entity", "")))
+        if kind == "room.member.joined":
+            self.timeline.remark(f"* {who} is a member now")
+        elif kind == "room.member.left":
+            by = self.names.short(str(event.get("by", "")))
+            self.timeline.remark(f"* {who} has left" if by == who else f"* {who} was removed by {by}")
+        elif kind == "room.knocked":
+            words = clean_line(str(event.get("text", "")), 200)
+            self.timeline.remark(f"* {who} asks to be let in: {words}  (/invite {who})")
+
+    async def older(self) -> None:
+        """Read what is before all that is here."""
+        if self._has_all or self._older.locked() or self.timeline.oldest is None:
+            return
+        async with self._older:
+            request = ReadMessages(limit=PAGE, before=self.timeline.oldest, peek=True)
+            page = await self._control.rooms.read_messages(self.room_id, request)
+            self._has_all = len(page) < PAGE
+            self.timeline.put_older(page)
+        self._changed()
+
+    async def mark_read(self) -> None:
+        """Say that what is at the end was read, while the end is seen."""
+        last = self.timeline.newest
+        if last is not None and last != self._read_to and self.timeline.follows:
+            await self._control.people.mark_read(self.room_id, MarkRead(ref_id=last))
+            self._read_to = last
+
+    # What is said and done
+
+    async def say(self, text: str) -> None:
+        """Say something, or what the aim says; a text that was not taken is in the error."""
+        if len(text) > MAX_BODY_CHARS:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"over {MAX_BODY_CHARS} characters", "Send it as a file.")
+        aim, self.aim = self.aim, None
+        if aim is not None and aim.kind == "edit":
+            await self.edit(aim.ref_id, text)
+            return
+        await self.send(text, reply_to=aim.ref_id if aim is not None else None)
+
+    async def send(self, text: str, *, reply_to: str | None = None) -> None:
+        """Send a message."""
+        await self._control.rooms.send_message(self.room_id, SendMessage(body=text, reply_to=reply_to))
+        self.timeline.unread_after = None
+        self.timeline.to_end()
+
+    async def edit(self, ref_id: str, text: str) -> None:
+        """Let a message say something else."""
+        await self._control.marks.edit_message(self.room_id, ref_id, EditMessage(body=text))
+
+    async def react(self, ref_id: str, emoji: str, *, remove: bool) -> None:
+        """React to a message, or take that back."""
+        request = React.model_validate({"emoji": emoji[:64]})
+        marks = self._control.marks
+        await (marks.remove_reaction if remove else marks.add_reaction)(self.room_id, ref_id, request)
+
+    async def delete(self, ref_id: str) -> None:
+        """Delete a message."""
+        await self._control.marks.delete_message(self.room_id, ref_id)
+
+    async def moderate(self, ref_id: str, action: str, reason: str = "") -> None:
+        """Take a message down, pin it, or pin it no longer."""
+        request = Moderate.model_validate({"action": action, "reason": reason[:500]})
+        await self._control.marks.moderate_message(self.room_id, ref_id, request)
+
+    async def invite(self, given: str) -> None:
+        """Make somebody a member."""
+        await self._control.rooms.invite_to_room(self.room_id, self.names.entity(given))
+
+    async def who(self) -> str:
+        """Return the members, how far they have read, and who knocks."""
+        reading = await self._control.people.get_reading(self.room_id)
+        lines = [f"{self.room.name}  {self.room_id}  ({self.room.policy})"]
+        for entity, role in sorted(self.room.roles.items()):
+            place = reading.readers.get(entity)
+            ref_id = str(place.get("last_read_ref")) if isinstance(place, dict) else ""
+            read = ", has read all" if ref_id and ref_id == self.timeline.newest else ""
+            lines.append(f"  {self.names.short(entity)}  {role}{read}  {entity}")
+        lines += [
+            f"  {self.names.short(entity)} asks to be let in: {text}" for entity, text in self.room.knocks.items()
+        ]
+        return "\n".join(lines)
+
+    def message(self, given: str, *, own: bool = False) -> MessageView:
+        """Return the message that a tag, an id or ``last`` names.
+
+        Raises:
+            SubletError: ``NOT_FOUND``, ``INVALID_ARGUMENT``.
+        """
+        return pick(self.timeline.messages, given, of=self.names.me if own and given == LAST else None)
+
+    def is_tag(self, given: str) -> bool:
+        """Tell whether a word names a message that is here."""
+        end = given.upper()
+        return given == LAST or (
+            len(given) >= TAG_CHARS and any(one.ref_id.endswith(end) for one in self.timeline.messages)
+        )
+
+
+def _new(events: list[dict[str, Any]]) -> set[str]:
+    return {str(event.get("ref_id")) for event in events if event.get("kind") == "message.new"}

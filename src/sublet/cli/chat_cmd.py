@@ -1,0 +1,48 @@
+"""``sublet chat``: a room in a terminal, live."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from sublet.cli.connection import run
+from sublet.cli.room_arguments import RoomArgument, resolve_room
+from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from sublet.daemon.control.client import ControlClient as Control
+
+
+def chat(ctx: typer.Context, room: RoomArgument) -> None:
+    """Talk in a room, live, in this terminal.
+
+    Type and press Enter; /help lists what else can be done. Ctrl-C leaves the view, and the room stays.
+    """
+    screen = Screen()
+
+    async def body(control: Control) -> None:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT, "there is no terminal here", "Use `sublet read`, `send` and `watch`."
+            )
+        room_id = await resolve_room(control, room)
+        found = await control.rooms.get_room(room_id)
+        from sublet.cli.chat.screen import ChatScreen
+        from sublet.cli.chat.talk import Talk
+        from sublet.cli.entity_names import load_names
+
+        view: list[ChatScreen] = []
+
+        def changed() -> None:
+            for one in view:
+                one.changed()
+
+        talk = Talk(control, found, await load_names(control), changed)
+        await talk.begin()
+        view.append(ChatScreen(talk))
+        await view[0].run()
+
+    run(ctx, screen, body)
