@@ -146,6 +146,8 @@ class Timeline:
             lines.extend(more)
             places.extend((ref, begin + index) for index in range(len(more)))
 
+        for remark in remarks.get("", []):
+            add("", remark_lines(remark.text, width))
         for ref in self._order:
             one = self._messages[ref]
             on = parse_time(one.created_at).astimezone().strftime("%A %d %B %Y")
@@ -157,8 +159,6 @@ class Timeline:
                 add(ref, remark_lines(remark.text, width))
             if ref == self.unread_after and ref != self.newest:
                 add(ref, [unread_line(width)])
-        for remark in remarks.get("", []):
-            add("", remark_lines(remark.text, width))
         return lines, places
 
     def _of(self, one: MessageView, width: int) -> list[Line]:

@@ -92,9 +92,19 @@ class ControlApi:
             ("POST", "/v1/shutdown", self._shutdown),
         ]
         for area in self._areas:
-            table += area.table()
+            # What only reads may wait, for as long as the daemon runs.
+            table += [
+                (method, path, self._while_running(endpoint) if method == "GET" else endpoint)
+                for method, path, endpoint in area.table()
+            ]
         routes = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in table]
         return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+
+    def _while_running(self, endpoint: Endpoint) -> Endpoint:
+        async def ending(request: Request) -> Response:
+            return await self._streams.unless_stopping(lambda: endpoint(request))
+
+        return ending
 
     # Delegations
 
