@@ -56,7 +56,7 @@ class EntityNames:
         """
         if given == YOU:
             return self.me
-        if given.startswith("@"):
+        if given.startswith("@") and ":" in given:
             local, _, domain = given.partition(":")
             return f"{local}:{self._nodes.get(domain, domain)}"
         local, at, peer = given.rpartition("@")

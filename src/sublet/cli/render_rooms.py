@@ -96,7 +96,7 @@ def notes(one: MessageView) -> str:
         marks += [f"#{clean_line(str(name), MAX_NAME_CHARS)}" for name in channels]
     thread = one.ext.get("thread")
     if isinstance(thread, dict) and isinstance(thread.get("root"), str):
-        marks.append(f"thread {str(thread['root'])[-5:]}")
+        marks.append(f"thread {clean_line(str(thread['root'])[-4:].lower(), MAX_NAME_CHARS)}")
     return ", ".join(marks)
 
 
