@@ -65,6 +65,14 @@ def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Dae
     page = bob.json("read", room, "--before", answer["ref_id"], "--limit", "1")
     assert [one["body"] for one in page] == ["hello Bob"]
 
+    # To somebody, without any room: it is opened here, and found there by whom it is with.
+    direct = alice.json("send", "bob", "a word, Bob")
+    wait_for(lambda: direct["room_id"] in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "it")
+    assert bob.json("send", hers, "yes?")["room_id"] == direct["room_id"]
+    wait_for(lambda: [one["body"] for one in alice.json("read", "bob")][1:] == ["yes?"], WAIT_SECONDS, "the answer")
+    assert alice.json("send", f"@human:{his.partition(':')[2]}", "good")["room_id"] == direct["room_id"]
+    assert alice.json("read", "@mcp:bob", check=None)["error"]["code"] == "NOT_FOUND"
+
     bob.run("down")
     bob.wait_gone()
     late = alice.json("send", room, "while you were away")

@@ -8,6 +8,8 @@ from sublet.daemon.api.delivery_models import RecipientReceipt
 from sublet.daemon.api.talk_models import (
     Follow,
     News,
+    Reach,
+    Reached,
     ReadTalk,
     Said,
     Say,
@@ -75,6 +77,11 @@ class FakeTalkApi:
         """``TalkApi.speaks_as``."""
         self._called(caller)
         return ME
+
+    async def reach(self, request: Reach, caller: Subject) -> Reached:
+        """``TalkApi.reach``."""
+        self._called(caller)
+        return Reached(room_id=ROOM)
 
     async def say(self, request: Say, caller: Subject) -> Said:
         """``TalkApi.say``."""

@@ -57,9 +57,10 @@ def send(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say something in a room.
+    """Say something in a room, or to somebody.
 
-    It is kept here when this returns, and goes to the other members as soon as they can be reached.
+    It is kept here when this returns, and goes to the others as soon as they can be reached. To a peer, AGENT@PEER or
+    @ENTITY a room of two is opened the first time.
     """
     screen = Screen(as_json=as_json)
     said = text_argument(text)
@@ -67,7 +68,7 @@ def send(
     async def body(control: Control) -> None:
         from sublet.daemon.api.room_models import SendMessage
 
-        room_id = await resolve_room(control, room)
+        room_id = await resolve_room(control, room, open_one=True)
         given: dict[str, Any] = {"body": said, "channels": channel or []}
         for name, ref in (("reply_to", reply_to), ("thread", thread)):
             given[name] = None if ref is None else await resolve_ref(control, room_id, ref)

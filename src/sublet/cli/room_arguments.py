@@ -26,7 +26,13 @@ MIN_END_CHARS: Final = 3
 LOOKED_THROUGH: Final = 200
 
 RoomArgument = Annotated[
-    str, typer.Argument(metavar="ROOM", help="Its id or its name.", show_default=False, autocompletion=complete_room)
+    str,
+    typer.Argument(
+        metavar="ROOM",
+        help="Its id, its name, or whom it is with: a peer, AGENT@PEER or @ENTITY.",
+        show_default=False,
+        autocompletion=complete_room,
+    ),
 ]
 RefArgument = Annotated[
     str,
@@ -43,8 +49,13 @@ ReasonOption = Annotated[
 ]
 
 
-async def resolve_room(control: Control, given: str) -> str:
+async def resolve_room(control: Control, given: str, *, open_one: bool = False) -> str:
     """Return the id of the room that ``given`` names.
+
+    Args:
+        control: the daemon.
+        given: an id, a name, or whom a conversation of two is with.
+        open_one: whether such a conversation is opened where there is none.
 
     Raises:
         SubletError: ``NOT_FOUND`` for none, ``INVALID_ARGUMENT`` for a name of several.
@@ -52,6 +63,11 @@ async def resolve_room(control: Control, given: str) -> str:
     if is_room_id(given):
         return given
     fitting = [one.room_id for one in await control.rooms.list_rooms() if one.name == given]
+    if not fitting:
+        from sublet.daemon.api.talk_models import MAX_ADDRESS_CHARS, Reach
+
+        if 0 < len(given) <= MAX_ADDRESS_CHARS:
+            return (await control.talk.reach(Reach(to=given, open=open_one))).room_id
     shown = clean_line(given, MAX_NAME_CHARS)
     if not fitting:
         raise SubletError(LocalCode.NOT_FOUND, f"there is no room {shown!r}", "See: sublet room list")

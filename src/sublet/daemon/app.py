@@ -38,6 +38,7 @@ from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
 from sublet.daemon.control.supervisor_routes import SupervisorArea
+from sublet.daemon.control.talk_routes import TalkArea
 from sublet.daemon.control.web_routes import WebArea
 from sublet.daemon.diagnosis import diagnose
 from sublet.daemon.faces import load_faces
@@ -138,6 +139,7 @@ class _Daemon:
                     ReplayArea(parts.replays),
                     RoomArea(parts.rooms.service),
                     DeliveryArea(parts.rooms.delivery),
+                    TalkArea(parts.rooms.talk),
                     RoomMemberArea(parts.rooms.members),
                     RoomMarkArea(parts.rooms.marks),
                     RoomPeopleArea(parts.rooms.people),

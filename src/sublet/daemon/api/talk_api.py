@@ -7,6 +7,8 @@ from typing import Protocol
 from sublet.daemon.api.talk_models import (
     Follow,
     News,
+    Reach,
+    Reached,
     ReadTalk,
     Said,
     Say,
@@ -25,6 +27,9 @@ class TalkApi(Protocol):
 
     async def speaks_as(self, caller: Subject) -> str:
         """Return the caller's own entity."""
+
+    async def reach(self, request: Reach, caller: Subject) -> Reached:
+        """Return the room of an address."""
 
     async def say(self, request: Say, caller: Subject) -> Said:
         """Say something; a direct conversation is found or opened. It is durable when this returns."""

@@ -26,6 +26,19 @@ BlobHash = Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")
 Cursor = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[0-9A-Za-z:./-]+$")]
 
 
+class Reach(Request):
+    """Whom to talk with, as ``to`` of ``Say``; with ``open`` a conversation of two is opened where there is none."""
+
+    to: Address
+    open: bool = False
+
+
+class Reached(View):
+    """The room in which somebody is talked with."""
+
+    room_id: str
+
+
 class Say(Request):
     """Say something to whoever ``to`` names: a room by id or name, ``@entity``, ``AGENT@NODE``, or a peer by name."""
 

@@ -33,6 +33,7 @@ from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.room_client import RoomClient
 from sublet.daemon.control.room_clients import RoomMarkClient, RoomMemberClient, RoomPeopleClient, RoomWatchClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
+from sublet.daemon.control.talk_client import TalkClient
 from sublet.daemon.control.web_client import WebClient
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
@@ -259,6 +260,11 @@ class ControlClient:
     def rooms(self) -> RoomClient:
         """The operations around rooms."""
         return RoomClient(self)
+
+    @property
+    def talk(self) -> TalkClient:
+        """The operations around whom somebody talks with."""
+        return TalkClient(self)
 
     @property
     def delivery(self) -> DeliveryClient:

@@ -13,6 +13,8 @@ from sublet.daemon.api.talk_models import (
     MAX_NEWS_CHARS,
     Follow,
     News,
+    Reach,
+    Reached,
     ReadTalk,
     Said,
     Say,
@@ -68,6 +70,11 @@ class TalkService:
         """``TalkApi.speaks_as``."""
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         return self._speaking.entity(caller)
+
+    async def reach(self, request: Reach, caller: Subject) -> Reached:
+        """``TalkApi.reach``."""
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        return Reached(room_id=await self._room(request.to, caller, open_for=0 if request.open else None))
 
     async def say(self, request: Say, caller: Subject) -> Said:
         """``TalkApi.say``."""
