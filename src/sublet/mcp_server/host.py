@@ -1,6 +1,7 @@
 """The MCP face of the daemon: a Unix socket on which every ``sublet mcp`` is one session (DESIGN 3, 5).
 
-Nothing here imports the MCP SDK before ``start``: it takes most of a second, and only a daemon needs it.
+Nothing here imports the MCP SDK before the first host connects: it takes most of a second, and a tenth of the memory of
+a daemon that works for others and never sees a host.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import structlog
 
@@ -21,6 +23,8 @@ from sublet.unix_sockets import UnixStream, accept
 
 if TYPE_CHECKING:
     import socket
+
+    from anyio.abc import TaskStatus
 
     from sublet.daemon.ports import FaceContext
     from sublet.mcp_server.server import SubletServer
@@ -50,6 +54,8 @@ class McpFace:
         self._server: SubletServer | None = None
         self._open = 0
         self._connected: anyio.Event | None = None
+        self._loading = anyio.Lock()
+        self._group: anyio.abc.TaskGroup | None = None
 
     @property
     def address(self) -> str:
@@ -67,20 +73,14 @@ class McpFace:
         Raises:
             SubletError: ``UNAVAILABLE`` where the socket can't be made.
         """
-        # In a thread, so that the daemon's other faces answer meanwhile.
-        module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
-        context = self._context
-        self._server = module.SubletServer(context.api, context.talk, context.calls, context.web_page, context.version)
         self._listener = bind_private(self._path)
 
     async def serve(self) -> None:
         """Serve until cancelled; then all connections are cut, and their relays wait for the next daemon."""
         assert self._listener is not None, "start comes first"
-        assert self._server is not None
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._pump)
-                group.start_soon(self._server.room_updates.serve)
+                self._group = group
                 while True:
                     try:
                         stream = await accept(self._listener)
@@ -93,10 +93,23 @@ class McpFace:
             self._listener.close()
             remove(self._path)
 
-    async def _attend(self, stream: UnixStream) -> None:
-        from sublet.mcp_server import connection
+    async def _loaded(self) -> SubletServer:
+        """Return what serves the sessions, made for the first of them."""
+        async with self._loading:
+            if self._server is None:
+                assert self._group is not None, "only whoever is served comes here"
+                # In a thread, so that the daemon's other faces answer meanwhile.
+                module = await anyio.to_thread.run_sync(partial(importlib.import_module, "sublet.mcp_server.server"))
+                context = self._context
+                server: SubletServer = module.SubletServer(
+                    context.api, context.talk, context.calls, context.web_page, context.version
+                )
+                await self._group.start(self._pump, server)
+                self._group.start_soon(server.room_updates.serve)
+                self._server = server
+            return self._server
 
-        assert self._server is not None
+    async def _attend(self, stream: UnixStream) -> None:
         self._open += 1
         if self._connected is not None:
             self._connected.set()
@@ -106,13 +119,18 @@ class McpFace:
             elif self._open <= MAX_SESSIONS:
                 # An agent that works here for somebody else is known by its process, whatever it says it is.
                 agent = self._context.identify(stream.peer_pid)
-                with self._server.connected(agent) as session:
+                server = await self._loaded()
+                from sublet.mcp_server import connection
+
+                with server.connected(agent) as session:
                     try:
-                        await connection.serve_connection(stream, self._server.low, session, self._server.options)
+                        await connection.serve_connection(stream, server.low, session, server.options)
                     finally:
                         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
-                            await self._server.left(session)
+                            await server.left(session)
             elif self._open <= MAX_SESSIONS + MAX_REFUSALS:
+                from sublet.mcp_server import connection
+
                 why = f"UNAVAILABLE: {MAX_SESSIONS} MCP hosts are connected already. Close some of them."
                 await connection.refuse(stream, why)
         except ProcessLookupError:
@@ -123,11 +141,11 @@ class McpFace:
             stream.close()
             self._open -= 1
 
-    async def _pump(self) -> None:
+    async def _pump(self, server: SubletServer, *, task_status: TaskStatus[None]) -> None:
         """Turn the daemon's events into update notifications, one task for all sessions."""
         from sublet.mcp_server.resources import uri_of
 
-        assert self._server is not None
+        told = False
         api, caller = self._context.api, Subject(kind="mcp", name="sublet")
         cursor: int | None = None
         while True:
@@ -135,6 +153,9 @@ class McpFace:
                 if cursor is None:
                     # Nobody is subscribed yet, so what came before is no news.
                     cursor = max((view.cursor for view in await api.list_delegations(caller)), default=0)
+                if not told:
+                    task_status.started()
+                    told = True
                 if not self._open:
                     # Without hosts nobody is told, so nothing is read, and the audit log has no entries of it.
                     self._connected = anyio.Event()
@@ -142,12 +163,15 @@ class McpFace:
                 page = await api.events_since(cursor, caller, timeout=PUMP_WAIT_SECONDS, limit=PUMP_PAGE)
             except Exception:  # notifications are a courtesy; without them the tools still work
                 log.exception("no update notifications for now")
+                if not told:
+                    task_status.started()
+                    told = True
                 await anyio.sleep(PUMP_RETRY_SECONDS)
                 continue
             cursor = page.cursor
             # One notification for each delegation, however much happened to it meanwhile.
             for delegation_id in dict.fromkeys(event.delegation_id for event in page.events):
                 if delegation_id is not None:
-                    await self._server.publish(uri_of(delegation_id))
+                    await server.publish(uri_of(delegation_id))
             if page.events:
                 await anyio.sleep(PUMP_PAUSE_SECONDS)
