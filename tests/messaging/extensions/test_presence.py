@@ -130,7 +130,7 @@ def test_what_is_forged_stale_replayed_or_of_another_shape_is_not_heard() -> Non
         (forged(alice, room, at=now, payload=b"{" * 500), "malformed"),
         (forged(alice, room, at=now, payload=b"\xff"), "malformed"),
         (forged(alice, room, at=now, payload=b'"' + b"x" * MAX_VALUE_BYTES + b'"'), "oversized"),
-        (Arrival(forged(alice, room, at=now).envelope[:-1] + b"\0"), "bad_signature"),
+        (Arrival(forged(alice, room, at=now).envelope[:-64] + bytes(64)), "bad_signature"),
     ):
         before = bob.refused().get(reason, 0)
         bob.engine.intake.take([arrival])

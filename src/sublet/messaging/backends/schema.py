@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -79,7 +79,7 @@ CREATE TABLE deletions (
     signer TEXT NOT NULL,
     seq INTEGER NOT NULL
 );
-CREATE INDEX deletions_of_document ON deletions (document);
+CREATE INDEX deletions_of_client ON deletions (document, client, signer);
 CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, room_id TEXT NOT NULL, raw BLOB NOT NULL);
 CREATE UNIQUE INDEX contents_by_hash ON contents (hash, room_id);
 CREATE TABLE records (entity_id TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID;

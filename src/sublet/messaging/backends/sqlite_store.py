@@ -177,9 +177,14 @@ class SqliteStore:
         ).fetchone()
         return write_of(row) if row is not None else None
 
-    def deletions(self, document: int) -> list[DeletionRow]:
-        rows = self._db.execute("SELECT client, clock, length, signer FROM deletions WHERE document = ?", (document,))
-        return [DeletionRow(Deletion(client, clock, length), signer) for client, clock, length, signer in rows]
+    def deletions(self, document: int, clients: Iterable[int]) -> list[DeletionRow]:
+        found: list[DeletionRow] = []
+        for client in clients:
+            rows = self._db.execute(
+                "SELECT clock, length, signer FROM deletions WHERE document = ? AND client = ?", (document, client)
+            )
+            found += [DeletionRow(Deletion(client, clock, length), signer) for clock, length, signer in rows]
+        return found
 
     def envelope(self, seq: int) -> bytes:
         (raw,) = self._db.execute("SELECT envelope FROM log WHERE seq = ?", (seq,)).fetchone()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from sublet.messaging.engine.backend import Fork, HeadRow
+from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
+from sublet.messaging.engine.backend import Fork, HeadRow, WriteRow
 from sublet.protocol.ezagent.heads import Head
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.yjs.model import Deletion
 
+MAX_DELETED: Final = 256
+"""Writes that one deletion is told of."""
 _FORK: Final = "client, clock, signer, one, other"
 
 
@@ -90,6 +94,22 @@ class SqliteTrust:
     def documents_of(self, room_id: RoomId) -> int:
         (count,) = self._db.execute("SELECT count(*) FROM documents WHERE room_id = ?", (room_id,)).fetchone()
         return int(count)
+
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+        (found,) = self._db.execute(
+            "SELECT EXISTS (SELECT 1 FROM deletions WHERE document = ? AND client = ? AND signer = ? "
+            "AND clock <= ? AND clock + length >= ?)",
+            (document, cut.client, signer, cut.clock, cut.clock + cut.length),
+        ).fetchone()
+        return bool(found)
+
+    def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:
+        rows = self._db.execute(
+            f"SELECT {WRITE_COLUMNS} FROM writes "  # noqa: S608 - a constant
+            "WHERE document = ? AND client = ? AND clock >= ? AND clock < ? LIMIT ?",
+            (document, client, clock, clock + length, MAX_DELETED),
+        )
+        return [write_of(row) for row in rows]
 
     def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
         rows = self._db.execute("SELECT entity_id, at_ms, raw FROM heads WHERE room_id = ?", (room_id,))

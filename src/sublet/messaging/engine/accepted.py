@@ -93,7 +93,29 @@ def _changes(engine: Engine, done: Accepted) -> list[Happened]:
     room_id, part = document.place.room_id, document.room_part
     if room_id is None:
         return found
-    return [change for change in found if engine.rooms.counts(room_id, signer, part, change.item)]
+    removed = _removed(engine, done, datatype) if document.place.kind == "index" else []
+    return removed + [change for change in found if engine.rooms.counts(room_id, signer, part, change.item)]
+
+
+def _removed(engine: Engine, done: Accepted, datatype: Datatype) -> list[Happened]:
+    """Return what an update takes away by deleting it, as other implementations do, where that counts.
+
+    Most deletions only clear what the same update has written over.
+    """
+    document, update = done.document, engine.reading.update(done.seq)
+    overwritten = {item.origin for item in update.items}
+    found: list[Happened] = []
+    for cut in update.deletions:
+        if cut.length == 1 and (cut.client, cut.clock) in overwritten:
+            continue
+        for row in engine.store.trust.writes_between(document.row.number, cut.client, cut.clock, cut.length):
+            located = document.locate((row.client, row.clock))
+            node = document.list.nodes.get(row.entry) if row.entry is not None else None
+            if located is None or node is None or located.nested or (row.client, row.clock) in overwritten:
+                continue
+            if engine.reading.taken_away(document, node, located.path, done.envelope.signer):
+                found.append(_happened(done, datatype, row.clock, Change.UPDATE, node.entry_id, path=located.path))
+    return found
 
 
 def _happened(

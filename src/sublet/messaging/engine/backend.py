@@ -190,6 +190,12 @@ class TrustStore(Protocol):
     def documents_of(self, room_id: RoomId) -> int:
         """Return how many documents a room has."""
 
+    def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
+        """Tell whether one deletion of a signer already covers a range."""
+
+    def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:
+        """Return the later writes of a range of a client's clocks."""
+
     def heads_of(self, room_id: RoomId) -> dict[EntityId, HeadRow]:
         """Return what peers have last said that they have of a room."""
 
@@ -243,8 +249,8 @@ class Store(Protocol):
     def find_write(self, document: int, item: ItemId) -> WriteRow | None:
         """Return a write by the id of its item."""
 
-    def deletions(self, document: int) -> list[DeletionRow]:
-        """Return all that was deleted in a document."""
+    def deletions(self, document: int, clients: Iterable[int]) -> list[DeletionRow]:
+        """Return what was deleted of some clients' items in a document."""
 
     def envelope(self, seq: int) -> bytes:
         """Return an envelope of the log."""

@@ -20,6 +20,7 @@ from sublet.protocol.ezagent.content import parse_content
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, own_ref_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.ezagent.yjs.encode import Nested
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 if TYPE_CHECKING:
@@ -397,10 +398,21 @@ class OperationContext:
             value: what to write.
 
         Raises:
-            SubletError: a hook refuses it; ``CONFLICT``: the ref has no such map, since its author did not know it.
+            SubletError: a hook refuses it; ``CONFLICT``: the room has not enabled what it belongs to.
         """
-        document = doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"])
-        self.engine.writing.set_field(self.entity, document, ref["ref_id"], (f"ext.{name}", key), value)
+        engine, path = self.engine, (f"ext.{name}", key)
+        document = engine.document(doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"]))
+        target: RefId = ref["ref_id"]
+        node = document.list.by_entry.get(target)
+        writes: list[tuple[RefId | None, tuple[str, ...], Any]] = [(target, path, value)]
+        if node is not None and not engine.reading.is_shared(document, node.id, path[0]):
+            enabled = engine.rooms.state(ref["room_id"]).enabled_extensions
+            if name in engine.registry.shared_on(AnnotationPlace.ON_REF, enabled):
+                writes.insert(0, (target, path[:1], Nested()))
+        # Where several made the map at once the key may stand in each of them; it is taken away from all.
+        times = engine.reading.held(document, node.id, path) if value is None and node is not None else 1
+        for _ in range(max(1, times)):
+            engine.writing.set_fields(self.entity, document.row.doc_id, writes)
 
     def set_field(self, doc_id: str, path: tuple[str, ...], value: Any) -> None:
         """Write a field of a map document; None takes it away.

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_row
 from sublet.messaging.engine.authorise import refuse_forbidden
 from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
+from sublet.messaging.engine.contents import Offers
 from sublet.messaging.engine.document import Document, Plan
 from sublet.messaging.engine.forks import Forks
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
-from sublet.protocol.ezagent.content import named_contents, parse_content
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, is_client_of
@@ -73,19 +73,19 @@ class Intake:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.counts: Counter[str] = Counter()
+        """How many updates were accepted, duplicates, held, and refused by reason."""
         self._batch = Batch()
         self._accepted: list[Accepted] = []
         self._seq = engine.store.last_seq()
         self._waiting: dict[EntityId, list[Arrival]] = {}
         self._waiting_bytes = 0
-        self._offered: dict[str, bytes] = {}
+        self._offers = Offers(self.counts)
         self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
         self.forks = Forks(engine)
         self.staged: dict[int, Update] = {}
         """Updates that were accepted and are not in the store yet, by their number in the log."""
-        self.counts: Counter[str] = Counter()
-        """How many updates were accepted, duplicates, held, and refused by reason."""
 
     def take(self, arrivals: Sequence[Arrival]) -> Outcome:
         """Take what came from the wire, commit it, and let the hooks know.
@@ -158,9 +158,8 @@ class Intake:
                 self.forks.take_proof(raw)
             except Refused as refused:
                 self.counts[refused.refusal] += 1
-        self._offered = self._checked(bundle.of(RecordKind.CONTENT)) if room_id is not None else {}
-        outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
-        self._offered = {}
+        with self._offers.along(bundle.of(RecordKind.CONTENT) if room_id is not None else ()):
+            outcome.add(self.take([Arrival(raw) for raw in bundle.of(RecordKind.ENVELOPE)]))
         return outcome
 
     def learn(self, raw: bytes) -> Outcome:
@@ -254,9 +253,9 @@ class Intake:
                 self.forks.refuse_void(document, update)
             if document.known(update) and not self.forks.contradicts(document, envelope, update):
                 self.counts["duplicate"] += 1
-                self._keep_contents(document, self._contents(update, arrival))
+                self._keep_contents(document, self._offers.named_by(update, arrival.contents))
             elif self._knows_signer(envelope, arrival, outcome):
-                self._received(document, envelope, update, self._contents(update, arrival), outcome)
+                self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
             if refused.refusal is Refusal.QUOTA and any(
                 done.document.place.kind == "config" for done in self._accepted
@@ -274,13 +273,13 @@ class Intake:
         if place.room_id is not None:
             self._engine.quotas.may_begin(place.room_id, place.kind, envelope.signer)
         document = self._engine.wanted_document(envelope.doc_id)
-        self._received(document, envelope, update, self._contents(update, arrival), outcome)
+        self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
 
     def _received(
         self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes], outcome: Outcome
     ) -> None:
         digest = hashlib.sha256(envelope.signed).digest()
-        if not update.items and digest in self._deletes_seen:
+        if not update.items and (digest in self._deletes_seen or self._deletes_nothing(document, envelope, update)):
             self.counts["duplicate"] += 1
             return
         self._check_client(document, envelope, update)
@@ -305,6 +304,11 @@ class Intake:
                         self._accept(document, held.envelope, held.update)
                 except Refused as refused:
                     self.counts[refused.refusal] += 1
+
+    def _deletes_nothing(self, document: Document, envelope: Envelope, update: Update) -> bool:
+        """Tell whether its signer has deleted all that before, which would fill the log for nothing."""
+        trust, number = self._engine.store.trust, document.row.number
+        return all(trust.is_deleted(number, envelope.signer, cut) for cut in update.deletions)
 
     def _accept(self, document: Document, envelope: Envelope, update: Update) -> None:
         plan = document.plan(update)
@@ -347,23 +351,6 @@ class Intake:
             self.forks.note(document, envelope, update)
             raise Refused(Refusal.EQUIVOCATION, "another update for clocks that were used before")
 
-    def _contents(self, update: Update, arrival: Arrival) -> dict[str, bytes]:
-        """Return what came along of the contents that an update names; whatever else came is nobody's."""
-        named = named_contents(update)
-        if not named:
-            return {}
-        offered = self._offered or self._checked(arrival.contents)
-        return {content_id: offered[content_id] for content_id in named if content_id in offered}
-
-    def _checked(self, contents: Sequence[bytes]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for raw in contents:
-            try:
-                found[str(parse_content(raw)["content_id"])] = raw
-            except Refused as refused:
-                self.counts[refused.refusal] += 1
-        return found
-
     def _keep_contents(self, document: Document, contents: dict[str, bytes]) -> None:
         room_id = document.place.room_id
         if room_id is not None:
@@ -384,7 +371,12 @@ class Intake:
         staged.writes = [write_row(signer, client, write, seq) for write in plan.writes]
         if datatype is not None and datatype.latest_only:
             staged.superseded = [write.origin for write in staged.writes if write.origin is not None]
-        staged.deletions = [DeletionRow(cut, signer) for cut in update.deletions]
+        written_over = {item.origin for item in update.items}
+        staged.deletions = [
+            DeletionRow(cut, signer)
+            for cut in update.deletions
+            if not (cut.length == 1 and (cut.client, cut.clock) in written_over)  # the write says as much
+        ]
         document.accept(update, signer, staged.entries)
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write

@@ -185,9 +185,7 @@ class Reading:
         Raises:
             KeyError: a map on the way is missing.
         """
-        node = document.list.nodes.get(entry) if entry is not None else None
-        candidates = self._first_fields(node) if node is not None else []
-        candidates += [_candidate(row) for row in self._rows(document, entry)]
+        node, candidates = self._candidates(document, entry)
         container: ItemId | None = None
         for key in path[:-1]:
             chain = _ordered([item for item in candidates if item.container == container and item.key == key])
@@ -195,8 +193,38 @@ class Reading:
             if not maps:
                 raise KeyError(key)
             container = self._holding(document, node, maps, path[: path.index(key) + 1]).id
+            if path[:-1] == (key,):
+                live = _live(candidates, self._maps(document, node, path[0], chain), path[-1])
+                container = live[-1] if live else container
         chain = _ordered([item for item in candidates if item.container == container and item.key == path[-1]])
         return container, chain[-1].id if chain else None
+
+    def is_shared(self, document: Document, entry: ItemId, key: str) -> bool:
+        """Tell whether an element has a shared map under a key, whoever has made it."""
+        _, candidates = self._candidates(document, entry)
+        return any(item.nested and item.container is None and item.key == key for item in candidates)
+
+    def held(self, document: Document, entry: ItemId, path: Path) -> int:
+        """Return in how many of an element's shared maps of one name a key has a value."""
+        node, candidates = self._candidates(document, entry)
+        chain = _ordered([item for item in candidates if item.container is None and item.key == path[0]])
+        return len(_live(candidates, self._maps(document, node, path[0], chain), path[1]))
+
+    def _candidates(self, document: Document, entry: ItemId | None) -> tuple[Node | None, list[Candidate]]:
+        node = document.list.nodes.get(entry) if entry is not None else None
+        candidates = self._first_fields(node) if node is not None else []
+        return node, candidates + [_candidate(row) for row in self._rows(document, entry)]
+
+    def _maps(self, document: Document, node: Node | None, key: str, chain: list[Candidate]) -> list[ItemId]:
+        """Return the shared maps that count under a key: the author's, or all that others made where that is none.
+
+        Whoever annotates a ref from before its extension was enabled makes the map; two may do so at once, and neither
+        may lose what is in it.
+        """
+        founding = [item.id for item in chain if item.first and item.nested]
+        return founding or [
+            item.id for item in chain if item.nested and self._write_counts(document, node, (key,), item, founded=False)
+        ]
 
     def _holding(self, document: Document, node: Node | None, maps: list[Candidate], path: Path) -> Candidate:
         founding = [item for item in maps if item.first]
@@ -234,12 +262,17 @@ class Reading:
         groups: dict[ItemId | None, dict[str, list[Candidate]]] = {}
         for candidate in candidates:
             groups.setdefault(candidate.container, {}).setdefault(candidate.key, []).append(candidate)
-        deleted = self._deleted(document)
+        deleted = self._deleted(document, {candidate.id[0] for candidate in candidates})
 
         def fields(container: ItemId | None, above: Path) -> dict[str, Any]:
             found: dict[str, Any] = {}
             for key, chain in groups.get(container, {}).items():
                 path = (*above, key)
+                if node is not None and not above and self._is_shared_name(key) and any(item.nested for item in chain):
+                    maps = self._maps(document, node, key, _ordered(chain))
+                    if maps:
+                        found[key] = {name: value for map_id in maps for name, value in fields(map_id, path).items()}
+                    continue
                 winner = self._winner(document, node, path, chain)
                 if winner is None or deleted(winner.id, partial(self._deletes, document, node, path)):
                     continue
@@ -249,6 +282,10 @@ class Reading:
             return found
 
         return fields(None, ())
+
+    def _is_shared_name(self, key: str) -> bool:
+        annotation = self._engine.registry.annotations.get((AnnotationPlace.ON_REF, key.removeprefix("ext.")))
+        return annotation is not None and annotation.nested and key.startswith("ext.")
 
     def _winner(self, document: Document, node: Node | None, path: Path, chain: list[Candidate]) -> Candidate | None:
         """Return the last write of a key that counts."""
@@ -286,8 +323,15 @@ class Reading:
         founded = len(path) == 1 and node is not None
         return self._write_counts(document, node, path, probe, founded=founded)
 
-    def _deleted(self, document: Document) -> Callable[[ItemId, Callable[[EntityId], bool]], bool]:
-        rows = self._engine.store.deletions(document.row.number)
+    def taken_away(self, document: Document, node: Node, path: Path, signer: EntityId) -> bool:
+        """Tell whether somebody's deletion of a key of an element counts, and nothing is there any more."""
+        value: Any = self.entry(document, node)
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value is None and self._deletes(document, node, path, signer)
+
+    def _deleted(self, document: Document, clients: set[int]) -> Callable[[ItemId, Callable[[EntityId], bool]], bool]:
+        rows = self._engine.store.deletions(document.row.number, clients)
         by_client: dict[int, list[tuple[Deletion, EntityId]]] = {}
         for row in rows:
             by_client.setdefault(row.deletion.client, []).append((row.deletion, row.signer))
@@ -307,6 +351,16 @@ def _candidate(row: WriteRow) -> Candidate:
     return Candidate(
         id, row.origin, row.right, row.signer, row.key, row.container, value, row.value is None, first=False
     )
+
+
+def _live(candidates: list[Candidate], maps: list[ItemId], key: str) -> list[ItemId]:
+    """Return those of some maps in which a key has a value last."""
+    found: list[ItemId] = []
+    for map_id in maps:
+        chain = _ordered([item for item in candidates if item.container == map_id and item.key == key])
+        if chain and (chain[-1].nested or chain[-1].value is not None):
+            found.append(map_id)
+    return found
 
 
 def _ordered(chain: list[Candidate]) -> list[Candidate]:

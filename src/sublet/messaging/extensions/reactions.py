@@ -49,7 +49,8 @@ def is_reaction(change: Happened) -> bool:
 
 
 def _writes_reactions(intent: Intent) -> bool:
-    return bool(intent.fields["path"][0] == REACTIONS_FIELD)
+    path = intent.fields["path"]
+    return bool(path[0] == REACTIONS_FIELD and len(path) > 1)
 
 
 def _inject(context: PreSend) -> None:

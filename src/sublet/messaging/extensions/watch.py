@@ -54,7 +54,8 @@ _INDEX: Final = "my_watches"
 
 
 def _on_a_ref(intent: Intent) -> bool:
-    return bool(intent.fields["path"][0] == WATCH_FIELD)
+    path = intent.fields["path"]
+    return bool(path[0] == WATCH_FIELD and len(path) > 1)
 
 
 def _on_channels(intent: Intent) -> bool:
