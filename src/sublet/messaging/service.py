@@ -50,6 +50,8 @@ from sublet.protocol.ezagent.yjs.vectors import decode_vector
 log = structlog.get_logger(__name__)
 
 MAX_TODO: Final = 4_096
+DECLARERS: Final = 4
+"""Threads that declare on the network; more of them would take turns there."""
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
 PERIODS_FOR_MEMBERS: Final = 10
@@ -108,6 +110,7 @@ class MessagingService:
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._declaring = anyio.CapacityLimiter(DECLARERS)
         self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
         self._missed = False
 
@@ -317,7 +320,7 @@ class MessagingService:
 
     async def _declare(self, declare: Callable[..., None], *arguments: Any) -> None:
         """Declare something on the network, which takes a while and so is done on another thread."""
-        await anyio.to_thread.run_sync(declare, *arguments)
+        await anyio.to_thread.run_sync(declare, *arguments, limiter=self._declaring)
 
     async def _listen(self, room_id: RoomId) -> None:
         month = await self._call(lambda engine: engine.shards.current_month())

@@ -98,7 +98,7 @@ class Writing:
             pending = _Pending(Transaction(client, document.next_clock(client)), tail.id if tail else None, {})
         mark = pending.transaction.mark()
         try:
-            if any(len(name) > MAX_KEY_CHARS for name in fields):
+            if max(map(len, fields)) > MAX_KEY_CHARS:
                 raise ValueError("a key is too long")
             last = pending.transaction.append_maps(document.root, pending.last, [fields])[-1]
             if pending.transaction.size - mark[0] > MAX_ENTRY_BYTES:

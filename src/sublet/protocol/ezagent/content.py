@@ -43,6 +43,10 @@ def canonical(value: JsonValue) -> bytes:
     Raises:
         ValueError: a fraction, an integer beyond 2**53, a lone surrogate, two keys that NFC makes one, or deep nesting.
     """
+    if _is_plain(value):
+        text = _to_text(value)
+        if text.isascii():  # whatever NFC would make of it, it is that already
+            return text.encode()
     return _to_text(_ordered(value, 0)).encode()
 
 
@@ -68,7 +72,9 @@ def parse_content(raw: bytes) -> Object:
     if len(raw) > MAX_CONTENT_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a content of {len(raw)} bytes")
     try:
-        content = narrow(json.loads(raw))
+        content = json.loads(raw)
+        if not _is_plain(content):
+            content = narrow(content)
         if not isinstance(content, dict) or content.get("content_id") != content_id(content):
             raise malformed("a content's id does not fit it")
     except (ValueError, RecursionError) as error:
@@ -183,6 +189,19 @@ def unb64url(text: str, size: int) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return raw if len(raw) == size and base64.urlsafe_b64encode(raw).rstrip(b"=").decode() == text else None
+
+
+def _is_plain(value: JsonValue) -> bool:
+    """Tell quickly whether it is an object of strings and lists of strings, as nearly everything that is signed is."""
+    if not isinstance(value, dict):
+        return False
+    for item in value.values():
+        if isinstance(item, list):
+            if not all(isinstance(one, str) for one in item):
+                return False
+        elif not isinstance(item, str):
+            return False
+    return True
 
 
 def _composed(text: str) -> str:
