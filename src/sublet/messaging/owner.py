@@ -7,7 +7,6 @@ The event loop is woken once for all answers of a batch.
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import structlog
 
+from sublet.messaging.arrivals import Arrivals
 from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Arrival, Outcome
@@ -28,8 +28,6 @@ from sublet.protocol.ezagent.errors import Refused
 log = structlog.get_logger(__name__)
 
 MAX_BATCH: Final = 256
-MAX_ARRIVALS: Final = 65_536
-"""Samples that wait; beyond that they are dropped, and a difference heals it."""
 MAX_OUTGOING: Final = 16_384
 STOP_SECONDS: Final = 2.0
 
@@ -89,7 +87,7 @@ class Owner:
         self._outcome = outcome
         self._settle = settle
         self._settled: list[Settled] = []
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._inbox = Arrivals()
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
@@ -115,17 +113,13 @@ class Owner:
 
     def heard(self, sample: Sample) -> None:
         """Take something that was published; called from Zenoh's threads."""
-        if self._inbox.qsize() >= MAX_ARRIVALS:
+        if not self._inbox.hear(sample):
             self.dropped += 1
-            return
-        self._inbox.put(sample)
 
     def asked(self, answer: Answer) -> None:
         """Take a peer's query; called from Zenoh's threads."""
-        if self._inbox.qsize() >= MAX_ARRIVALS:
+        if not self._inbox.offer(answer):
             answer.drop()
-            return
-        self._inbox.put(answer)
 
     def call(self, run: Callable[[Engine], ResultT], promise: Promise[ResultT]) -> None:
         """Run something with the engine; the promise is kept when what it wrote is durable."""
@@ -148,12 +142,7 @@ class Owner:
         self._started.set_result(None)
         running = True
         while running:
-            batch = [self._inbox.get()]
-            while len(batch) < MAX_BATCH:
-                try:
-                    batch.append(self._inbox.get_nowait())
-                except queue.Empty:
-                    break
+            batch = self._inbox.take(MAX_BATCH)
             running = None not in batch
             try:
                 self._do(engine, batch)
@@ -168,11 +157,10 @@ class Owner:
         """Answer what came too late, so that nobody waits for it."""
         with self._lock:
             self._stopped = True
-        while not self._inbox.empty():
-            item = self._inbox.get()
+        for item in self._inbox.rest():
             if isinstance(item, _Call):
                 self._settled.append(Settled(item.promise, None, _stopped()))
-            elif item is not None and not isinstance(item, Sample):
+            elif item is not None:
                 item.drop()
         self._wake()
 

@@ -1,0 +1,77 @@
+"""Whoever floods waits behind themselves."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from sublet.messaging import arrivals
+from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.engine.backend import Sample
+
+
+def sample(signer: str, number: int, size: int = 0) -> Sample:
+    who = signer.encode()
+    head = b"\1" + len(who).to_bytes(2, "big") + who
+    return Sample("key", head + number.to_bytes(4, "big") + bytes(size), b"")
+
+
+def numbers(batch: list[Sample], signer: str) -> list[int]:
+    who = signer.encode()
+    return [
+        int.from_bytes(item.payload[3 + len(who) :][:4], "big") for item in batch if item.payload[3:].startswith(who)
+    ]
+
+
+def test_a_flood_delays_nobody_else() -> None:
+    queue = Arrivals()
+    for number in range(5_000):
+        assert queue.hear(sample("@eve:node", number))
+    for number in range(3):
+        assert queue.hear(sample("@alice:node", number))
+    batch = queue.take(256)
+    assert numbers(batch, "@alice:node") == [0, 1, 2]
+    assert numbers(batch, "@eve:node") == list(range(253))
+    rest = [item for _ in range(19) for item in queue.take(256)]
+    assert numbers(rest, "@eve:node") == list(range(253, 253 + len(rest)))
+
+
+def test_what_one_signer_may_have_waiting_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "MAX_OF_SIGNER", 10)
+    monkeypatch.setattr(arrivals, "MAX_BYTES_OF_SIGNER", 5_000)
+    queue = Arrivals()
+    assert [queue.hear(sample("@eve:node", number)) for number in range(12)].count(True) == 10
+    assert [queue.hear(sample("@big:node", number, 2_000)) for number in range(5)].count(True) == 2
+    assert queue.hear(sample("@alice:node", 0))
+    queue.take(256)
+    assert queue.hear(sample("@big:node", 0, 2_000))
+    assert queue.hear(sample("@eve:node", 12))
+
+
+def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "MAX_SIGNERS", 20)
+    monkeypatch.setattr(arrivals, "MAX_WAITING_BYTES", 50_000)
+    queue = Arrivals()
+    assert [queue.hear(sample(f"@s{number}:node", 0)) for number in range(30)].count(True) == 20
+    assert [queue.hear(sample(f"@s{number}:node", 1, 10_000)) for number in range(20)].count(True) == 4
+    for payload in (b"", b"\1", b"\1\xff\xff", b"\1\0\5@e"):
+        queue.hear(Sample("key", payload, b""))
+    assert len(queue.take(256)) == 24
+
+
+def test_calls_come_first_but_never_alone() -> None:
+    queue = Arrivals()
+    for number in range(1_000):
+        queue.put(number)
+        queue.hear(sample("@alice:node", number))
+    batch = queue.take(100)
+    assert batch[:50] == list(range(50))
+    assert numbers(batch[50:], "@alice:node") == list(range(50))
+    assert queue.rest() == list(range(50, 1_000))
+    got: list[object] = []
+    reader = threading.Thread(target=lambda: got.extend(queue.take(10)))
+    reader.start()
+    queue.put(None)
+    reader.join(30)
+    assert got == [None]
