@@ -82,10 +82,16 @@ class LentRooms:
 
     async def serve(self) -> None:
         """Look after the rooms until cancelled."""
-        cursor = await self._journal.newest_event()
+        while True:
+            try:
+                cursor = await self._journal.newest_event()
+                left = await self._journal.list_settled(settled=False)
+                over = await self._journal.list_settled(settled=True, limit=RECENT)
+                break
+            except SubletError as error:
+                log.warning("rooms of delegations are not looked after for now", reason=str(error))
+                await anyio.sleep(RETRY_SECONDS)
         async with anyio.create_task_group() as group:
-            left = await self._journal.list_settled(settled=False)
-            over = await self._journal.list_settled(settled=True, limit=RECENT)
             for record in (*left, *over):
                 if record.room is not None:
                     self._attend(group, record.id)
@@ -179,8 +185,12 @@ class LentRooms:
         return False
 
     async def _say(self, service: MessagingService, record: DelegationRecord, text: str) -> None:
+        """Say something as the daemon; what the room refuses, such as too much at once, is not said."""
         assert record.room is not None
-        await service.call(self._me, "message.send", room_id=record.room.room_id, body=text)
+        try:
+            await service.call(self._me, "message.send", room_id=record.room.room_id, body=text)
+        except SubletError as error:
+            log.warning("a delegation's room is not told something", delegation_id=record.id, reason=str(error))
 
     async def _close(self, service: MessagingService, record: DelegationRecord) -> None:
         """Let nobody write any more, once the agent has said its last word or has had the time to."""

@@ -214,7 +214,8 @@ class WorkTalk:
     async def _say_last(self, work: Work, summary: str) -> None:
         try:
             await self.say(work, clean(summary, MAX_SUMMARY_CHARS), ext={"channels": [RESULT]})
-        except SubletError as error:
+        except Exception as error:
+            # Of no consequence for the work, which has ended.
             log.info("an agent's last word is not said in its room", delegation_id=work.id, reason=str(error))
 
     def _entity(self, work: Work) -> EntityId:

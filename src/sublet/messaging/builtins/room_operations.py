@@ -57,7 +57,7 @@ def create(
         "name": name,
         "membership": Nested(
             policy=policy,
-            members=Nested({creator: "owner", **dict.fromkeys(members, "member")}),
+            members=Nested({**dict.fromkeys(members, "member"), creator: "owner"}),
             knocks=Nested(),
         ),
         "power_levels": Nested(default=0, events_default=0, admin=DEFAULT_ADMIN_LEVEL, users=Nested()),
