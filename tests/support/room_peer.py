@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -43,6 +44,7 @@ async def main(
     )
     me = entity.record.entity_id
     async with service.running():
+        gc.freeze()  # as the daemon does
         _answer({"entity_id": me})
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
             command: dict[str, Any] = json.loads(line)
