@@ -74,6 +74,7 @@ accepts = st.builds(
         AcceptExtension,
         reverse=st.none() | st.builds(ReverseEndpoint, port=ports),
         sandbox_enforced=st.lists(text, max_size=8),
+        entity=st.none() | st.from_regex(r"@[a-z0-9._-]{1,20}:[a-z0-9.-]{1,20}", fullmatch=True),
     ),
 )
 starts = st.builds(
@@ -92,6 +93,7 @@ starts = st.builds(
         host_key=st.none() | text,
         remaining_seconds=st.none() | st.integers(0, MAX_TTL_SECONDS),
         data_path=st.sampled_from(["direct", "reverse"]),
+        room_id=st.none() | st.from_regex(r"[0-9a-f-]{36}", fullmatch=True),
     ),
 )
 dones = st.builds(
