@@ -8,7 +8,7 @@ from typing import Any
 from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
-from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.builtins import BUILT_INS, times
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.presence import PRESENCES
@@ -66,6 +66,12 @@ def _bundle(data: bytes) -> None:
 @target("acknowledgement", "protocol.ezagent.acknowledgement:parse_acknowledgement", raises=[Refused])
 def _acknowledgement(data: bytes) -> None:
     assert acknowledgement.parse_acknowledgement(data).encode() == data
+
+
+@target("rfc3339_time", "messaging.builtins.times:parse_rfc3339")
+def _time(data: bytes) -> None:
+    found = times.parse_rfc3339(_text(data))
+    assert found is None or abs(found) < 1 << 53
 
 
 @target("entity_record", "protocol.ezagent.identity:parse_record", raises=[Refused])
