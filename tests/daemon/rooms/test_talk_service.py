@@ -48,7 +48,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
             group.start_soon(messaging.serve)
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
-            talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get))
+            talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
             hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]
             yield World(RoomService(gate, speaking), talk, DeliveryService(gate, speaking), hers, its)
             group.cancel_scope.cancel()
@@ -85,6 +85,15 @@ async def test_who_is_not_here_is_written_to_all_the_same(tmp_path: Path) -> Non
         assert [(one.entity, one.receipt) for one in seen.receipts] == [(f"@human:{NODE}", "queued")]
         assert (await at.talk.say(Say(to="bob/reviewer", body="and"), HUMAN)).room_id == agent.room_id
         assert (await at.talk.say(Say(to="@reviewer:bob", body="and"), HUMAN)).room_id == agent.room_id
+
+
+async def test_nobody_is_written_to_where_nobody_is(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        for nobody in ("reviewer@carol", "@human:node-cccccccccccccccc", f"@typo:{at.hers.partition(':')[2]}"):
+            with pytest.raises(SubletError) as refused:
+                await at.talk.say(Say(to=nobody, body="hello?"), HUMAN)
+            assert refused.value.code is LocalCode.NOT_FOUND
+        assert await at.talk.talk_rooms(HUMAN) == []
 
 
 async def test_a_name_of_a_room_that_is_also_a_peers_reaches_neither(tmp_path: Path) -> None:

@@ -174,3 +174,14 @@ def test_an_agent_sends_another_one_only_so_much_in_a_minute() -> None:
         person.say(person.do("room.create", name="mine", invite=[b.id])["room_id"])
     a.clock.now_ms += 60_000
     a.say(both)
+
+
+def test_who_replies_to_their_own_answers_nobody() -> None:
+    person, a, b = speakers("person", "a", "b")
+    room = shared_room(person, a, b)
+    first = b.say(room, reply_to=b.say(room))
+    tell(b, person, a)
+    ref = a.say(room, reply_to=first)
+    for _ in range(2 * LIMITS.max_hops):
+        ref = a.say(room, reply_to=ref)
+        assert a.hops(ref) == 1

@@ -30,10 +30,12 @@ class Addresses:
 
     Args:
         node_of: returns the node id of the paired daemon with that name; None for none.
+        is_paired: tells whether the daemon with a node id is paired.
     """
 
-    def __init__(self, node_of: Callable[[str], str | None]) -> None:
+    def __init__(self, node_of: Callable[[str], str | None], is_paired: Callable[[str], bool]) -> None:
         self._node_of = node_of
+        self.is_paired = is_paired
 
     def read(self, given: str, rooms: Sequence[Mapping[str, Any]]) -> Addressee:
         """Return what ``given`` names.

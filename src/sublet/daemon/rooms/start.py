@@ -53,7 +53,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
         members=RoomMemberService(gate, speaking),
         marks=RoomMarkService(gate, speaking),
         people=RoomPeopleService(gate, speaking),
-        talk=TalkService(gate, speaking, Addresses(peers.node_of)),
+        talk=TalkService(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None)),
         delivery=DeliveryService(gate, speaking),
         lent=LentRooms(journal, messaging, node_id),
         work=WorkTalk(messaging, node_id),

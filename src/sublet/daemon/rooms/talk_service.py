@@ -30,13 +30,15 @@ from sublet.daemon.api.talk_models import (
 )
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.operations import operations
-from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
+from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name, direct_with
 from sublet.daemon.rooms.answered import Answered
+from sublet.daemon.rooms.entities import daemon_of
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_views import about, message_of, receipts_of, shortened
 from sublet.policy.model import Action, Resource, Subject
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.text import clean_line
 
 NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")
 """What names the message that an event is about, the nearest first."""
@@ -235,9 +237,39 @@ class TalkService:
                 raise SubletError(LocalCode.NOT_FOUND, what, "send_message opens one.")
             await self._gate.ask(caller, Action.ROOM_MANAGE, "*")
             await self._gate.ask(caller, Action.ROOM_SEND, "*", size_bytes=open_for)
+            await self._require(found.entity, caller)
             name = direct_name(me, found.entity)
             made = await self._speaking.call(caller, "room.create", name=name, invite=[found.entity])
             return str(made["room_id"])
+
+    async def _require(self, entity: EntityId, caller: Subject) -> None:
+        """Refuse to open a conversation with nobody.
+
+        A daemon that can't be reached now is not asked: what is said waits for it.
+
+        Raises:
+            SubletError: ``NOT_FOUND``: no such daemon is paired, or it says that it has nobody of that name.
+        """
+        domain, shown = entity_domain(entity), clean_line(entity, MAX_SHOWN_CHARS)
+        if domain == entity_domain(self._speaking.entity(caller)):
+            await self._speaking.call(caller, "identity.get_pubkey", entity_id=entity)
+            return
+        if not self._addresses.is_paired(domain):
+            what = f"no paired daemon is {clean_line(domain, MAX_SHOWN_CHARS)!r}"
+            raise SubletError(LocalCode.NOT_FOUND, what, "See: sublet peers")
+        if await self._answers(entity, caller) or not await self._answers(daemon_of(domain), caller):
+            return
+        if await self._answers(entity, caller):  # whose daemon had only just begun
+            return
+        raise SubletError(LocalCode.NOT_FOUND, f"there is no {shown} there", "directory lists its agents.")
+
+    async def _answers(self, entity: EntityId, caller: Subject) -> bool:
+        """Tell whether an entity is there now and shows that it holds its key."""
+        try:
+            await self._speaking.call(caller, "identity.verify_peer", entity_id=entity)
+        except SubletError:
+            return False
+        return True
 
     async def _direct(self, me: EntityId, other: EntityId, caller: Subject) -> RoomId | None:
         """Return the room of just these two that one of them has opened; of several, the oldest."""

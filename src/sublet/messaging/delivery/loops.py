@@ -103,7 +103,11 @@ class Loops:
         """
         answered = _answered(ext)
         chain = list(islice(_chain(engine, room_id, answered), self._limits.max_hops + 1)) if answered else []
-        hops = max((count + place for place, (_, count) in enumerate(chain, 1)), default=0)
+        hops = turns = 0
+        before = author
+        for speaker, count in chain:
+            turns, before = turns + (speaker != before), speaker
+            hops = max(hops, count + turns)
         members = engine.rooms.state(room_id).members()
         if len(members) == 2 and all(_kind(engine, member) is EntityKind.AGENT for member in members):
             said = list(_said(engine, author, room_id))
