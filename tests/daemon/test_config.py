@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.daemon.config import DaemonConfig, Listen
+from sublet.daemon.config import Bus, DaemonConfig, Listen
 from sublet.daemon.paths import Home, resolve_home
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -27,7 +27,7 @@ def test_defaults_stay_on_this_machine(home: Home) -> None:
     assert config.a2a == Listen("127.0.0.1", 8642, chosen=False)
     assert config.sftp == Listen("127.0.0.1", 8622, chosen=False)
     assert config.web == Listen("127.0.0.1", 8640, chosen=False)
-    assert config.zenoh == "tcp/127.0.0.1:7447"
+    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=False), tls=False)
     assert (config.public_url, config.agent_file, config.policy_file) == (None, None, None)
     assert config.mount_root == Path(home.state_dir) / "mounts"
     assert (config.unsandboxed, config.log_level) == (False, "info")
@@ -133,7 +133,29 @@ def test_the_web_page_is_on_loopback_or_off(
 
 
 def test_an_encrypted_bus_may_leave_the_machine(home: Home) -> None:
-    assert DaemonConfig(home=home, zenoh="tls/box.example:7447").zenoh == "tls/box.example:7447"
+    assert DaemonConfig(home=home, zenoh="tls/box.example:7448").bus == Bus(
+        Listen("box.example", 7448, chosen=True), tls=True
+    )
+
+
+def test_who_opens_a2a_to_other_machines_opens_files_and_bus_with_it_and_encrypts_them(home: Home) -> None:
+    for config, host in (
+        (DaemonConfig(home=home, lan=True), "0.0.0.0"),
+        (DaemonConfig(home=home, a2a="192.0.2.1:8642"), "192.0.2.1"),
+        (DaemonConfig(home=home, a2a="192.0.2.1:8642", lan=True), "192.0.2.1"),
+    ):
+        assert {config.a2a.host, config.sftp.host, config.bus.listen.host} == {host}
+        assert config.bus.tls
+    config = DaemonConfig(home=home, lan=True, zenoh="tcp/127.0.0.1:7447")
+    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=True), tls=False)
+
+
+def test_relays_beyond_this_machine_are_encrypted(home: Home) -> None:
+    write(home, {"messaging": {"relays": ["tls/relay.example:7447", "tcp/127.0.0.1:7000"]}})
+    assert len(DaemonConfig(home=home).messaging.relays) == 2
+    write(home, {"messaging": {"relays": ["tcp/relay.example:7447"]}})
+    with pytest.raises(SubletError, match="needs tls"):
+        DaemonConfig(home=home)
 
 
 def test_a_taken_default_gives_way_and_a_taken_choice_does_not() -> None:

@@ -12,7 +12,7 @@ from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.peering.identity import Identity, load_identity
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.protocol.messages import Accept, Error, Invite, Start
@@ -54,7 +54,7 @@ class DirectLink:
     async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
         raise NotImplementedError
 
-    async def bus_port(self, peer: PeerAddress) -> int | None:
+    async def bus(self, peer: PeerAddress) -> BusDoor | None:
         raise NotImplementedError
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:

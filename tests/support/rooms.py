@@ -10,6 +10,7 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
+from sublet.daemon.config import Bus, Listen
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
@@ -25,6 +26,7 @@ from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
 
 NOW_MS = 1_795_852_800_000
+ANY_BUS = Bus(Listen("127.0.0.1", 0, chosen=True), tls=False)
 
 
 def entity_key(name: str) -> SigningKey:

@@ -13,7 +13,7 @@ import asyncssh
 
 from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.api.peer_models import AgentView
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
     Accept,
@@ -199,7 +199,7 @@ class ScriptedLink:
         if self.obeys:
             self.say(message.delegation_id, message)
 
-    async def bus_port(self, peer: PeerAddress) -> int | None:
+    async def bus(self, peer: PeerAddress) -> BusDoor | None:
         return None
 
     async def agents(self, peer: PeerAddress) -> list[AgentView]:

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sublet.a2a_server.assertion import ALGORITHM
 from sublet.daemon.api.peer_models import AgentView
+from sublet.daemon.ports import BusDoor
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ids import AGENT_ID
 from sublet.protocol.messages import AWCP_URI, AWCP_VERSION
@@ -52,7 +53,7 @@ def make_card(
     node_id: str,
     key: SigningKey,
     fingerprint: str,
-    bus_port: int | None = None,
+    bus: BusDoor | None = None,
 ) -> AgentCard:
     """Return the signed card.
 
@@ -64,7 +65,7 @@ def make_card(
         node_id: ours.
         key: signs the card.
         fingerprint: the key's, the ``kid`` of the signature.
-        bus_port: where paired daemons on this machine join our bus, if there is one.
+        bus: where paired daemons join our bus, if there is one.
     """
     endpoint = url.rstrip("/") + "/"
     bearer = SecurityScheme(
@@ -84,7 +85,7 @@ def make_card(
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=False,
-            extensions=[_extension(agents, version, node_id, fingerprint, bus_port)],
+            extensions=[_extension(agents, version, node_id, fingerprint, bus)],
         ),
         default_input_modes=_TEXT_MODES,
         default_output_modes=_TEXT_MODES,
@@ -127,21 +128,23 @@ def offered_agents(card: AgentCard) -> list[AgentView]:
     ]
 
 
-def offered_bus_port(card: AgentCard) -> int | None:
-    """Return the port of the peer's bus that a verified card names, if any."""
+def offered_bus(card: AgentCard) -> BusDoor | None:
+    """Return where the peer's bus is as a verified card names it, if it does."""
     extension = next((item for item in card.capabilities.extensions if item.uri == AWCP_URI), None)
     if extension is None:
         return None
     try:
-        return _BusParams.model_validate(MessageToDict(extension.params)).sublet.bus_port
+        found = _BusParams.model_validate(MessageToDict(extension.params)).sublet
     except ValidationError:
         return None
+    return None if found.bus_port is None else BusDoor(found.bus_port, found.bus_tls)
 
 
 class _Sublet(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="ignore")
 
     bus_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
+    bus_tls: bool = False
 
 
 class _BusParams(BaseModel):
@@ -173,7 +176,7 @@ def _description(agents: Sequence[AgentConfig]) -> str:
 
 
 def _extension(
-    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus_port: int | None
+    agents: Iterable[AgentConfig], version: str, node_id: str, fingerprint: str, bus: BusDoor | None
 ) -> AgentExtension:
     listed: list[JsonValue] = [
         {"id": agent.id, "description": agent.description, "skills": [skill.id for skill in agent.skills]}
@@ -193,7 +196,7 @@ def _extension(
                 "version": version,
                 "node_id": node_id,
                 "fingerprint": fingerprint,
-                **({} if bus_port is None else {"bus_port": bus_port}),
+                **({} if bus is None else {"bus_port": bus.port, "bus_tls": bus.tls}),
             },
         }
     )

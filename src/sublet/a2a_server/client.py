@@ -17,7 +17,7 @@ from nacl.signing import SigningKey
 from pydantic import TypeAdapter, ValidationError
 
 from sublet.a2a_server.answers import AnswerReader
-from sublet.a2a_server.card import offered_agents, offered_bus_port
+from sublet.a2a_server.card import offered_agents, offered_bus
 from sublet.a2a_server.pairing import PAIR_PATH
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth, fetch_certificate, open_client
@@ -26,7 +26,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
 from sublet.daemon.api.daemon_api import PairReply, PairRequest
 from sublet.daemon.api.peer_models import AgentView
-from sublet.daemon.ports import PeerAddress, RemoteTask, Update
+from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint as fingerprint_of
 from sublet.protocol.messages import AWCP_URI, Accept, Error, Invite, Start
@@ -139,10 +139,10 @@ class A2APeerLink:
         session = await self._session(peer)
         return offered_agents(await session.card())
 
-    async def bus_port(self, peer: PeerAddress) -> int | None:
-        """``PeerLink.bus_port``."""
+    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+        """``PeerLink.bus``."""
         session = await self._session(peer)
-        return offered_bus_port(await session.card())
+        return offered_bus(await session.card())
 
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """``PeerLink.pair``."""

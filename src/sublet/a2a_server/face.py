@@ -170,7 +170,7 @@ class A2AFace:
             node_id=context.node_id,
             key=context.key,
             fingerprint=context.fingerprint,
-            bus_port=context.bus_port,
+            bus=context.bus,
         )
 
     def _build_handler(self) -> SubletRequestHandler:

@@ -55,5 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(REPORT, type=int, required=True)
     for name in ("agent", "a2a", "sftp", "web", "zenoh", "public-url", "log-level"):
         parser.add_argument(f"--{name}")
-    parser.add_argument("--unsandboxed", action="store_true")
+    for flag in ("--lan", "--unsandboxed"):
+        parser.add_argument(flag, action="store_true")
     return parser

@@ -72,8 +72,16 @@ def up(
         str | None, typer.Option(metavar="PORT|off", help="Port of the web page, on 127.0.0.1. [default: 8640]")
     ] = None,
     zenoh: Annotated[
-        str | None, typer.Option(metavar="ENDPOINT", help="Message bus, kept for when messaging arrives.")
+        str | None,
+        typer.Option(
+            metavar="ENDPOINT",
+            help="Where rooms meet: tcp/HOST:PORT here, tls/HOST:PORT for others. [default: port 7447, where A2A is]",
+        ),
     ] = None,
+    lan: Annotated[
+        bool,
+        typer.Option("--lan", help="Let other machines reach all three ports, encrypted.", show_default=False),
+    ] = False,
     public_url: Annotated[
         str | None, typer.Option(metavar="URL", help="How peers reach the A2A port, if not by its own address.")
     ] = None,
@@ -97,6 +105,7 @@ def up(
         sftp=sftp,
         web=web,
         zenoh=zenoh,
+        lan=lan,
         public_url=public_url,
         unsandboxed=unsandboxed,
         log_level=None if log_level is None else log_level.value,

@@ -70,6 +70,7 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("key", status.fingerprint),
         ("a2a", status.a2a_url),
         ("sftp", status.sftp),
+        ("bus", status.bus or "no port is free"),
         ("web page", f"{status.web}/ (log in: sublet web)" if status.web else "off"),
         ("config", status.config_dir or status.home),
         ("state", status.state_dir or status.home),

@@ -22,6 +22,7 @@ class UpOptions:
     sftp: str | None
     web: str | None
     zenoh: str | None
+    lan: bool
     public_url: str | None
     unsandboxed: bool
     log_level: str | None
@@ -38,7 +39,8 @@ class UpOptions:
             "--log-level": self.log_level,
         }
         values = [f"{name}={value}" for name, value in named.items() if value is not None]
-        return [*values, "--unsandboxed"] if self.unsandboxed else values
+        flags = (("--lan", self.lan), ("--unsandboxed", self.unsandboxed))
+        return [*values, *(name for name, wanted in flags if wanted)]
 
 
 async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusView], None]) -> None:
@@ -72,6 +74,7 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
         sftp=options.sftp,
         web=options.web,
         zenoh=options.zenoh,
+        lan=options.lan,
         public_url=options.public_url,
         unsandboxed=options.unsandboxed,
         log_level=options.log_level,

@@ -52,7 +52,7 @@ from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, lo
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
-from sublet.daemon.ports import Face, FaceContext, WebContext
+from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
@@ -101,7 +101,7 @@ class _Daemon:
         self._stop = asyncio.Event()
         self._ports_file = Path(config.home.state_dir) / "ports.json"
         self._last = read_ports(self._ports_file)
-        self._bus_port = BusPort(self._last.bus)
+        self._bus_port = BusPort(config.bus, self._last.bus)
         self._faces: list[Face] = []
         self._tls: TlsFiles | None = None
         host = config.a2a.host
@@ -262,10 +262,14 @@ class _Daemon:
             tls=(self._tls.certificate, self._tls.key) if self._tls else None,
             state_dir=Path(home.state_dir),
             runtime_dir=Path(home.runtime_dir),
-            bus_port=self._bus_port.number,
+            bus=self._bus_door(),
             web=self._web_context(parts),
             web_page=self._web_page,
         )
+
+    def _bus_door(self) -> BusDoor | None:
+        number = self._bus_port.number
+        return None if number is None else BusDoor(number, self._bus_port.tls)
 
     def _web_context(self, parts: Parts) -> WebContext | None:
         wanted = self._config.web
@@ -303,6 +307,7 @@ class _Daemon:
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
+            bus=next(iter(self._bus_port.listen), None),
             ezagent_level=await parts.rooms.messaging.level(),
             limits=parts.cages.means,
             enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],

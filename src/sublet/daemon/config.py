@@ -34,11 +34,12 @@ DEFAULT_WEB_PORT = 8640
 WEB_HOST = "127.0.0.1"
 WEB_OFF = "off"
 MIN_WEB_PORT = 1024
-DEFAULT_ZENOH = "tcp/127.0.0.1:7447"
+DEFAULT_BUS_PORT = 7447
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - only where a person asks for it
 
 log = structlog.get_logger(__name__)
 
-_ENDPOINT = re.compile(r"(?P<protocol>tcp|tls|quic)/(?P<address>[^/?#;]+)\Z")
+_ENDPOINT = re.compile(r"(?P<protocol>tcp|tls)/(?P<address>[^/?#;]+)\Z")
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
@@ -171,6 +172,19 @@ class MessagingConfig(BaseModel):
         default=[],
         description="Extensions of others that are installed beside Sublet, named by their entry points",
     )
+    relays: Annotated[list[Short], Field(max_length=8)] = Field(
+        default=[], description="Zenoh routers that carry messages between daemons that do not reach each other"
+    )
+    relay_authority: Short | None = Field(
+        default=None, description="Certificate file by which relays are known, where no public authority knows them"
+    )
+
+    @field_validator("relays")
+    @classmethod
+    def _no_plaintext_abroad(cls, relays: list[str]) -> list[str]:
+        for relay in relays:
+            _endpoint(relay)
+        return relays
 
 
 class ConfigFile(BaseModel):
@@ -180,7 +194,9 @@ class ConfigFile(BaseModel):
 
     a2a: Short | None = Field(default=None, description="HOST:PORT where peers call; port 0 is any free one")
     sftp: Short | None = Field(default=None, description="HOST:PORT where workspaces are served")
-    zenoh: Short | None = Field(default=None, description="Endpoint of the message bus, kept for when it arrives")
+    zenoh: Short | None = Field(
+        default=None, description="Where paired daemons join the message bus: tcp/HOST:PORT on this machine, else tls/"
+    )
     public_url: Short | None = Field(default=None, description="How peers reach the A2A port, if not by its address")
     agent_file: Short | None = Field(default=None, description="agent.json, beside this file by default")
     policy_file: Short | None = Field(default=None, description="policy.json, beside this file by default")
@@ -247,6 +263,14 @@ class Listen:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """Where paired daemons join the message bus; with TLS wherever others than this machine reach it."""
+
+    listen: Listen
+    tls: bool
+
+
 class DaemonConfig:
     """The daemon's configuration, checked and complete. Reads ``config.json`` of ``home``.
 
@@ -255,7 +279,8 @@ class DaemonConfig:
         a2a: ``HOST:PORT``.
         sftp: ``HOST:PORT``; by default on the host of ``a2a``.
         web: port of the web page, or ``off``.
-        zenoh: endpoint such as ``tcp/127.0.0.1:7447``.
+        zenoh: endpoint of the message bus, such as ``tcp/127.0.0.1:7447``; by default where A2A is.
+        lan: listen for other machines where nothing else was chosen.
         public_url: base URL at which peers reach the A2A port.
         unsandboxed: run agents without the sandbox.
         log_level: one of ``LOG_LEVELS``.
@@ -273,6 +298,7 @@ class DaemonConfig:
         sftp: str | None = None,
         web: str | None = None,
         zenoh: str | None = None,
+        lan: bool = False,
         public_url: str | None = None,
         unsandboxed: bool = False,
         log_level: str | None = None,
@@ -281,13 +307,16 @@ class DaemonConfig:
         self.home = home or resolve_home()
         config_dir = Path(self.home.config_dir)
         file = read_config(config_dir / CONFIG_FILE)
-        self.a2a = _listen("a2a", a2a or file.a2a, DEFAULT_A2A)
+        wanted = a2a or file.a2a
+        self.a2a = _listen("a2a", wanted, DEFAULT_A2A)
+        if lan and wanted is None:
+            self.a2a = replace(self.a2a, host=EVERYWHERE)
         self.sftp = _listen("sftp", sftp or file.sftp, DEFAULT_SFTP)
-        if not self.sftp.chosen and self.a2a.chosen:
+        if not self.sftp.chosen and (self.a2a.chosen or lan):
             # Who opens A2A to other machines opens the files' port with it: without it neither side could reach them.
             self.sftp = replace(self.sftp, host=self.a2a.host)
         self.web = _web(web, file.web)
-        self.zenoh = check_endpoint(zenoh or file.zenoh or DEFAULT_ZENOH)
+        self.bus = _bus(zenoh or file.zenoh, self.a2a.host)
         url = public_url or file.public_url
         self.public_url = check_url(url) if url else None
         self.agent_file = (
@@ -335,22 +364,30 @@ def read_config(path: Path) -> ConfigFile:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path}: {error}", "It must be a JSON object.") from None
 
 
-def check_endpoint(text: str) -> str:
-    """Return a Zenoh endpoint that is sound.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for another form, or for plain tcp beyond this machine.
-    """
-    match = _ENDPOINT.match(text)
+def _bus(wanted: str | None, host: str) -> Bus:
+    """Return where the bus is: as somebody wants it, or where A2A is, since whoever calls that has to reach it."""
+    if wanted is None:
+        return Bus(Listen(host, DEFAULT_BUS_PORT, chosen=False), tls=not is_loopback(host))
     try:
-        if match is None:
-            raise ValueError("it is not PROTOCOL/HOST:PORT with tcp, tls or quic")
-        host, _ = parse_host_port(match["address"])
-        if match["protocol"] == "tcp" and not is_loopback(host):
-            raise ValueError("beyond this machine it needs tls or quic")
+        host, port, tls = _endpoint(wanted)
     except ValueError as error:
         raise _invalid("zenoh", str(error)) from None
-    return text
+    return Bus(Listen(host, port, chosen=True), tls=tls)
+
+
+def _endpoint(text: str) -> tuple[str, int, bool]:
+    """Return host and port of an endpoint, and whether it has TLS.
+
+    Raises:
+        ValueError: another form, or plain tcp beyond this machine.
+    """
+    match = _ENDPOINT.match(text)
+    if match is None:
+        raise ValueError("it is not tcp/HOST:PORT or tls/HOST:PORT")
+    host, port = parse_host_port(match["address"])
+    if match["protocol"] == "tcp" and not is_loopback(host):
+        raise ValueError("beyond this machine it needs tls")
+    return host, port, match["protocol"] == "tls"
 
 
 def _listen(name: str, wanted: str | None, default: str) -> Listen:

@@ -66,6 +66,14 @@ class Silence:
 Update = Progress | Done | Error | Silence
 
 
+@dataclass(frozen=True, slots=True)
+class BusDoor:
+    """Where a daemon's message bus is on its host."""
+
+    port: int
+    tls: bool
+
+
 class PeerLink(Protocol):
     """The outgoing control plane to one peer (AWCP over A2A, DESIGN 4.2).
 
@@ -137,8 +145,8 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
         """
 
-    async def bus_port(self, peer: PeerAddress) -> int | None:
-        """Return the port of the peer's bus on its host, as its signed card says; None where it has none.
+    async def bus(self, peer: PeerAddress) -> BusDoor | None:
+        """Return where the peer's bus is on its host, as its signed card says; None where it has none.
 
         Raises:
             SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
@@ -237,7 +245,7 @@ class FaceContext:
     tls: tuple[Path, Path] | None
     state_dir: Path
     runtime_dir: Path
-    bus_port: int | None = None
+    bus: BusDoor | None = None
     web: WebContext | None = None
     web_page: Callable[[], str | None] = lambda: None
 

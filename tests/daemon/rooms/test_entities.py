@@ -23,6 +23,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
 from support.pairing import side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +67,7 @@ def test_an_agent_has_no_entity_under_the_name_of_another() -> None:
 
 
 async def test_an_agent_that_is_served_later_gets_its_entity_while_rooms_run(tmp_path: Path) -> None:
-    agents, port = ["helper"], BusPort(None)
+    agents, port = ["helper"], BusPort(ANY_BUS, None)
     try:
         async with side(tmp_path, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(

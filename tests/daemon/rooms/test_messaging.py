@@ -17,6 +17,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.pairing import Side, side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 DATABASE = "messaging.db"
@@ -24,7 +25,7 @@ DATABASE = "messaging.db"
 
 @asynccontextmanager
 async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
-    port = BusPort(None)
+    port = BusPort(ANY_BUS, None)
     messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
     try:
         async with anyio.create_task_group() as group:

@@ -19,6 +19,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
@@ -26,7 +27,7 @@ HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
 
 @asynccontextmanager
 async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIterator[RoomService]:
-    port = BusPort(None)
+    port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())

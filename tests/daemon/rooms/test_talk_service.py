@@ -25,6 +25,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 HUMAN, HOST = Subject("human"), Subject("mcp", "claude")
@@ -42,7 +43,7 @@ class World:
 
 @asynccontextmanager
 async def world(directory: Path) -> AsyncIterator[World]:
-    port = BusPort(None)
+    port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())

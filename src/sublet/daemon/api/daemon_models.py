@@ -83,6 +83,7 @@ class StatusView(View):
     tasks: int = Field(default=0, description="Tasks on the daemon's event loop; it must not grow with finished work")
     agents: list[str] = Field(default=[])
     sandbox: str = ""
+    bus: str | None = Field(default=None, description="Where paired daemons join the message bus")
     ezagent_level: int | None = Field(default=None, description="Compliance level of messaging in rooms; None below 0")
     limits: str = Field(default="", description="By what agents are held to their limits")
     config_dir: str = ""

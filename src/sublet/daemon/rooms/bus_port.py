@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import socket
-from typing import Final
 
-HOST: Final = "127.0.0.1"
-"""The bus is plain TCP, so only this machine reaches it."""
+from sublet.daemon.config import Bus
 
 
 class BusPort:
     """A port that is bound, so that nobody else is given it, and not listened on, so that the bus can.
 
     Args:
-        last: where peers have known us so far; another one is taken where that is not free.
+        bus: where it shall be, and whether it needs TLS.
+        last: where peers have known us so far, which goes before a default.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``: a chosen port can't be had.
     """
 
-    def __init__(self, last: int | None) -> None:
-        self._socket = _bound(last or 0) or _bound(0)
+    def __init__(self, bus: Bus, last: int | None) -> None:
+        self.host = bus.listen.host
+        self.tls = bus.tls
+        wanted = bus.listen.port
+        if bus.listen.chosen and wanted:
+            self._socket = _bound(self.host, bus.listen.free_port())
+        else:
+            self._socket = (
+                (_bound(self.host, last) if last else None)
+                or _bound(self.host, wanted, alone=True)
+                or _bound(self.host, 0)
+            )
 
     @property
     def number(self) -> int | None:
         """The port; None where this machine has none left."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else None
+
+    @property
+    def listen(self) -> tuple[str, ...]:
+        """Where the bus listens, as Zenoh writes it."""
+        return () if self.number is None else (endpoint(self.host, self.number, tls=self.tls),)
 
     def close(self) -> None:
         """Give the port back."""
@@ -30,16 +47,26 @@ class BusPort:
             self._socket.close()
 
 
-def endpoint(port: int) -> str:
-    """Return a port of this machine as Zenoh writes it."""
-    return f"tcp/{HOST}:{port}"
+def endpoint(host: str, port: int, *, tls: bool) -> str:
+    """Return an address as Zenoh writes it."""
+    return f"{'tls' if tls else 'tcp'}/{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _bound(port: int) -> socket.socket | None:
-    kept = socket.socket()
+def _bound(host: str, port: int, *, alone: bool = False) -> socket.socket | None:
+    """Return a socket that keeps a port and lets another one listen there; None where the port can't be had.
+
+    Args:
+        host: the address.
+        port: 0 for any.
+        alone: only where nobody else keeps it either, which can't be told of a port that was in use a minute ago.
+    """
+    kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
+        if alone:
+            kept.bind((host, port))
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind((HOST, port))
+        if not alone:
+            kept.bind((host, port))
     except OSError:
         kept.close()
         return None

@@ -21,13 +21,13 @@ from sublet.daemon.config import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import PeerLink
+from sublet.daemon.ports import BusDoor, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort, endpoint
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
 
 if TYPE_CHECKING:
-    from sublet.messaging.backends.zenoh_network import ZenohNetwork
+    from sublet.messaging.backends.zenoh_network import Tls, ZenohNetwork
     from sublet.messaging.engine.registry import Registry
     from sublet.messaging.service import MessagingService
 
@@ -63,7 +63,10 @@ class Messaging:
     ) -> None:
         self._identity = identity
         self._keys_dir = state_dir / "keys"
+        self._bus_dir = state_dir / "bus"
         self._database = state_dir / "messaging.db"
+        self._tls: Tls | None = None
+        self._trusted: frozenset[bytes] = frozenset()
         self.port = port
         self._peers = peers
         self._link = link
@@ -76,7 +79,7 @@ class Messaging:
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._peers_changed = asyncio.Event()
-        self._known: dict[str, int] = {}
+        self._known: dict[str, BusDoor] = {}
         """Where the buses of peers were when they last said so."""
         peers.listeners.append(self._on_peers)
 
@@ -135,17 +138,24 @@ class Messaging:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[ZenohNetwork]:
+        from sublet.daemon.rooms.bus_tls import make_tls
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
         from sublet.messaging.service import MessagingService
 
         registry = await asyncio.to_thread(_registry, self._settings.extensions)
-        number = self.port.number
-        listen = () if number is None else (endpoint(number),)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
-        network = await asyncio.to_thread(ZenohNetwork, Endpoints(listen))
+        self._tls = await asyncio.to_thread(make_tls, self._bus_dir, self._identity)
+        await self._trust()
+        endpoints = Endpoints(
+            self.port.listen,
+            relays=tuple(self._settings.relays),
+            tls=self._tls,
+            relay_authority=Path(authority) if (authority := self._settings.relay_authority) is not None else None,
+        )
+        network = await asyncio.to_thread(ZenohNetwork, endpoints)
         service = MessagingService(
             self._database,
             registry,
@@ -165,21 +175,37 @@ class Messaging:
     async def _join(self, network: ZenohNetwork) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
 
-        Of two daemons the one with the smaller node id calls, so that there is one connection between them.
+        Of two daemons that reach each other the one with the smaller node id calls, so that there is one connection.
         """
-        called: tuple[str, ...] = ()
+        called: tuple[tuple[str, ...], frozenset[bytes]] = (), self._trusted
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
+            await self._trust()
             wanted = await self._endpoints()
-            if wanted != called:
+            if self._differs(called, wanted):
                 try:
                     await asyncio.to_thread(network.call, wanted)
-                    called = wanted
+                    called = wanted, self._trusted
                 except OSError as error:
                     log.warning("the bus could not be opened again, which is tried later", reason=str(error))
             with anyio.move_on_after(LOOK_SECONDS):
                 await self._peers_changed.wait()
+
+    async def _trust(self) -> None:
+        """Write down whose certificates are good on the bus; a session takes that up when it is opened."""
+        from sublet.daemon.rooms.bus_tls import trust
+
+        assert self._tls is not None, "made when messaging began"
+        keys = frozenset((*(peer.public_key for peer in self._peers.list()), bytes(self._identity.key.verify_key)))
+        if keys != self._trusted:
+            await asyncio.to_thread(trust, self._tls, keys)
+            self._trusted = keys
+
+    def _differs(self, called: tuple[tuple[str, ...], frozenset[bytes]], wanted: tuple[str, ...]) -> bool:
+        """Tell whether the bus has to be opened again: for other addresses or, if certificates matter, other keys."""
+        uses_tls = self.port.tls or any(one.startswith("tls/") for one in wanted)
+        return wanted != called[0] or (uses_tls and self._trusted != called[1])
 
     async def _admit_agents(self) -> None:
         """Give an entity to agents that are served since the files were loaded anew."""
@@ -191,23 +217,29 @@ class Messaging:
                 await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
 
     async def _endpoints(self) -> tuple[str, ...]:
-        found: list[int] = []
+        found: list[str] = []
 
-        async def ask(peer: Peer) -> None:
+        async def ask(peer: Peer, host: str) -> None:
             try:
                 async with asyncio.timeout(ASK_SECONDS):
-                    port = await self._link.bus_port(peer.address())
+                    door = await self._link.bus(peer.address())
             except (SubletError, TimeoutError):
-                port = self._known.get(peer.node_id)
-            if port is not None:
-                self._known[peer.node_id] = port
-                found.append(port)
+                door = self._known.get(peer.node_id)
+            if door is not None and (door.tls or is_loopback(host)):
+                self._known[peer.node_id] = door
+                found.append(endpoint(host, door.port, tls=door.tls))
 
         async with anyio.create_task_group() as group:
             for peer in self._peers.list():
-                if self._identity.node_id < peer.node_id and _on_this_machine(peer):
-                    group.start_soon(ask, peer)
-        return tuple(endpoint(port) for port in sorted(set(found)))
+                host = urlsplit(peer.a2a_url).hostname if peer.a2a_url is not None else None
+                if host is not None and self._calls(peer, host):
+                    group.start_soon(ask, peer, host)
+        return tuple(sorted(set(found)))
+
+    def _calls(self, peer: Peer, host: str) -> bool:
+        """Tell whether it is on us to call a peer: with the smaller node id, or where the peer can't call us."""
+        unreachable = is_loopback(self.port.host) and not is_loopback(host)
+        return self._identity.node_id < peer.node_id or unreachable
 
     def _may_invite(self, entity: EntityId) -> bool:
         """Tell whether an entity may bring ours into a room: its domain is a pinned key, or our own."""
@@ -219,10 +251,6 @@ class Messaging:
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
-
-
-def _on_this_machine(peer: Peer) -> bool:
-    return peer.a2a_url is not None and is_loopback(urlsplit(peer.a2a_url).hostname or "")
 
 
 def _registry(third_party: Sequence[str]) -> Registry:

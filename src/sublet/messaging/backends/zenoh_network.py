@@ -47,7 +47,8 @@ class Tls:
 class Endpoints:
     """Where to listen and whom to call, as Zenoh writes it: ``tcp/127.0.0.1:7447``, ``tls/host:7447``.
 
-    ``relays`` are reached as a client. ``multicast`` looks for peers on the network, and is off unless asked for.
+    ``relays`` are reached as a client; ``relay_authority`` knows them, or a public one does. ``multicast`` looks for
+    peers on the network, and is off unless asked for.
     """
 
     listen: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ class Endpoints:
     relays: tuple[str, ...] = ()
     multicast: bool = False
     tls: Tls | None = None
+    relay_authority: Path | None = None
 
 
 class ZenohNetwork:
@@ -319,7 +321,9 @@ def _config(mode: str, endpoints: Endpoints) -> zenoh.Config:
         "transport/shared_memory/enabled": False,
         "transport/link/rx/max_message_size": MAX_MESSAGE_BYTES,
     }
-    if endpoints.tls is not None:
+    if not peer and endpoints.relay_authority is not None:
+        values["transport/link/tls/root_ca_certificate"] = str(endpoints.relay_authority)
+    if peer and endpoints.tls is not None:
         values |= {
             "transport/link/tls/root_ca_certificate": str(endpoints.tls.authority),
             "transport/link/tls/listen_certificate": str(endpoints.tls.certificate),
@@ -327,6 +331,8 @@ def _config(mode: str, endpoints: Endpoints) -> zenoh.Config:
             "transport/link/tls/connect_certificate": str(endpoints.tls.certificate),
             "transport/link/tls/connect_private_key": str(endpoints.tls.key),
             "transport/link/tls/enable_mtls": True,
+            # The authorities are pinned keys, each for one daemon, wherever it is.
+            "transport/link/tls/verify_name_on_connect": False,
         }
     for name, value in values.items():
         config.insert_json5(name, json.dumps(value))

@@ -1,0 +1,107 @@
+"""Rooms between daemons of two machines: joined by TLS with pinned keys, over a cable that is pulled; no stranger."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nacl.signing import SigningKey
+
+from support.daemons import Daemon, pair, wait_for
+from support.namespaces import Machine, needs_root, two_machines
+
+pytestmark = [needs_root, pytest.mark.timeout(240)]
+
+WAIT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Ann is behind a machine that nobody calls; Bob listens for other machines."""
+
+    ann: Daemon
+    bob: Daemon
+    left: Machine
+    right: Machine
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    base = tmp_path_factory.mktemp("lan")
+    with two_machines() as (left, right):
+        ann, bob = Daemon(base / "ann", prefix=left.prefix), Daemon(base / "bob", prefix=right.prefix)
+        try:
+            ann.up()
+            bob.up(a2a=f"{right.address}:8642", sftp=f"{right.address}:0")
+            pair(ann, bob)
+            yield Scene(ann, bob, left, right)
+        finally:
+            for daemon in (ann, bob):
+                daemon.down()
+
+
+def bodies(daemon: Daemon, room: str) -> list[str]:
+    """Return what a room says; nothing where the daemon does not know it yet."""
+    known = [one["room_id"] for one in daemon.json("room", "list")]
+    return [one["body"] for one in daemon.json("read", room)] if room in known else []
+
+
+def until(daemon: Daemon, room: str, wanted: list[str]) -> None:
+    wait_for(lambda: sorted(bodies(daemon, room)) == sorted(wanted), WAIT_SECONDS, f"{wanted}")
+
+
+def bus(daemon: Daemon) -> Any:
+    return daemon.json("status")["bus"]
+
+
+def test_two_machines_talk_encrypted_and_go_on_after_the_cable_was_out(scene: Scene) -> None:
+    assert bus(scene.bob).startswith(f"tls/{scene.right.address}:")
+    assert bus(scene.ann).startswith("tcp/127.0.0.1:")
+    room = scene.ann.json("room", "create", "plans")["room_id"]
+    scene.ann.json("room", "invite", room, scene.bob.json("whoami")["entity_id"])
+    scene.ann.json("send", room, "hello")
+    until(scene.bob, room, ["hello"])
+    scene.bob.json("send", room, "hello to you")
+    until(scene.ann, room, ["hello", "hello to you"])
+    with scene.right.unplugged():
+        scene.ann.json("send", room, "can you hear me?")
+        scene.bob.json("send", room, "anybody?")
+    both = ["hello", "hello to you", "can you hear me?", "anybody?"]
+    for daemon in (scene.ann, scene.bob):
+        until(daemon, room, both)
+    assert bodies(scene.ann, room) == bodies(scene.bob, room)
+
+
+def test_who_is_not_paired_does_not_get_in(scene: Scene, tmp_path: Path) -> None:
+    stranger = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from sublet.daemon.peering.identity import load_identity\n"
+        "from sublet.daemon.rooms.bus_tls import make_tls, trust\n"
+        "from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork\n"
+        "home, address, key = Path(sys.argv[1]), sys.argv[2], bytes.fromhex(sys.argv[3])\n"
+        "home.mkdir()\n"
+        "identity = load_identity(home / 'keys')\n"
+        "tls = make_tls(home / 'bus', identity)\n"
+        "trust(tls, [key, bytes(identity.key.verify_key)])\n"
+        "network = ZenohNetwork(Endpoints((), (address,), tls=tls))\n"
+        "until = time.monotonic() + 4\n"
+        "while not network.peers() and time.monotonic() < until:\n"
+        "    time.sleep(0.05)\n"
+        "print(network.peers())\n"
+        "network.close()\n"
+    )
+    assert _peers_of(scene, stranger, tmp_path / "mallory") == "0"
+
+
+def _peers_of(scene: Scene, code: str, home: Path) -> str:
+    """Return to how many daemons somebody gets a link who knows Bob's key and address, but is no peer."""
+    seed = (scene.bob.home / "state" / "keys" / "identity.key").read_bytes()
+    key = bytes(SigningKey(seed).verify_key).hex()
+    command = [*scene.left.prefix, sys.executable, "-c", code, str(home), bus(scene.bob), key]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
