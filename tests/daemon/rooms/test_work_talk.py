@@ -28,6 +28,7 @@ from sublet.supervisor.model import Deadline
 from sublet.supervisor.tools import ToolCall
 from support import jobs
 from support.pairing import side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ class World:
 
 @asynccontextmanager
 async def world(directory: Path) -> AsyncIterator[World]:
-    port = BusPort(None)
+    port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             agents = ["helper", "other"]
