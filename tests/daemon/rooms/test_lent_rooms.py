@@ -24,6 +24,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DelegationState
 from support.pairing import side
+from support.rooms import ANY_BUS
 
 pytestmark = pytest.mark.anyio
 BEGUN = (DelegationState.CREATED, DelegationState.INVITED, DelegationState.ACCEPTED)
@@ -80,7 +81,7 @@ class World:
 
 @asynccontextmanager
 async def world(directory: Path) -> AsyncIterator[World]:
-    port = BusPort(None)
+    port = BusPort(ANY_BUS, None)
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(
