@@ -11,6 +11,8 @@ from fuzz.targets import _text, target
 from sublet.messaging.builtins import BUILT_INS, times
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
+from sublet.messaging.extensions.collab import COLLABORATIVE
+from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
 from sublet.protocol.ezagent import (
     acknowledgement,
@@ -159,6 +161,28 @@ def _room(data: bytes) -> None:
     assert "last" in bob.bodies(room)
     if outcome.accepted:
         _applied(bob, name)
+
+
+@target("lied_to_text", "protocol.ezagent.yjs.blank:blank", raises=[])
+def _lied_to_text(data: bytes) -> None:
+    """Take the bytes as an update of a text that a member has signed, who may edit it or not by the first byte.
+
+    Whatever it is, what counts can be read and edited afterwards, and who may not edit changes nothing.
+    """
+    alice, bob = peers("alice", "bob", declarations=(*BUILT_INS, MUTABLES, COLLABORATIVE))
+    room, let = shared_room(alice, bob), data[:1] >= b"\x80"
+    ref = alice.do("message.send", room_id=room, body="one two")["ref_id"]
+    place = {"room_id": room, "ref_id": ref}
+    alice.do("collab.update_acl", **place, mode="room_members" if let else "owner_only")
+    bob.hear(alice.published())
+    shown = alice.do("timeline.get_ref", **place)
+    name = content_document(room, shown["content_id"])
+    alice.engine.intake.take([Arrival(envelope.seal(bob.entity.key, bob.id, name, NOW_MS, data[1:]).raw)])
+    lied = alice.do("collab.connect", **place)["text"]
+    assert lied == "one two" or let
+    alice.do("collab.edit", **place, index=0, insert="zero ")
+    assert alice.do("collab.connect", **place)["text"] == f"zero {lied}"
+    alice.do("mutable.versions", **place)
 
 
 def _applied(peer: Peer, name: str) -> None:

@@ -34,6 +34,7 @@ SLOW = {
     "acp_tool_call": 40,
     "acp_file_request": 15,
     "git_config": 8,
+    "lied_to_text": 8,
     "key_files": 5,
 }
 """Targets that work on the disk, and how many examples they get."""

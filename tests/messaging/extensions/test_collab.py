@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ from messaging.test_service import SECONDS, member
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine import texts
+from sublet.messaging.engine import text_replay, texts
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import EDITED_AT, MUTABLES, content_document
@@ -112,7 +113,7 @@ def test_who_is_not_let_writes_nothing_that_counts() -> None:
 
 
 def test_whoever_floods_a_text_takes_it_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "MAX_CLIENT_BYTES", 5_000)
+    monkeypatch.setattr(text_replay, "MAX_CLIENT_BYTES", 5_000)
     monkeypatch.setattr(texts, "_ENVELOPE_BYTES", 500)
     text = Text("bob", "carol", "dave")
     alice, bob, carol, dave = text.all
@@ -173,6 +174,76 @@ def test_what_only_deletes_holds_nothing_back_from_who_catches_up() -> None:
     assert have[alice_client] == alice.engine.document(name).next_clock(alice_client)
     assert [bool(update.items) for update in found[-2:]] == [False, False]
     assert text.read(alice) == text.read(bob)
+
+
+def hostile(client: int, clock: int, *items: bytes, deletes: tuple[int, int, int] | None = None) -> bytes:
+    """Return an update of a client, of items as they are encoded, each of them one clock long or as text."""
+    out = bytearray()
+    if items:
+        for value in (1, len(items), client, clock):
+            write_number(out, value)
+        for item in items:
+            out += item
+    else:
+        out.append(0)
+    if deletes is None:
+        out.append(0)
+    else:
+        for value in (1, deletes[0], 1, deletes[1], deletes[2]):
+            write_number(out, value)
+    return bytes(out)
+
+
+def part(
+    kind: int, content: bytes, origin: tuple[int, int] | None = None, right: tuple[int, int] | None = None
+) -> bytes:
+    """Return an encoded item of a text."""
+    out = bytearray([kind | (128 if origin else 0) | (64 if right else 0)])
+    for other in (origin, right):
+        for value in other or ():
+            write_number(out, value)
+    if origin is None and right is None:
+        out += b"\1\4body"
+    return bytes(out) + content
+
+
+SMILE = "\U0001f600"
+
+
+@pytest.mark.parametrize("let", [True, False])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda alice, bob: hostile(bob, 0, part(8, b"\1\x7e", (alice, 0))),  # a value in the text
+        lambda alice, bob: hostile(bob, 0, part(7, b"\2", (alice, 0))),  # a text in the text
+        lambda alice, bob: hostile(bob, 0, part(3, b"\1x", (alice, 0))),  # bytes in the text
+        lambda alice, bob: hostile(bob, 0, part(6, b"\1b\4true", (alice, 0))),  # a format
+        lambda alice, bob: hostile(bob, 0, part(4, b"\1x", (alice, 1))),  # between the halves of a character
+        lambda alice, bob: hostile(bob, 0, part(4, b"\1x", None, (alice, 2))),
+        lambda alice, bob: hostile(bob, 0, part(4, b"\1x", (alice, 0), (alice, 5))),  # beside a key of the map
+        lambda alice, bob: hostile(bob, 0, part(4, b"\1x", (alice, 0)), deletes=(alice, 2, 1)),
+        lambda alice, bob: hostile(bob, 0, deletes=(alice, 0, 2)),  # half of a character
+        lambda alice, bob: hostile(
+            bob, 0, part(4, b"\4" + SMILE.encode(), (alice, 0)), part(4, b"\1x", (bob, 0))
+        ),  # within its own character
+    ],
+)
+def test_what_no_client_of_a_text_writes_changes_nothing(let: bool, made: Callable[[int, int], bytes]) -> None:
+    """The library would count positions in another way after these, or panic."""
+    text = Text("bob", "carol", body=f"a{SMILE}b")
+    alice, bob, _ = text.all
+    text.share("room_members" if let else "owner_only")
+    name = content_document(text.room, text.content_id())
+    bob.engine.writing.take(bob.id, name, made(alice.client, bob.client))
+    bob.engine.commit()
+    text.spread()
+    assert {text.read(peer) for peer in text.all} == {f"a{SMILE}b"}
+    for index, delete, insert in ((2, 1, "c"), (1, 1, "\u00e9"), (3, 0, SMILE)):
+        before = text.read(alice)
+        text.edit(alice, index, delete, insert)
+        text.spread()
+        assert {text.read(peer) for peer in text.all} == {before[:index] + insert + before[index + delete :]}
+    assert alice.do("mutable.versions", room_id=text.room, ref_id=text.ref)[-1]["body_snapshot"] == text.read(bob)
 
 
 def test_whoever_is_taken_off_the_list_keeps_what_was_written_by_then() -> None:

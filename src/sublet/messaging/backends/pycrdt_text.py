@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sublet.messaging.engine.backend import SharedText
@@ -10,6 +11,17 @@ from sublet.protocol.ezagent.yjs.model import Value
 
 if TYPE_CHECKING:
     from pycrdt import Doc, Text
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """Turn a panic of the library, which is no ``Exception``, into one: nothing else may end because of a text."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError("the library of texts has failed") from None
 
 
 class PycrdtTexts:
@@ -31,9 +43,14 @@ class _PycrdtText:
         return str(self._text)
 
     def apply(self, update: bytes) -> None:
-        self._doc.apply_update(update)
+        with _no_panic():
+            self._doc.apply_update(update)
 
     def edit(self, client: int, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> bytes:
+        with _no_panic():
+            return self._edit(client, start, end, insert, marks)
+
+    def _edit(self, client: int, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> bytes:
         from pycrdt import Map
 
         before = self.value

@@ -13,6 +13,7 @@ from sublet.protocol.encoding import b64
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import NONCE_BYTES, Challenge, encode_challenge, parse_response
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.identity import EntityRecord
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id
 
 
@@ -81,7 +82,9 @@ def _verified(context: OperationContext, challenge: Challenge, answers: list[byt
             context.engine.intake.learn(record.encode())
         except Refused:
             continue
-        return {**shown(context, record.entity_id), "verified_at": rfc3339(context.engine.now_ms())}
+        known = context.engine.keyring.record(record.entity_id)
+        if known is None or known.version <= record.version:  # an older one may be of a key that was given up
+            return {**_view(record), "verified_at": rfc3339(context.engine.now_ms())}
     raise SubletError(
         LocalCode.KEY_CHANGED,
         f"whoever answered for {challenge.responder} does not hold its key",
@@ -100,6 +103,10 @@ def shown(context: OperationContext, entity: EntityId) -> dict[str, Any]:
         raise SubletError(
             LocalCode.NOT_FOUND, f"nobody here knows {entity}", "Its daemon may be away; try again later."
         )
+    return _view(record)
+
+
+def _view(record: EntityRecord) -> dict[str, Any]:
     return {
         "entity_id": record.entity_id,
         "kind": str(record.kind),

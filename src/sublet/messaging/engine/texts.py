@@ -5,9 +5,9 @@ What does not count is taken in as deleted, so that what others have written bes
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.authorise import document_write_counts
@@ -15,56 +15,29 @@ from sublet.messaging.engine.backend import SharedText, TextLibrary
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, Broken, LeansOnLeftOut, Replay
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.yjs.blank import blank
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import MAX_CLOCK, Update, Value
+from sublet.protocol.ezagent.yjs.model import Update, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 MAX_OPEN_TEXTS: Final = 64
-MAX_STEP_BYTES: Final = 1 << 20
-MAX_CLIENT_BYTES: Final = 8 << 20
-"""Of one client's updates of a text: whoever writes more is not read any further, and everybody else still is.
-
-Each client's updates come in one order, so that all peers stop at the same one.
-"""
-MAX_TEXT_LOG_BYTES: Final = 32 << 20
-"""Of one text's whole log."""
+MAX_BROKEN: Final = 16
+"""Clients of one text whose updates the library can't take, before nobody is shown the text."""
 _ENVELOPE_BYTES: Final = 2_048
 """What an envelope adds at most."""
 
 
 @dataclass(slots=True)
-class _Taken:
-    """What was read of a text's log: up to which clock of each client, and how many bytes."""
-
-    have: dict[int, int] = field(default_factory=dict)
-    bytes_of: Counter[int] = field(default_factory=Counter)
-
-    def has_room(self, client: int, size: int) -> bool:
-        """Tell whether everybody will read as much more of a client."""
-        beyond = self.bytes_of.total() + size
-        return self.bytes_of[client] + size <= MAX_CLIENT_BYTES and beyond <= MAX_TEXT_LOG_BYTES - MAX_STEP_BYTES
-
-    def takes(self, update: Update, size: int) -> bool:
-        """Take an update with items; False where its client has written too much, so that it is not asked for again."""
-        self.bytes_of[update.client] += size
-        fits = self.bytes_of[update.client] <= MAX_CLIENT_BYTES
-        self.have[update.client] = update.end if fits else MAX_CLOCK
-        return fits
-
-
-@dataclass(slots=True)
 class _Open:
-    text: SharedText
+    replay: Replay
     rights: object
-    taken: _Taken = field(default_factory=_Taken)
 
 
 class Texts:
@@ -117,20 +90,20 @@ class Texts:
         intent = Intent(datatype.id, Change.UPDATE, name, document.place.room_id, entity, {})
         intent.fields = {"path": ("body",), "value": insert}
         engine.hooks.pre_send(engine, intent, {})
-        taken = self._open[name].taken
+        replay = self._open[name].replay
         try:
             update = shared.edit(client, start, end, insert, marks)
-            if not taken.has_room(client, len(update) + _ENVELOPE_BYTES):
+            if not replay.has_room(client, len(update) + _ENVELOPE_BYTES):
                 raise SubletError(
                     LocalCode.CONFLICT,
                     "this text was edited too often to be edited any further",
                     "Send it as a new message.",
                 )
-            taken.bytes_of[client] += engine.writing.take(entity, name, update)
+            size = engine.writing.take(entity, name, update)
         except BaseException:
             del self._open[name]  # what the library holds now is in no log
             raise
-        taken.have[client] = document.next_clock(client)
+        replay.wrote(decode_update(update), size)
 
     def may(self, entity: EntityId, name: str) -> bool:
         """Tell whether what one of our own would write into a text now would count."""
@@ -141,16 +114,12 @@ class Texts:
     def steps(self, name: str) -> Iterator[tuple[dict[str, Value], str]]:
         """Yield what each update that counts sets beside the text, with the text after it, the first one first."""
         document = self._engine.document(name)
-        self._settle(document)
-        text = self._library.open(*_roots(document))
-        for raw in self._log(document, _Taken()):
-            envelope = unpack(raw)
-            update = decode_update(envelope.payload)
-            if self._counts(document, envelope.signer, update):
-                text.apply(envelope.payload)
-                yield self._marks(document, update), text.value
-            else:
-                text.apply(blank(update))
+        self._current(document)
+        known = self._open[name].replay
+        replay = self._begin(document, whole=known.whole, ended=known.ended)
+        for raw, update, counts in self._log(document, replay):
+            if replay.take(unpack(raw).payload, update, len(raw), counts=counts):
+                yield self._marks(document, update), replay.text.value
 
     def _marks(self, document: Document, update: Update) -> dict[str, Value]:
         marks: dict[str, Value] = {}
@@ -170,29 +139,42 @@ class Texts:
         rights = self._rights(document)
         found = self._open.pop(name, None)
         if found is None or found.rights != rights:
-            found = _Open(self._library.open(*_roots(document)), rights)
+            found = _Open(self._begin(document), rights)
+        for _ in range(MAX_BROKEN):
+            try:
+                for raw, update, counts in self._log(document, found.replay):
+                    found.replay.take(unpack(raw).payload, update, len(raw), counts=counts)
+                break
+            except LeansOnLeftOut:
+                found = _Open(self._begin(document, whole=True, ended=found.replay.ended), rights)
+            except Broken as broken:
+                ended = found.replay.ended | {broken.client: broken.clock}
+                found = _Open(self._begin(document, whole=found.replay.whole, ended=ended), rights)
+        else:
+            raise SubletError(LocalCode.CONFLICT, "this text can't be read", "Ask its author to send it anew.")
         self._open[name] = found
         while len(self._open) > MAX_OPEN_TEXTS:
             self._open.popitem(last=False)
-        try:
-            for raw in self._log(document, found.taken):
+        return found.replay.text
+
+    def _begin(self, document: Document, *, whole: bool = False, ended: Mapping[int, int] | None = None) -> Replay:
+        store, number = self._engine.store, document.row.number
+        return Replay(
+            self._library.open(*_roots(document)),
+            lambda item: store.find_write(number, item) is not None,
+            whole,
+            dict(ended or {}),
+        )
+
+    def _log(self, document: Document, replay: Replay) -> Iterator[tuple[bytes, Update, bool]]:
+        """Yield what was not read yet, with whether its signer may write it."""
+        more = True
+        while more and not replay.is_full:
+            page, more = self._engine.store.log_after(document.row.number, replay.have, MAX_STEP_BYTES)
+            for raw in page:
                 envelope = unpack(raw)
                 update = decode_update(envelope.payload)
-                counts = self._counts(document, envelope.signer, update)
-                found.text.apply(envelope.payload if counts else blank(update))
-        except BaseException:
-            del self._open[name]  # it counts as read, and is not
-            raise
-        return found.text
-
-    def _log(self, document: Document, taken: _Taken) -> Iterator[bytes]:
-        more = True
-        while more and taken.bytes_of.total() < MAX_TEXT_LOG_BYTES:
-            page, more = self._engine.store.log_after(document.row.number, taken.have, MAX_STEP_BYTES)
-            for raw in page:
-                update = decode_update(unpack(raw).payload)
-                if not update.items or taken.takes(update, len(raw)):
-                    yield raw
+                yield raw, update, self._counts(document, envelope.signer, update)
 
     def _settle(self, document: Document) -> None:
         """Put into the log what was written since the last commit."""
@@ -204,10 +186,11 @@ class Texts:
         """Return what decides which updates count: while it is the same, so are they."""
         room_id, content_id = document.place.room_id, document.place.content_id
         state = self._engine.rooms.state(room_id) if room_id is not None else None
+        forks = dict(document.forks)
         if room_id is None or content_id is None:
-            return state
+            return state, forks
         rights = self._engine.reading.map_document(doc_id("acl", room_id=room_id, content_id=content_id))
-        return state, rights
+        return state, forks, rights
 
     def _counts(self, document: Document, signer: EntityId, update: Update) -> bool:
         item = (update.client, update.start)

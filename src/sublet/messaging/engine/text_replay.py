@@ -1,0 +1,179 @@
+"""What is taken of one text's log, so that nobody who signs an update spoils the text for others (DESIGN 6).
+
+Three kinds of updates are told apart. What counts is applied. What does not count is left out, and only where something
+that counts stands beside it is all of that applied too, as deleted, to keep places. And an update that no client of a
+text makes, with parts that are no text or that cut a character in two, is left out for good, with all that its client
+writes after it: the library would count positions in another way than its readers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sublet.messaging.engine.backend import SharedText
+from sublet.protocol.ezagent.yjs.blank import blank
+from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Item, ItemId, Update
+
+MAX_STEP_BYTES: Final = 1 << 20
+MAX_CLIENT_BYTES: Final = 8 << 20
+"""Of one client's updates of a text: whoever writes more is not read any further, and everybody else still is.
+
+Each client's updates come in one order, so that all peers stop at the same one.
+"""
+MAX_TEXT_LOG_BYTES: Final = 32 << 20
+"""Of all that is applied to one text."""
+
+
+class LeansOnLeftOut(Exception):
+    """Something that counts stands beside something that was left out; begin anew and apply that too."""
+
+
+class Broken(Exception):
+    """The library can't take an update; begin anew without what its client writes from there on."""
+
+    def __init__(self, client: int, clock: int) -> None:
+        super().__init__(client, clock)
+        self.client = client
+        self.clock = clock
+
+
+@dataclass(slots=True)
+class Replay:
+    """A text as far as its log was read.
+
+    Args:
+        text: what is applied to.
+        is_field: tells whether an item is a key of the map beside the text.
+        whole: whether what does not count is applied as deleted.
+        ended: clients from which nothing is taken from a clock on.
+    """
+
+    text: SharedText
+    is_field: Callable[[ItemId], bool]
+    whole: bool = False
+    ended: dict[int, int] = field(default_factory=dict)
+    have: dict[int, int] = field(default_factory=dict)
+    bytes_of: Counter[int] = field(default_factory=Counter)
+    _left_out: dict[int, int] = field(default_factory=dict)
+    _highs: set[ItemId] = field(default_factory=set)
+
+    def has_room(self, client: int, size: int) -> bool:
+        """Tell whether everybody will read as much more of a client."""
+        beyond = self.bytes_of.total() + size
+        return self.bytes_of[client] + size <= MAX_CLIENT_BYTES and beyond <= MAX_TEXT_LOG_BYTES - MAX_STEP_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether no more is applied."""
+        return self.bytes_of.total() >= MAX_TEXT_LOG_BYTES
+
+    def take(self, payload: bytes, update: Update, size: int, *, counts: bool) -> bool:
+        """Take the next update of the log; tell whether it changed the text in the name of its signer.
+
+        Args:
+            payload: the update.
+            update: the same, decoded.
+            size: bytes of its envelope.
+            counts: whether its signer may write it.
+
+        Raises:
+            LeansOnLeftOut: begin anew with ``whole``.
+            Broken: begin anew with its client ``ended``.
+        """
+        if update.items:
+            self.have[update.client] = max(update.end, self.have.get(update.client, 0))
+            if update.client in self.ended and update.end > self.ended[update.client]:
+                self._end(update)
+                return False
+        if not counts and not self.whole:
+            if update.items:
+                self._left_out.setdefault(update.client, update.start)
+            return False
+        highs = _highs(update) if counts else set[ItemId]()
+        if not self._is_sound(update, highs, counts=counts) or (update.items and not self._fits(update, size)):
+            self._end(update)
+            return False
+        if counts and not self.whole and self._leans(update):
+            raise LeansOnLeftOut
+        self._apply(payload if counts else blank(update), update)
+        self._highs |= highs
+        return counts
+
+    def wrote(self, update: Update, size: int) -> None:
+        """Take note of an update of ours, which is applied already."""
+        self.have[update.client] = update.end
+        self.bytes_of[update.client] += size
+        self._highs |= _highs(update)
+
+    def _apply(self, payload: bytes, update: Update) -> None:
+        try:
+            self.text.apply(payload)
+        except (ValueError, RuntimeError):
+            if not update.items:
+                return
+            raise Broken(update.client, update.start) from None
+
+    def _fits(self, update: Update, size: int) -> bool:
+        self.bytes_of[update.client] += size
+        return self.bytes_of[update.client] <= MAX_CLIENT_BYTES
+
+    def _end(self, update: Update) -> None:
+        """Take nothing more of a client, and ask for no more of it."""
+        if update.items:
+            self.ended[update.client] = min(update.start, self.ended.get(update.client, MAX_CLOCK))
+            self.have[update.client] = MAX_CLOCK
+
+    def _leans(self, update: Update) -> bool:
+        beside = (self._left_out.get(client, MAX_CLOCK) <= clock for client, clock in _beside(update))
+        return update.client in self._left_out or any(beside)
+
+    def _is_sound(self, update: Update, highs: set[ItemId], *, counts: bool) -> bool:
+        """Tell whether a client of a text may have made an update, and it builds on no other."""
+        known = self._highs | highs
+        if any(self.ended.get(client, MAX_CLOCK) <= clock for client, clock in _beside(update)):
+            return False
+        if any(_cuts(known, item) for item in update.items):
+            return False
+        for cut in update.deletions if counts else ():
+            if (cut.client, cut.clock - 1) in known or (cut.client, cut.clock + cut.length - 1) in known:
+                return False
+        return all(self._is_of_text(update.client, item, counts=counts) for item in update.items)
+
+    def _is_of_text(self, client: int, item: Item, *, counts: bool) -> bool:
+        """Tell whether an item is a key of the map beside the text, or a part of the text between parts of it."""
+        if item.kind == HOLE or self.is_field((client, item.clock)):
+            return True
+        if item.key is not None or (counts and item.kind not in (STRING, DELETED)):
+            return False
+        return not any(self.is_field(other) for other in (item.origin, item.right) if other is not None)
+
+
+def _beside(update: Update) -> Iterator[ItemId]:
+    for item in update.items:
+        for other in (item.origin, item.right, item.parent):
+            if isinstance(other, tuple):
+                yield other
+
+
+def _cuts(highs: set[ItemId], item: Item) -> bool:
+    """Tell whether an item stands between the two halves of a character."""
+    right = item.right
+    return item.origin in highs or (right is not None and (right[0], right[1] - 1) in highs)
+
+
+def _highs(update: Update) -> set[ItemId]:
+    """Return the ids of the first halves of characters that take two places in UTF-16."""
+    found: set[ItemId] = set()
+    for item in update.items:
+        if item.kind != STRING or not isinstance(item.value, str) or item.value.isascii():
+            continue
+        clock = item.clock
+        for char in item.value:
+            if ord(char) > 0xFFFF:
+                found.add((update.client, clock))
+                clock += 1
+            clock += 1
+    return found
