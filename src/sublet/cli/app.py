@@ -30,6 +30,7 @@ from sublet.cli import (
     peers_cmd,
     people_cmds,
     policy_cmds,
+    presence_cmds,
     prune_cmd,
     receipts_cmd,
     replay_cmd,
@@ -87,7 +88,7 @@ app.add_typer(room_member_cmds.rooms, rich_help_panel="Rooms")
 _add("Rooms", message_cmds.send, message_cmds.read, receipts_cmd.receipts)
 _add("Rooms", message_cmds.thread, message_cmds.channels)
 app.add_typer(watch_cmds.watch, rich_help_panel="Rooms")
-_add("Rooms", people_cmds.search, people_cmds.profile)
+_add("Rooms", presence_cmds.presence, presence_cmds.drafts, people_cmds.search, people_cmds.profile)
 _add("Messages", mark_cmds.react, mark_cmds.edit, mark_cmds.delete, mark_cmds.redact, mark_cmds.pin, mark_cmds.unpin)
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")

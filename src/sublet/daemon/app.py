@@ -32,6 +32,7 @@ from sublet.daemon.control.replay_routes import ReplayArea
 from sublet.daemon.control.room_mark_routes import RoomMarkArea
 from sublet.daemon.control.room_member_routes import RoomMemberArea
 from sublet.daemon.control.room_people_routes import RoomPeopleArea
+from sublet.daemon.control.room_presence_routes import RoomPresenceArea
 from sublet.daemon.control.room_routes import RoomArea
 from sublet.daemon.control.room_watch_routes import RoomWatchArea
 from sublet.daemon.control.server import ControlServer
@@ -143,6 +144,7 @@ class _Daemon:
                     RoomMemberArea(parts.rooms.members),
                     RoomMarkArea(parts.rooms.marks),
                     RoomPeopleArea(parts.rooms.people),
+                    RoomPresenceArea(parts.rooms.presence),
                     RoomWatchArea(parts.rooms.talk),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),

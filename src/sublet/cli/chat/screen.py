@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 from prompt_toolkit.application import Application
@@ -25,6 +27,7 @@ from sublet.protocol.text import clean_line
 
 MAX_INPUT_LINES: Final = 8
 PROMPT: Final = "> "
+MAX_NAMES: Final = 4
 STYLE: Final = {
     "time": "ansibrightblack",
     "tag": "ansibrightblack",
@@ -51,7 +54,7 @@ class ChatScreen:
         self._talk = talk
         self._problem = ""
         self._busy: set[asyncio.Task[None]] = set()
-        self._input = Buffer(multiline=True, history=InMemoryHistory())
+        self._input = Buffer(multiline=True, history=InMemoryHistory(), on_text_changed=lambda _: self._typing())
         above = Window(FormattedTextControl(self._above), height=1)
         body = Window(FormattedTextControl(self._body), height=lambda: Dimension.exact(self._body_height()))
         below = Window(FormattedTextControl(self._below), height=1)
@@ -71,9 +74,11 @@ class ChatScreen:
         Raises:
             SubletError: the room can't be read any more.
         """
+        self._put(await self._talk.draft())
         following = asyncio.create_task(self._follow())
         try:
             await self.app.run_async()
+            await self._leave()
         finally:
             tasks = [following, *self._busy]
             for task in tasks:
@@ -82,6 +87,12 @@ class ChatScreen:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+    async def _leave(self) -> None:
+        """Keep what was not sent, where there is somebody to keep it."""
+        with suppress(SubletError):
+            await self._talk.tell_typing(False)
+            await self._talk.keep_draft(self._input.text)
 
     def changed(self) -> None:
         """Draw again."""
@@ -117,6 +128,8 @@ class ChatScreen:
         room = self._talk.room
         columns = self._size()[0]
         people = f"{len(room.roles)} members" if len(room.roles) != 1 else "only you"
+        if here := self._talk.here:
+            people += f" | here: {', '.join(here[:MAX_NAMES])}" + (", …" if len(here) > MAX_NAMES else "")
         knocking = f" | {len(room.knocks)} at the door: /who" if room.knocks else ""
         text = f" {clean_line(room.name, 80)} | {people}{knocking} | /help"
         return [("class:bar", fitted(text, columns))]
@@ -128,7 +141,8 @@ class ChatScreen:
             return [("class:problem", fitted(f" {talk.away}", columns))]
         if self._problem:
             return [("class:problem", fitted(f" {self._problem}", columns))]
-        text = ""
+        typing = talk.typing
+        text = f" {', '.join(typing[:MAX_NAMES])} writing" if typing else ""
         if talk.aim is not None:
             what = "answering" if talk.aim.kind == "reply" else "editing"
             text = f" {what} {tag_of(talk.aim.ref_id)}, Esc stops that"
@@ -163,9 +177,20 @@ class ChatScreen:
         self._input.append_to_history()
         self._input.reset()
         self._problem = ""
-        task = asyncio.create_task(self._do(typed))
+        self._begin(self._do(typed))
+
+    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing)
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
+
+    def _typing(self) -> None:
+        text = self._input.text
+        self._begin(self._tell_typing(bool(text) and not text.startswith("/")))
+
+    async def _tell_typing(self, typing: bool) -> None:
+        with suppress(SubletError):  # only told in passing
+            await self._talk.tell_typing(typing)
 
     async def _do(self, typed: str) -> None:
         aim = self._talk.aim
@@ -207,9 +232,7 @@ class ChatScreen:
     def _scroll(self, by: int) -> None:
         columns = self._size()[0]
         if self._talk.timeline.scroll(by, columns, self._body_height()):
-            task = asyncio.create_task(self._older())
-            self._busy.add(task)
-            task.add_done_callback(self._busy.discard)
+            self._begin(self._older())
 
     async def _older(self) -> None:
         try:

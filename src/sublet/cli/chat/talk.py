@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from sublet.cli.room_arguments import LAST, pick
 from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView, ReadMessages, RoomDetail, SendMessage, WatchRooms
 from sublet.daemon.api.room_people_models import MarkRead
+from sublet.daemon.api.room_presence_models import PresenceView, SaveDraft, SetPresence
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 PAGE: Final = 100
 WAIT_SECONDS: Final = 20.0
 AGAIN_SECONDS: Final = 1.0
+TYPING_SECONDS: Final = 3.0
+"""How often it is told that something is being written."""
+PRESENCE: Final = "presence"
+DRAFTS: Final = "drafts"
 MAX_SINGLE: Final = 20
 """Messages that are fetched one by one; for more the last page is read."""
 GONE: Final = frozenset({LocalCode.DAEMON_UNAVAILABLE, LocalCode.UNAVAILABLE})
@@ -56,6 +62,9 @@ class Talk:
         self.aim: Aim | None = None
         self.away = ""
         """Why nothing comes just now; empty while the daemon answers."""
+        self.present: list[PresenceView] = []
+        """Who is there."""
+        self._typing_told = 0.0
         self._cursor: int | None = None
         self._read_to: str | None = None
         self._older: asyncio.Lock = asyncio.Lock()
@@ -73,6 +82,17 @@ class Talk:
         if reading.unread and isinstance(mine, dict):
             self.timeline.unread_after = str(mine.get("last_read_ref"))
         await self._reload()
+
+    async def draft(self) -> str:
+        """Return what was begun to be written earlier, in rooms that keep that."""
+        if DRAFTS not in self._extensions:
+            return ""
+        return (await self._control.presence.load_draft(self.room_id)).body
+
+    async def keep_draft(self, text: str) -> None:
+        """Keep what has been begun to be written, for the next time."""
+        if DRAFTS in self._extensions:
+            await self._control.presence.save_draft(self.room_id, SaveDraft(body=text[:MAX_BODY_CHARS]))
 
     async def follow(self) -> None:
         """Take what happens, until cancelled; where the daemon is gone, wait for it."""
@@ -95,6 +115,7 @@ class Talk:
         found = await self._control.rooms.watch_rooms(request)
         self._cursor = found.cursor
         await self._take(found.events)
+        await self._look_around()
         if found.events:
             self._changed()
         await self.mark_read()
@@ -106,6 +127,35 @@ class Talk:
         self.names = self.timeline.names = await load_names(self._control)
         page = await self._control.rooms.read_messages(self.room_id, ReadMessages(limit=PAGE, peek=True))
         self.timeline.show_page(page)
+        await self._look_around()
+
+    async def _look_around(self) -> None:
+        if PRESENCE in self._extensions:
+            self.present = await self._control.presence.list_presence(self.room_id)
+
+    @property
+    def _extensions(self) -> set[str]:
+        enabled = self.room.config.get("enabled_extensions")
+        return {str(name) for name in enabled} if isinstance(enabled, list) else set()
+
+    @property
+    def typing(self) -> list[str]:
+        """Names of who else is writing something."""
+        return [self.names.short(one.entity) for one in self.present if one.typing and one.entity != self.names.me]
+
+    @property
+    def here(self) -> list[str]:
+        """Names of who else is there."""
+        return [self.names.short(one.entity) for one in self.present if one.entity != self.names.me]
+
+    async def tell_typing(self, typing: bool) -> None:
+        """Tell the others whether something is being written; the same again is told only now and then."""
+        now = time.monotonic()
+        known = now - self._typing_told < TYPING_SECONDS
+        if PRESENCE not in self._extensions or typing is known:
+            return
+        self._typing_told = now if typing else 0.0
+        await self._control.presence.set_presence(self.room_id, SetPresence(typing=typing))
 
     async def _take(self, events: list[dict[str, Any]]) -> None:
         refs: dict[str, None] = {}
@@ -208,6 +258,9 @@ class Talk:
             place = reading.readers.get(entity)
             ref_id = str(place.get("last_read_ref")) if isinstance(place, dict) else ""
             read = ", has read all" if ref_id and ref_id == self.timeline.newest else ""
+            there = next((one for one in self.present if one.entity == entity), None)
+            if there is not None:
+                read += ", here" if not there.status else f", here: {there.status}"
             lines.append(f"  {self.names.short(entity)}  {role}{read}  {entity}")
         lines += [
             f"  {self.names.short(entity)} asks to be let in: {text}" for entity, text in self.room.knocks.items()

@@ -15,6 +15,7 @@ from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.people_service import RoomPeopleService
+from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
@@ -31,6 +32,7 @@ class Rooms:
     members: RoomMemberService
     marks: RoomMarkService
     people: RoomPeopleService
+    presence: RoomPresenceService
     talk: TalkService
     delivery: DeliveryService
     lent: LentRooms
@@ -53,6 +55,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
         members=RoomMemberService(gate, speaking),
         marks=RoomMarkService(gate, speaking),
         people=RoomPeopleService(gate, speaking),
+        presence=RoomPresenceService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None)),
         delivery=DeliveryService(gate, speaking),
         lent=LentRooms(journal, messaging, node_id),
