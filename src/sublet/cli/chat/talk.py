@@ -111,12 +111,15 @@ class Talk:
             await self._reload()
             self.away = ""
             self._changed()
-        request = WatchRooms(since=self._cursor, wait=WAIT_SECONDS, room_id=self.room_id)
+        # Somebody who writes may stop without a word, which is looked after soon.
+        wait = TYPING_SECONDS if self.typing else WAIT_SECONDS
+        request = WatchRooms(since=self._cursor, wait=wait, room_id=self.room_id)
         found = await self._control.rooms.watch_rooms(request)
         self._cursor = found.cursor
         await self._take(found.events)
+        before = self.present
         await self._look_around()
-        if found.events:
+        if found.events or self.present != before:
             self._changed()
         await self.mark_read()
 
@@ -151,8 +154,8 @@ class Talk:
     async def tell_typing(self, typing: bool) -> None:
         """Tell the others whether something is being written; the same again is told only now and then."""
         now = time.monotonic()
-        known = now - self._typing_told < TYPING_SECONDS
-        if PRESENCE not in self._extensions or typing is known:
+        known = now - self._typing_told < TYPING_SECONDS if typing else self._typing_told == 0
+        if PRESENCE not in self._extensions or known:
             return
         self._typing_told = now if typing else 0.0
         await self._control.presence.set_presence(self.room_id, SetPresence(typing=typing))

@@ -1,0 +1,150 @@
+"""Every command of rooms once, between two real daemons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemons import Daemon, two_daemons, wait_for
+
+WAIT_SECONDS = 60
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
+    with two_daemons(tmp_path) as daemons:
+        yield daemons
+
+
+def message(daemon: Daemon, room: str, ref: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = daemon.json("read", room)
+    return next((one for one in found if one["ref_id"] == ref), {})
+
+
+def until(check: Callable[[], bool], what: str) -> None:
+    wait_for(check, WAIT_SECONDS, what)
+
+
+def test_members_come_and_go_by_commands(pair: tuple[Daemon, Daemon]) -> None:
+    alice, bob = pair
+    hers, his = (daemon.json("whoami")["entity_id"] for daemon in pair)
+    room = alice.json("room", "create", "Work", "--policy", "knock")["room_id"]
+
+    assert "error" in bob.json("room", "join", room, check=None)
+    bob.run("room", "knock", room, "it is Bob")
+    until(lambda: alice.json("room", "show", room)["knocks"] == {his: "it is Bob"}, "the knock")
+    assert "it is Bob" in alice.run("room", "show", "Work").stdout
+    alice.run("room", "decline", room, "bob")
+    assert alice.json("room", "show", room)["knocks"] == {}
+    bob.run("room", "knock", room)
+    until(lambda: his in alice.json("room", "show", room)["knocks"], "the second knock")
+    alice.run("room", "invite", room, "bob")
+    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    assert alice.json("room", "show", room)["knocks"] == {}
+
+    config = alice.json("room", "config", room, "--name", "Play", "--power", "bob=10", "--level", "events_default=5")
+    assert (config["name"], config["powers"][his], config["config"]["power_levels.events_default"]) == ("Play", 10, 5)
+    config = alice.json("room", "config", room, "--disable", "threads", "--set", "ext.channels.hints=[]")
+    assert "threads" not in config["config"]["enabled_extensions"]
+    assert config["config"]["ext.channels.hints"] == []
+    assert alice.json("room", "config", room, "--enable", "threads", "--policy", "open")["policy"] == "open"
+    until(lambda: bob.json("room", "show", room)["name"] == "Play", "the other name")
+    assert "error" in bob.json("room", "config", room, "--name", "Mine", check=None)
+    assert "error" in bob.json("room", "kick", room, hers, check=None)
+
+    alice.run("room", "kick", room, "bob", "--reason", "for a test")
+    until(lambda: bob.json("room", "list") == [], "the removal")
+    bob.run("room", "join", room)
+    until(lambda: his in alice.json("room", "show", room)["roles"], "the return")
+    alice.run("room", "ban", room, "bob")
+    until(lambda: bob.json("room", "list") == [], "the ban")
+    assert "error" in bob.json("room", "join", room, check=None)
+    assert "error" in alice.json("room", "kick", room, his, check=None)
+    alice.run("room", "unban", room, "bob")
+    until(lambda: "error" not in bob.json("room", "join", room, check=None), "the ban that is lifted")
+    alice.run("room", "config", room, "--role", "bob=owner")
+    assert alice.json("room", "show", room)["roles"][his] == "owner"
+
+
+def test_messages_and_all_that_is_done_to_them(pair: tuple[Daemon, Daemon]) -> None:
+    alice, bob = pair
+    his = bob.json("whoami")["entity_id"]
+    room = alice.json("room", "create", "Work")["room_id"]
+    alice.run("room", "invite", room, his)
+    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+
+    root = json.loads(
+        alice.run("send", room, "-", "--channel", "#Ops", "--json", stdin="two\nlines\n").stdout
+    )["ref_id"]
+    until(lambda: message(bob, room, root) != {}, "the message")
+    assert message(bob, room, root)["body"] == "two\nlines"
+    assert message(bob, room, root)["ext"]["channels"] == ["ops"]
+    bob.run("watch", "set", room, root, "--reactions", "--reason", "mine")
+    assert [one["ref_id"] for one in bob.json("watch", "list")["refs"]] == [root]
+    bob.run("watch", "set", room, "--channel", "ops", "--here")
+    cursor = bob.json("watch", "--since", "0")["cursor"]
+    answer = alice.json("send", room, "in the thread", "--thread", root[-6:], "--reply-to", root)["ref_id"]
+    until(lambda: message(bob, room, answer) != {}, "the answer")
+    assert [one["ref_id"] for one in bob.json("thread", room, root)] == [answer]
+    assert [one["ref_id"] for one in bob.json("thread", room)] == [root]
+    assert [one["ref_id"] for one in bob.json("read", room, "--channel", "ops")] == [root]
+    assert bob.json("read", room, "--channel", "ops", "--before", root) == []
+    assert bob.json("channels")[0]["channel"] == "ops"
+    kinds = [event["kind"] for event in bob.json("watch", "events", room, "--since", str(cursor))["events"]]
+    assert {"message.new", "watch.ref_reply_added", "watch.ref_thread_reply"} <= set(kinds)
+    assert bob.json("watch", "unset", room, root)["refs"] == []
+    assert bob.json("watch", "unset", room)["channels"] == []
+
+    assert bob.json("react", room, root, "+1")["changed"] is True
+    assert bob.json("react", room, root, "+1")["changed"] is False
+    until(lambda: "reactions" in message(alice, room, root)["about"], "the reaction")
+    assert message(alice, room, root)["about"]["reactions"]["+1"]["users"] == [his]
+    assert bob.json("react", room, root, "+1", "--remove")["changed"] is True
+
+    alice.run("edit", room, "last", "in the thread, edited")
+    until(lambda: message(bob, room, answer)["status"] == "edited", "the edit")
+    assert [one["body"] for one in alice.json("edit", room, answer)] == ["in the thread", "in the thread, edited"]
+    assert "error" in bob.json("edit", room, answer, "not mine", check=None)
+    assert "error" in bob.json("redact", room, answer, check=None)
+    alice.run("pin", room, root)
+    until(lambda: message(bob, room, root)["about"].get("pinned") is True, "the pin")
+    alice.run("unpin", room, root)
+    until(lambda: "pinned" not in message(bob, room, root)["about"], "the pin that is gone")
+    spam = bob.json("send", room, "spam")["ref_id"]
+    until(lambda: message(alice, room, spam) != {}, "the spam")
+    alice.run("redact", room, spam, "--reason", "spam")
+    until(lambda: message(bob, room, spam)["body"] is None, "the message that is taken down")
+    assert "taken down" in bob.run("read", room).stdout
+    alice.run("delete", room, answer)
+    until(lambda: message(bob, room, answer)["status"] == "deleted_by_author", "the deletion")
+    assert "(deleted)" in bob.run("read", "Work").stdout
+
+
+def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Daemon, Daemon]) -> None:
+    alice, bob = pair
+    hers = alice.json("whoami")["entity_id"]
+    room = alice.json("room", "create", "Work")["room_id"]
+    alice.run("profile", "--set", "display_name=Alice", "--set", "skills=python", "--text", "I review code.")
+    alice.run("room", "invite", room, "bob")
+    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    until(lambda: [one["entity_id"] for one in bob.json("search", "Python", "review")] == [hers], "the profile")
+    assert bob.json("profile", hers)["frontmatter"]["display_name"] == "Alice"
+    assert "skills" not in alice.json("profile", "--set", "skills=")["frontmatter"]
+
+    alice.run("presence", room, "--status", "back at three")
+    until(
+        lambda: (
+            {"entity": hers, "status": "back at three"}.items()
+            <= next((one for one in bob.json("presence", room) if one["entity"] == hers), {}).items()
+        ),
+        "the status",
+    )
+    alice.run("drafts", room, "not yet")
+    assert [one["body"] for one in alice.json("drafts")] == ["not yet"]
+    assert bob.json("drafts") == []
+    alice.run("drafts", room, "--clear")
+    assert alice.json("drafts", room)["body"] == ""
