@@ -77,9 +77,9 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Daemon, Daemon]) -> N
     alice.run("room", "invite", room, his)
     until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
 
-    root = json.loads(
-        alice.run("send", room, "-", "--channel", "#Ops", "--json", stdin="two\nlines\n").stdout
-    )["ref_id"]
+    root = json.loads(alice.run("send", room, "-", "--channel", "#Ops", "--json", stdin="two\nlines\n").stdout)[
+        "ref_id"
+    ]
     until(lambda: message(bob, room, root) != {}, "the message")
     assert message(bob, room, root)["body"] == "two\nlines"
     assert message(bob, room, root)["ext"]["channels"] == ["ops"]

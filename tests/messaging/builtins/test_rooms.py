@@ -166,3 +166,43 @@ def test_what_is_no_message_is_refused(arguments: dict[str, str]) -> None:
     with pytest.raises(SubletError):
         alice.do("message.send", room_id=room, **arguments)
     assert alice.bodies(room) == []
+
+
+def test_who_was_given_power_comes_back_into_an_open_room_after_a_kick(trio: tuple[Peer, Peer, Peer, str]) -> None:
+    alice, bob, _, room = trio
+    alice.do("room.set_power", room_id=room, entity=bob.id, level=10)
+    alice.do("room.update_config", room_id=room, changes={"membership.policy": "open"})
+    alice.do("room.kick", room_id=room, entity=bob.id)
+    bob.hear(alice.published())
+    assert bob.do("room.list") == []
+    bob.do("room.join", room_id=room)
+    alice.hear(bob.published())
+    for peer in (alice, bob):
+        assert peer.do("room.members", room_id=room) == {alice.id: "owner", bob.id: "member"}
+
+
+def test_a_knock_is_told_and_answered_with_no(trio: tuple[Peer, Peer, Peer, str]) -> None:
+    alice, bob, eve, room = trio
+    alice.do("room.update_config", room_id=room, changes={"membership.policy": "knock"})
+    out = alice.published()
+    for peer in (bob, eve):
+        peer.hear(out)
+    eve.do("room.knock", room_id=room, text="it is Eve")
+    alice.hear(eve.published())
+    told = [
+        (event.data["entity"], event.data["text"])
+        for event in alice.engine.events.since(0)
+        if event.kind == "room.knocked"
+    ]
+    assert told == [(eve.id, "it is Eve")]
+    with pytest.raises(SubletError, match="nobody of that name"):
+        alice.do("room.decline", room_id=room, entity=bob.id)
+    with pytest.raises(SubletError):
+        bob.do("room.decline", room_id=room, entity=eve.id)
+    alice.do("room.decline", room_id=room, entity=eve.id)
+    assert not any(name.startswith("membership.knocks") for name in alice.do("room.get", room_id=room)["config"])
+    eve.hear(alice.published())
+    eve.do("room.knock", room_id=room, text="please")
+    alice.hear(eve.published())
+    config = alice.do("room.get", room_id=room)["config"]
+    assert config[f"membership.knocks.{eve.id}"] == {"text": "please"}

@@ -110,6 +110,9 @@ def _order(statements: Mapping[ItemId, Statement]) -> list[Statement]:
     return order
 
 
+_FREE: Final = (Role.MEMBER, Role.LEFT)
+
+
 def _rank(statement: Statement) -> int:
     return 0 if statement.restricts() else 1
 
@@ -220,6 +223,8 @@ class _Fold:
         if seen is not None and covers(seen, CONFIG, statement.id):
             return False
         if restriction.path[:2] == USERS:
+            if statement.about_member() and statement.subject == statement.signer and statement.role in _FREE:
+                return False  # to come into an open room and to leave takes no power
             return not allowed(statement, self.state)  # less power is not none: what it still reaches stays
         membership = self.state.entities.get(restriction.subject)
         return membership is not None and not membership.counts(CONFIG, statement.id)
