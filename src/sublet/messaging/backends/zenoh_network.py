@@ -103,7 +103,7 @@ class ZenohNetwork:
             callback(Sample(str(sample.key_expr), sample.payload.to_bytes(), attachment))
 
         return self._declare(
-            lambda session: session.declare_subscriber(key, heard, allowed_origin=zenoh.Locality.REMOTE)
+            lambda session: session.declare_subscriber(key, _direct(heard), allowed_origin=zenoh.Locality.REMOTE)
         )
 
     def serve(self, key: str, callback: Callable[[Answer], None]) -> Callable[[], None]:
@@ -111,7 +111,7 @@ class ZenohNetwork:
             callback(_Answer(query))
 
         return self._declare(
-            lambda session: session.declare_queryable(key, asked, allowed_origin=zenoh.Locality.REMOTE)
+            lambda session: session.declare_queryable(key, _direct(asked), allowed_origin=zenoh.Locality.REMOTE)
         )
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
@@ -158,7 +158,7 @@ class ZenohNetwork:
         def on_link(number: int) -> Callable[[zenoh.Session], Any]:
             def declare(session: zenoh.Session) -> Any:
                 took(number, None)
-                return session.liveliness().declare_subscriber(key, partial(took, number), history=True)
+                return session.liveliness().declare_subscriber(key, _direct(partial(took, number)), history=True)
 
             return declare
 
@@ -255,7 +255,8 @@ class _Link:
 
     def opened(self, session: zenoh.Session) -> None:
         with self._lock:
-            self._events = session.info.declare_transport_events_listener(lambda event: self._network.changed())
+            changed = _direct(lambda event: self._network.changed())
+            self._events = session.info.declare_transport_events_listener(changed)
             for number, declare in self._declared.items():
                 self._live[number] = declare(session)
             self.session = session
@@ -297,6 +298,11 @@ class _Link:
 def _all_of(undo: list[Callable[[], None]]) -> None:
     for one in undo:
         one()
+
+
+def _direct(callback: Callable[[Any], None]) -> zenoh.handlers.Callback[Any]:
+    """Let Zenoh's own thread call, where it would start another thread for each declaration, to hand over to it."""
+    return zenoh.handlers.Callback(callback, indirect=False)
 
 
 def _open(config: zenoh.Config) -> zenoh.Session:
