@@ -43,16 +43,25 @@ def begin(directory: Path) -> str:
 
 
 def sizes(directory: Path, wanted: list[int]) -> Iterator[tuple[int, Path, str]]:
-    """Yield rooms of these sizes, from few to many, each in a directory of its own: all are the first one, grown."""
+    """Yield rooms of these sizes, from few to many, each in a directory of its own: all are the first one, grown.
+
+    What an earlier run has made there is taken as it is, with what was sent to it since.
+    """
     room, before, there = "", 0, directory / "0"
     for size in sorted(wanted):
         here = directory / str(size)
-        if room:
-            shutil.copytree(there, here)
+        made = here / "room"
+        if made.exists():
+            room = made.read_text()
         else:
-            here.mkdir()
-            room = begin(here)
-        grow(here, room, size - before)
+            shutil.rmtree(here, ignore_errors=True)
+            if room:
+                shutil.copytree(there, here, ignore=shutil.ignore_patterns("room"))
+            else:
+                here.mkdir(parents=True)
+                room = begin(here)
+            grow(here, room, size - before)
+            made.write_text(room)
         before, there = size, here
         yield size, here, room
 

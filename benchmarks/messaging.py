@@ -233,7 +233,9 @@ def contenders(shared: int) -> tuple[dict[str, tuple[str, Callable[[int], Any]]]
     return found, missing
 
 
-def measure(wanted: Sequence[int], rounds: int, load: Load, shared: int) -> tuple[list[Row], list[str]]:
+def measure(
+    wanted: Sequence[int], rounds: int, load: Load, shared: int, keep: Path | None
+) -> tuple[list[Row], list[str]]:
     """Measure everything in turns; return the rows, and what could not be measured."""
     others, missing = contenders(shared)
     mine: dict[int, Figures] = {size: Figures() for size in wanted}
@@ -242,7 +244,7 @@ def measure(wanted: Sequence[int], rounds: int, load: Load, shared: int) -> tupl
         base = Path(name)
         alone, burst = rooms.bytes_of(base / "one", 1), rooms.bytes_of(base / "many", rooms.BURST)
         begun = time.monotonic()
-        made = list(rooms.sizes(base, list(wanted)))
+        made = list(rooms.sizes(keep or base, list(wanted)))
         filled = time.monotonic() - begun
         for turn in range(rounds):
             for size, directory, room in made:
@@ -256,7 +258,7 @@ def measure(wanted: Sequence[int], rounds: int, load: Load, shared: int) -> tupl
                         their(system, server, round(alone), load, theirs[label])
     rows = [*_beside(mine[min(wanted)], theirs, load), *_flat(mine)]
     rows.append(Row("bytes of a message on the wire", alone, "B", f"in bursts {burst:.0f} B"))
-    if max(wanted):
+    if max(wanted) and keep is None:
         rows.append(Row(f"filling a room with {max(wanted):,} messages", filled, "s", f"{max(wanted) / filled:,.0f}/s"))
     return rows, missing
 
@@ -313,14 +315,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sizes", type=int, nargs="+", help="messages in the room, from few to many")
     parser.add_argument("--rounds", type=int, help="how often everything is done, in turns")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make the rooms here, once; with --rounds 0 only that")
     parser.add_argument("--quick", action="store_true", help="a little of everything, which says only that it works")
     add_options(parser)
     given = parser.parse_args()
+    if given.rounds == 0 and given.keep is None:
+        parser.error("--rounds 0 goes with --keep")
     sizes = given.sizes or (QUICK_SIZES if given.quick else SIZES)
     load = Load(paced=10, flood=320) if given.quick else Load(paced=150, flood=6_400)
-    rows, missing = measure(
-        sizes, given.rounds or (1 if given.quick else ROUNDS), load, QUICK_SIZES[1] if given.quick else SHARED_SIZE
-    )
+    turns = given.rounds if given.rounds is not None else 1 if given.quick else ROUNDS
+    shared = QUICK_SIZES[1] if given.quick else SHARED_SIZE
+    if not turns:
+        for size, directory, _ in rooms.sizes(given.keep, list(sizes)):
+            print(f"{size:,} messages in {directory}")
+        return 0
+    rows, missing = measure(sizes, turns, load, shared, given.keep)
     show("messaging", rows, given)
     for line in missing:
         print(line, file=sys.stderr)
