@@ -8,12 +8,15 @@ from typing import Any
 from pycrdt import Array, Doc, Map
 
 from fuzz.targets import _text, target
+from sublet.cli.chat import commands
+from sublet.daemon.rooms.addressing import Addresses
 from sublet.messaging.builtins import BUILT_INS, times
 from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document
 from sublet.messaging.extensions.presence import PRESENCES
+from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,
     bundle,
@@ -27,11 +30,14 @@ from sublet.protocol.ezagent import (
     writer_rules,
 )
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import is_entity_id, is_room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.room import seen
 from sublet.protocol.ezagent.yjs import decode, vectors
 from sublet.protocol.ezagent.yjs.reader import Reader
 from support.rooms import NOW_MS, Peer, local_entity, peers, shared_room
+
+ROOM, NODE = "01a2212b-1000-7167-9394-011daa814786", local_entity("bob", 0).record.entity_id.partition(":")[2]
 
 
 @target("ezagent_envelope", "protocol.ezagent.envelope:unpack", raises=[Refused])
@@ -125,6 +131,24 @@ def _passing(data: bytes) -> None:
     bob.engine.ephemeral.token(room, alice.id, there=True)
     bob.engine.intake.take([Arrival(envelope.seal(alice.entity.key, alice.id, key, NOW_MS, data).raw)])
     assert json.dumps(bob.do("presence.list", room_id=room))
+
+
+@target("message_address", "daemon.rooms.addressing:read", raises=[SubletError])
+def _address(data: bytes) -> None:
+    rooms = [{"room_id": ROOM, "name": "Work"}, {"room_id": ROOM, "name": "bob"}]
+    found = Addresses({"bob": NODE, "carol": NODE}.get, lambda node: node == NODE).read(_text(data), rooms)
+    assert (found.room_id is None) != (found.entity is None)
+    assert found.room_id is None or is_room_id(found.room_id)
+    assert found.entity is None or is_entity_id(found.entity)
+
+
+@target("chat_line", "cli.chat.commands:parse", raises=[SubletError])
+def _chat_line(data: bytes) -> None:
+    found = commands.parse(_text(data))
+    if isinstance(found, commands.Command):
+        usage = commands.COMMANDS[found.name]
+        assert usage.least <= len(found.arguments) <= usage.most
+    assert found is not None or not _text(data).strip()
 
 
 @target("reaction_key", "messaging.extensions.reactions:parse_key")
