@@ -27,8 +27,9 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
+from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
-from sublet.protocol.ezagent.question import MAX_AGE_MS, NONCE_BYTES, encode_question
+from sublet.protocol.ezagent.question import MAX_AGE_MS, NONCE_BYTES, encode_question, open_answer
 from support.rooms import Clock, Peer, local_entity
 
 pytestmark = pytest.mark.anyio
@@ -221,7 +222,7 @@ async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp
             key = channel_key(config, Channel.STATE)
             asked = question(key, liar, b"")
             for answer in await anyio.to_thread.run_sync(line.query, key, asked, 5.0):
-                liar.engine.intake.take_bundle(room, decode_bundle(answer))
+                liar.engine.intake.take_bundle(room, decode_bundle(open_answer(liar.entity.key, answer)))
             liar.do("message.send", room_id=room, body=f"to {victim.id}")
             for item in liar.published():
                 line.publish(item.key, item.payload, item.attachment, item.qos)
@@ -307,7 +308,11 @@ async def test_only_members_are_told_what_is_in_a_room(tmp_path: Path) -> None:
             assert await asked(key, question(key, mallory, b"")) == [], "a stranger asks"
         for key in (log, config, rooms):
             asks = question(key, bob, b"")
-            assert await asked(key, asks), key
+            [answer] = await asked(key, asks)
+            assert decode_bundle(open_answer(bob.entity.key, answer)).records
+            with pytest.raises(Refused):
+                open_answer(mallory.entity.key, answer)
+            assert b"secret" not in answer, "whoever passes a question on reads nothing of the answer"
             assert await asked(key, asks) == [], "the same question again"
             late = Peer("bob", 6, clock=Clock(bob.clock.now_ms - MAX_AGE_MS - 60_000))
             assert await asked(key, question(key, late, b"")) == [], "an old question"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
+from nacl.signing import SigningKey
 
 from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import Channel, Place, parse_doc_id
-from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, parse_question
+from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
 
 MAX_NONCES: Final = 16_384
-"""Questions that are remembered, so that none is answered twice."""
+"""Questions of members that are remembered, so that none costs anything twice."""
 _STATE: Final = f"/{Channel.STATE}"
 _PUBLIC: Final = frozenset({"pubkey", "challenge"})
 """What proves itself, or is signed for somebody by itself."""
@@ -34,16 +36,33 @@ def place_of(key: str) -> Place:
     return parse_doc_id(key.removesuffix(_STATE))
 
 
-def ask(engine: Engine, key: str, body: bytes) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it travels, and who opens the answers; None for what is everybody's, whose answers are open."""
+
+    payload: bytes
+    opener: SigningKey | None = None
+
+    def opened(self, answer: bytes) -> bytes:
+        """Return an answer as it was before it was sealed.
+
+        Raises:
+            Refused: it was not sealed for whoever asked.
+        """
+        return answer if self.opener is None else open_answer(self.opener, answer)
+
+
+def ask(engine: Engine, key: str, body: bytes) -> Asked | None:
     """Return a question as it is asked under a key, by one of ours who may; None where none of ours may."""
     place = place_of(key)
     if place.kind in _PUBLIC:
-        return body
+        return Asked(body)
     asker = _who_asks(engine, place)
     if asker is None:
         return None
     local = engine.keyring.local[asker]
-    return encode_question(key, local.record, local.key, engine.now_ms(), os.urandom(NONCE_BYTES), body)
+    question = encode_question(key, local.record, local.key, engine.now_ms(), os.urandom(NONCE_BYTES), body)
+    return Asked(question, local.key)
 
 
 def _who_asks(engine: Engine, place: Place) -> EntityId | None:
@@ -92,11 +111,14 @@ class Doorkeeper:
             if refused.refusal is Refusal.STALE:
                 log.warning("a peer's clock is too far from ours to answer it", detail=refused.detail)
             raise
+        known = engine.keyring.record(question.asker)
+        if known is not None and question.version < known.version:
+            raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
+        if not may_ask(engine, question.asker, place):
+            raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
         if question.nonce in self._nonces:
             raise Refused(Refusal.STALE, "a question that was answered before")
         self._nonces[question.nonce] = None
         while len(self._nonces) > MAX_NONCES:
             self._nonces.popitem(last=False)
-        if not may_ask(engine, question.asker, place):
-            raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
         return question

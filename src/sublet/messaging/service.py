@@ -45,6 +45,7 @@ from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 
 log = structlog.get_logger(__name__)
@@ -270,7 +271,8 @@ class MessagingService:
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
                 self._soon(self._sync.want, name)
-        return self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
+        found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
+        return found if found is None or question is None else seal_answer(question, found)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:

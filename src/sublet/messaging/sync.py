@@ -165,10 +165,12 @@ class Sync:
     async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
         """Ask as one of ours who may be told; nobody is asked where none may."""
         bundles: list[Bundle] = []
-        question = await self._call(partial(ask, key=key, body=payload))
-        for answer in await self.ask(key, question) if question is not None else []:
+        asked = await self._call(partial(ask, key=key, body=payload))
+        if asked is None:
+            return bundles
+        for answer in await self.ask(key, asked.payload):
             try:
-                bundles.append(decode_bundle(answer))
+                bundles.append(decode_bundle(asked.opened(answer)))
             except Refused:
                 log.info("a peer gave a malformed answer", key=key)
         return bundles

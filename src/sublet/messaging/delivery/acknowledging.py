@@ -12,7 +12,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging.delivery import acknowledged
-from sublet.messaging.doorkeeper import ask
+from sublet.messaging.doorkeeper import Asked, ask
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
@@ -101,15 +101,18 @@ class Acknowledging:
         await self._call(partial(_acknowledge, room_id=room_id, shards=shards))
 
     async def _ask(self, room_id: RoomId) -> None:
-        payload = await self._call(partial(_question, room_id=room_id))
-        if payload is None:
+        asked = await self._call(partial(_question, room_id=room_id))
+        if asked is None:
             return
         key = doc_id("delivery", room_id=room_id)
         answers = await anyio.to_thread.run_sync(
-            self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
+            self._network.query, key, asked.payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
         )
         for raw in answers:
-            await self._safely(partial(self._take, room_id, raw))
+            await self._safely(partial(self._take_answer, room_id, asked, raw))
+
+    async def _take_answer(self, room_id: RoomId, asked: Asked, raw: bytes) -> None:
+        await self._take(room_id, asked.opened(raw))
 
     async def _hear(self, room_id: RoomId, raw: bytes) -> None:
         if (await self._take(room_id, raw)).unknown:
@@ -125,7 +128,7 @@ class Acknowledging:
         return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
 
 
-def _question(engine: Engine, room_id: RoomId) -> bytes | None:
+def _question(engine: Engine, room_id: RoomId) -> Asked | None:
     unacknowledged = acknowledged.question(engine, room_id)
     if not unacknowledged:
         return None

@@ -2,6 +2,9 @@
 
 It is a bundle of the asker's record, which proves itself, and an envelope under the key that is asked for. Its payload
 begins with a domain of its own, so that it is never taken for an update, nor an update for a question.
+
+A question goes to all who listen under its key, so anybody may pass it on. The answer is sealed for the asker, to whom
+alone it says anything.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from nacl.signing import SigningKey
+from nacl.exceptions import CryptoError
+from nacl.public import SealedBox
+from nacl.signing import SigningKey, VerifyKey
 
-from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
-from sublet.protocol.ezagent.envelope import seal, unpack, verify
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import Envelope, seal, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.identity import EntityRecord, parse_record
 from sublet.protocol.ezagent.ids import EntityId
@@ -21,6 +26,7 @@ NONCE_BYTES: Final = 16
 MAX_AGE_MS: Final = 5 * 60 * 1_000
 """How far the clocks of both sides may be apart."""
 MAX_QUESTION_BYTES: Final = 1 << 20
+MAX_SEALED_BYTES: Final = MAX_BUNDLE_BYTES + 64
 _DOMAIN: Final = b"sublet/question/1\n"
 
 
@@ -31,6 +37,10 @@ class Question:
     asker: EntityId
     body: bytes
     nonce: bytes
+    key: VerifyKey
+    """With which the asker has signed, and for which the answer is sealed."""
+    version: int
+    """Of the asker's record, which may be an old one."""
 
 
 def encode_question(
@@ -70,7 +80,7 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     record, envelope = parse_record(bundle.records[0][1]), unpack(bundle.records[1][1])
     if envelope.signer != record.entity_id or not envelope.payload.startswith(_DOMAIN):
         raise malformed("a question of another form")
-    verify(envelope, record.verify_keys())
+    signed_with = _signed_with(envelope, record)
     if envelope.doc_id != key:
         raise Refused(Refusal.FOREIGN_KEY, "a question that was asked elsewhere")
     if abs(envelope.timestamp_ms - now_ms) > MAX_AGE_MS:
@@ -78,4 +88,33 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     rest = envelope.payload[len(_DOMAIN) :]
     if len(rest) < NONCE_BYTES:
         raise malformed("a question without a nonce")
-    return Question(record.entity_id, rest[NONCE_BYTES:], rest[:NONCE_BYTES])
+    return Question(record.entity_id, rest[NONCE_BYTES:], rest[:NONCE_BYTES], signed_with, record.version)
+
+
+def seal_answer(question: Question, answer: bytes) -> bytes:
+    """Return an answer that only the asker can open."""
+    return SealedBox(question.key.to_curve25519_public_key()).encrypt(answer)
+
+
+def open_answer(signer: SigningKey, raw: bytes) -> bytes:
+    """Return what was sealed for whoever asked with a key.
+
+    Raises:
+        Refused: ``OVERSIZED``; ``MALFORMED``: it was sealed for another key, or not at all.
+    """
+    if len(raw) > MAX_SEALED_BYTES:
+        raise Refused(Refusal.OVERSIZED, f"an answer of {len(raw)} bytes")
+    try:
+        return SealedBox(signer.to_curve25519_private_key()).decrypt(raw)
+    except (CryptoError, ValueError, TypeError):
+        raise malformed("an answer that is not sealed for us") from None
+
+
+def _signed_with(envelope: Envelope, record: EntityRecord) -> VerifyKey:
+    for key in record.verify_keys():
+        try:
+            verify(envelope, (key,))
+        except Refused:
+            continue
+        return key
+    raise Refused(Refusal.BAD_SIGNATURE, "nobody has signed this question")
