@@ -148,7 +148,8 @@ class Owner:
                 self._do(engine, batch)
             except Exception as error:
                 log.exception("a batch of messages failed")
-                self._settled = [Settled(item.promise, None, error) for item in batch if isinstance(item, _Call)]
+                failed = [Settled(item.promise, None, error) for item in batch if isinstance(item, _Call)]
+                self._settled = [*failed, *self._settled]  # the first counts; events that were told stay told
             self._wake()
         engine.store.close()
         self._refuse_rest()
