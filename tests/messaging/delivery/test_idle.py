@@ -10,6 +10,7 @@ import pytest
 
 from messaging.test_service import SECONDS, Member, member, room_of
 from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.receipts import Receipt
 from sublet.messaging.extensions.read_receipts import RECEIPTS
 from sublet.protocol.errors import SubletError
@@ -124,4 +125,16 @@ async def test_what_was_acknowledged_while_the_sender_was_away_is_asked_for(tmp_
         async with member("alice", 3, hub, tmp_path, more=MORE) as alice:
             await until_here(bob, room, 1)
             found = await alice.service.delivery.receipts(alice.id, room, ref, Receipt.DELIVERED, SECONDS)
-            assert found.receipt is not Receipt.QUEUED
+            assert found.receipt is Receipt.DELIVERED
+
+
+async def test_an_acknowledgement_that_got_lost_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Delivery, "heard", lambda *_: None)
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path, more=MORE) as alice, member("bob", 2, hub, tmp_path, more=MORE) as bob:
+        room = await room_of(alice, bob)
+        ref = (await alice.bus.message.send(room_id=room, body="hello"))["ref_id"]
+        await until_here(bob, room, 1)
+        alice.service.delivery.want(room)
+        found = await alice.service.delivery.receipts(alice.id, room, ref, Receipt.DELIVERED, SECONDS)
+        assert found.receipt is Receipt.DELIVERED
