@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sublet.messaging.engine.backend import SharedText
+from sublet.protocol.ezagent.envelope import Envelope
+from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.yjs.blank import blank
 from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Item, ItemId, Update
 
@@ -32,12 +34,33 @@ class LeansOnLeftOut(Exception):
 
 
 class Broken(Exception):
-    """The library can't take an update; begin anew without what its client writes from there on."""
+    """Something was applied that must not be; begin anew without what a client writes from a clock on."""
 
-    def __init__(self, client: int, clock: int) -> None:
-        super().__init__(client, clock)
+    def __init__(self, signer: EntityId, client: int, clock: int) -> None:
+        super().__init__(signer, client, clock)
+        self.signer = signer
         self.client = client
         self.clock = clock
+
+
+@dataclass(slots=True)
+class Ended:
+    """From whom nothing is taken any more: clients from a clock on, and their signers' updates that only delete.
+
+    Those name no client, and are in the log once where their signer deletes the same again.
+    """
+
+    clients: dict[int, int] = field(default_factory=dict)
+    signers: set[EntityId] = field(default_factory=set)
+
+    def end(self, signer: EntityId, client: int, clock: int) -> None:
+        """Take nothing more."""
+        self.clients[client] = min(clock, self.clients.get(client, MAX_CLOCK))
+        self.signers.add(signer)
+
+    def holds(self, client: int, clock: int) -> bool:
+        """Tell whether a clock of a client is taken no more."""
+        return self.clients.get(client, MAX_CLOCK) <= clock
 
 
 @dataclass(slots=True)
@@ -48,17 +71,18 @@ class Replay:
         text: what is applied to.
         is_field: tells whether an item is a key of the map beside the text.
         whole: whether what does not count is applied as deleted.
-        ended: clients from which nothing is taken from a clock on.
+        ended: from whom nothing is taken any more.
     """
 
     text: SharedText
     is_field: Callable[[ItemId], bool]
     whole: bool = False
-    ended: dict[int, int] = field(default_factory=dict)
+    ended: Ended = field(default_factory=Ended)
     have: dict[int, int] = field(default_factory=dict)
     bytes_of: Counter[int] = field(default_factory=Counter)
     _left_out: dict[int, int] = field(default_factory=dict)
     _highs: set[ItemId] = field(default_factory=set)
+    _deleting: set[EntityId] = field(default_factory=set)
 
     def has_room(self, client: int, size: int) -> bool:
         """Tell whether everybody will read as much more of a client."""
@@ -70,36 +94,41 @@ class Replay:
         """Tell whether no more is applied."""
         return self.bytes_of.total() >= MAX_TEXT_LOG_BYTES
 
-    def take(self, payload: bytes, update: Update, size: int, *, counts: bool) -> bool:
+    def take(self, envelope: Envelope, update: Update, *, counts: bool) -> bool:
         """Take the next update of the log; tell whether it changed the text in the name of its signer.
 
         Args:
-            payload: the update.
-            update: the same, decoded.
-            size: bytes of its envelope.
+            envelope: which holds the update.
+            update: the update.
             counts: whether its signer may write it.
 
         Raises:
             LeansOnLeftOut: begin anew with ``whole``.
             Broken: begin anew with its client ``ended``.
         """
+        signer = envelope.signer
+        if not update.items and signer in self.ended.signers:
+            return False
         if update.items:
             self.have[update.client] = max(update.end, self.have.get(update.client, 0))
-            if update.client in self.ended and update.end > self.ended[update.client]:
-                self._end(update)
+            if update.client in self.ended.clients and self.ended.holds(update.client, update.end - 1):
+                self._end(signer, update)
                 return False
         if not counts and not self.whole:
             if update.items:
                 self._left_out.setdefault(update.client, update.start)
             return False
         highs = _highs(update) if counts else set[ItemId]()
-        if not self._is_sound(update, highs, counts=counts) or (update.items and not self._fits(update, size)):
-            self._end(update)
+        sound = self._is_sound(update, highs, counts=counts)
+        if not sound or (update.items and not self._fits(update, len(envelope.raw))):
+            self._end(signer, update)
             return False
         if counts and not self.whole and self._leans(update):
             raise LeansOnLeftOut
-        self._apply(payload if counts else blank(update), update)
+        self._apply(signer, envelope.payload if counts else blank(update), update)
         self._highs |= highs
+        if not update.items:
+            self._deleting.add(signer)
         return counts
 
     def wrote(self, update: Update, size: int) -> None:
@@ -108,22 +137,24 @@ class Replay:
         self.bytes_of[update.client] += size
         self._highs |= _highs(update)
 
-    def _apply(self, payload: bytes, update: Update) -> None:
+    def _apply(self, signer: EntityId, payload: bytes, update: Update) -> None:
         try:
             self.text.apply(payload)
         except (ValueError, RuntimeError):
             if not update.items:
                 return
-            raise Broken(update.client, update.start) from None
+            raise Broken(signer, update.client, update.start) from None
 
     def _fits(self, update: Update, size: int) -> bool:
         self.bytes_of[update.client] += size
         return self.bytes_of[update.client] <= MAX_CLIENT_BYTES
 
-    def _end(self, update: Update) -> None:
+    def _end(self, signer: EntityId, update: Update) -> None:
         """Take nothing more of a client, and ask for no more of it."""
         if update.items:
-            self.ended[update.client] = min(update.start, self.ended.get(update.client, MAX_CLOCK))
+            if signer in self._deleting:
+                raise Broken(signer, update.client, update.start)
+            self.ended.end(signer, update.client, update.start)
             self.have[update.client] = MAX_CLOCK
 
     def _leans(self, update: Update) -> bool:
@@ -133,7 +164,7 @@ class Replay:
     def _is_sound(self, update: Update, highs: set[ItemId], *, counts: bool) -> bool:
         """Tell whether a client of a text may have made an update, and it builds on no other."""
         known = self._highs | highs
-        if any(self.ended.get(client, MAX_CLOCK) <= clock for client, clock in _beside(update)):
+        if any(self.ended.holds(client, clock) for client, clock in _beside(update)):
             return False
         if any(_cuts(known, item) for item in update.items):
             return False

@@ -15,9 +15,9 @@ from sublet.messaging.engine.backend import SharedText, TextLibrary
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, Broken, LeansOnLeftOut, Replay
+from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, Broken, Ended, LeansOnLeftOut, Replay
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.envelope import unpack
+from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
@@ -117,8 +117,8 @@ class Texts:
         self._current(document)
         known = self._open[name].replay
         replay = self._begin(document, whole=known.whole, ended=known.ended)
-        for raw, update, counts in self._log(document, replay):
-            if replay.take(unpack(raw).payload, update, len(raw), counts=counts):
+        for envelope, update, counts in self._log(document, replay):
+            if replay.take(envelope, update, counts=counts):
                 yield self._marks(document, update), replay.text.value
 
     def _marks(self, document: Document, update: Update) -> dict[str, Value]:
@@ -142,13 +142,14 @@ class Texts:
             found = _Open(self._begin(document), rights)
         for _ in range(MAX_BROKEN):
             try:
-                for raw, update, counts in self._log(document, found.replay):
-                    found.replay.take(unpack(raw).payload, update, len(raw), counts=counts)
+                for envelope, update, counts in self._log(document, found.replay):
+                    found.replay.take(envelope, update, counts=counts)
                 break
             except LeansOnLeftOut:
                 found = _Open(self._begin(document, whole=True, ended=found.replay.ended), rights)
             except Broken as broken:
-                ended = found.replay.ended | {broken.client: broken.clock}
+                ended = found.replay.ended
+                ended.end(broken.signer, broken.client, broken.clock)
                 found = _Open(self._begin(document, whole=found.replay.whole, ended=ended), rights)
         else:
             raise SubletError(LocalCode.CONFLICT, "this text can't be read", "Ask its author to send it anew.")
@@ -157,16 +158,16 @@ class Texts:
             self._open.popitem(last=False)
         return found.replay.text
 
-    def _begin(self, document: Document, *, whole: bool = False, ended: Mapping[int, int] | None = None) -> Replay:
+    def _begin(self, document: Document, *, whole: bool = False, ended: Ended | None = None) -> Replay:
         store, number = self._engine.store, document.row.number
         return Replay(
             self._library.open(*_roots(document)),
             lambda item: store.find_write(number, item) is not None,
             whole,
-            dict(ended or {}),
+            ended or Ended(),
         )
 
-    def _log(self, document: Document, replay: Replay) -> Iterator[tuple[bytes, Update, bool]]:
+    def _log(self, document: Document, replay: Replay) -> Iterator[tuple[Envelope, Update, bool]]:
         """Yield what was not read yet, with whether its signer may write it."""
         more = True
         while more and not replay.is_full:
@@ -174,7 +175,7 @@ class Texts:
             for raw in page:
                 envelope = unpack(raw)
                 update = decode_update(envelope.payload)
-                yield raw, update, self._counts(document, envelope.signer, update)
+                yield envelope, update, self._counts(document, envelope.signer, update)
 
     def _settle(self, document: Document) -> None:
         """Put into the log what was written since the last commit."""
