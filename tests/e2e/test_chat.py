@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.daemons import Daemon, two_daemons, wait_for
+import pytest
+
+from support.daemons import two_daemons, wait_for
 from support.rendered_terminal import rendered
+from support.typed_commands import Typing
 
 WAIT_SECONDS = 60
 
 
-def said(daemon: Daemon, room: str) -> list[str]:
-    return [one["body"] for one in daemon.json("read", room)]
+def said(who: Typing, room: str) -> list[str]:
+    return [one["body"] for one in who.json("read", room)]
 
 
+@pytest.mark.timeout(300)
 def test_a_room_in_a_terminal(tmp_path: Path) -> None:
-    with two_daemons(tmp_path) as (alice, bob):
+    with two_daemons(tmp_path) as (daemon, other):
+        alice, bob = Typing(daemon), Typing(other)
         room = alice.json("room", "create", "Work")["room_id"]
         alice.run("send", room, "good morning")
         alice.run("room", "invite", room, "bob")
         wait_for(lambda: room in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "the room")
-        with rendered(alice, "chat", "Work", environ={"NO_COLOR": "1"}) as terminal:
+        with rendered(daemon, "chat", "Work", environ={"NO_COLOR": "1"}) as terminal:
             terminal.until("good morning")
             terminal.until("2 members")
             first = bob.json("send", room, "hello \x1b[2J\u202eAlice")["ref_id"]
@@ -65,12 +70,12 @@ def test_a_room_in_a_terminal(tmp_path: Path) -> None:
             terminal.type("\x1b[F")
             terminal.until("(deleted)")
 
-            alice.run("down")
-            alice.wait_gone()
+            daemon.run("down")
+            daemon.wait_gone()
             terminal.until("the daemon is away")
             terminal.type("while it was away\r")
             terminal.until("> while it was away")
-            alice.up()
+            daemon.up()
             bob.run("send", room, "are you there?")
             terminal.until("are you there?")
             terminal.type("\r")
