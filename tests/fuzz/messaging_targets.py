@@ -19,6 +19,7 @@ from sublet.messaging.extensions.presence import PRESENCES
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent import (
     acknowledgement,
+    blob,
     bundle,
     challenge,
     content,
@@ -120,6 +121,16 @@ def _doc_id(data: bytes) -> None:
 @target("writer_rule", "protocol.ezagent.writer_rules:parse_rule", raises=[writer_rules.RuleError])
 def _rule(data: bytes) -> None:
     assert writer_rules.parse_rule(_text(data)).terms
+
+
+@target("blob_question", "protocol.ezagent.blob:parse_wanted", raises=[Refused])
+def _wanted(data: bytes) -> None:
+    assert blob.encode_wanted(blob.parse_wanted(data)) == data
+
+
+@target("blob_piece", "protocol.ezagent.blob:parse_piece", raises=[Refused])
+def _piece(data: bytes) -> None:
+    assert blob.encode_piece(blob.parse_piece(data)) == data
 
 
 @target("said_in_passing", raises=[Refused])

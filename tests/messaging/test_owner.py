@@ -18,7 +18,7 @@ from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.owner import Owner
 from sublet.protocol.errors import SubletError
-from support.rooms import NOW_MS, local_entity
+from support.rooms import NOW_MS, MemoryBlobs, local_entity
 
 SECONDS = 30
 ResultT = TypeVar("ResultT")
@@ -40,7 +40,7 @@ def no_answer(engine: Engine, query: Answer) -> None:
 
 
 def made(store: SqliteStore) -> Engine:
-    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, PycrdtTexts())
+    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, PycrdtTexts(), MemoryBlobs())
 
 
 def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,31 @@ class Clock:
         return self.now_ms
 
 
+class MemoryBlobs:
+    """Blobs in memory, of which none grows old."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        self.kept[digest] = data
+        return digest
+
+    def size(self, digest: str) -> int | None:
+        return len(self.kept[digest]) if digest in self.kept else None
+
+    def read(self, digest: str, offset: int, length: int) -> bytes:
+        return self.kept[digest][offset : offset + length]
+
+    def all(self) -> Iterator[tuple[str, int, float]]:
+        for digest, data in self.kept.items():
+            yield digest, len(data), 0.0
+
+    def drop(self, digest: str) -> None:
+        self.kept.pop(digest, None)
+
+
 @dataclass
 class Peer:
     """One engine with one entity."""
@@ -71,7 +96,9 @@ class Peer:
     def open(self) -> None:
         """Open the engine; again, over the same file, after ``close``."""
         self.store = SqliteStore(self.path)
-        self.engine = Engine(Registry(self.declarations), self.store, [self.entity], self.clock, PycrdtTexts())
+        self.blobs = MemoryBlobs()
+        registry = Registry(self.declarations)
+        self.engine = Engine(registry, self.store, [self.entity], self.clock, PycrdtTexts(), self.blobs)
 
     def do(self, operation: str, /, **arguments: Any) -> Any:
         """Run an operation and make it durable."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from sublet.messaging.engine.backend import Fork
 from sublet.messaging.engine.engine import Engine
+from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, encode_response, parse_challenge
 from sublet.protocol.ezagent.content import named_contents
@@ -39,6 +40,8 @@ def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
         return engine.ephemeral.answer(place.room_id, place.entity_id)
     if place.kind == "challenge" and place.entity_id is not None:
         return challenged(engine, place.entity_id, body)
+    if place.kind == "blob" and place.hash is not None:
+        return piece(engine, place.hash, parse_wanted(body).offset)
     if place.kind == "inbox" and place.entity_id is not None:
         return inbox(engine, place.entity_id)
     if place.kind == "content" and place.room_id is not None and place.content_id is not None:
@@ -68,6 +71,14 @@ def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
     if row.kind == "index" and row.room_id is not None:
         records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row.room_id, envelopes)]
     return encode_bundle(records, more=more)
+
+
+def piece(engine: Engine, digest: str, offset: int) -> bytes | None:
+    """Return a piece of a blob; None where it is not here, or ends before."""
+    size = engine.blobs.size(digest)
+    if size is None or offset >= size:
+        return None
+    return encode_piece(Piece(size, engine.blobs.read(digest, offset, PIECE_BYTES)))
 
 
 def inbox(engine: Engine, entity: EntityId) -> bytes | None:

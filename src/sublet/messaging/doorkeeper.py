@@ -12,9 +12,10 @@ from nacl.signing import SigningKey
 
 from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.engine import Engine
+from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.keys import Channel, Place, parse_doc_id
+from sublet.protocol.ezagent.keys import Channel, Place, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
 
@@ -57,7 +58,7 @@ def ask(engine: Engine, key: str, body: bytes) -> Asked | None:
     place = place_of(key)
     if place.kind in _PUBLIC:
         return Asked(body)
-    asker = _who_asks(engine, place)
+    asker = _who_asks(engine, place, body)
     if asker is None:
         return None
     local = engine.keyring.local[asker]
@@ -65,16 +66,24 @@ def ask(engine: Engine, key: str, body: bytes) -> Asked | None:
     return Asked(question, local.key)
 
 
-def _who_asks(engine: Engine, place: Place) -> EntityId | None:
+def _who_asks(engine: Engine, place: Place, body: bytes) -> EntityId | None:
     """Return who of ours asks; for a room that none is a member of, whoever comes first, since it may be open."""
     ours = list(engine.keyring.local)
-    may = next((one for one in ours if may_ask(engine, one, place)), None)
+    may = next((one for one in ours if may_ask(engine, one, place, body)), None)
     return may or (ours[0] if ours and place.kind == "config" else None)
 
 
-def may_ask(engine: Engine, asker: EntityId, place: Place) -> bool:
-    """Tell whether an entity may be told what is at a place."""
+def may_ask(engine: Engine, asker: EntityId, place: Place, body: bytes) -> bool:
+    """Tell whether an entity may be told what is at a place; of a blob, in a room that names it.
+
+    Raises:
+        Refused: a question for a blob of another form.
+    """
     room_id, entity = place.room_id, place.entity_id
+    if place.kind == "blob" and place.hash is not None:
+        room = parse_wanted(body).room_id
+        named = doc_id("blob_ref", room_id=room, hash=place.hash)
+        return engine.is_member(asker, room) and bool(engine.reading.map_document(named))
     if place.kind in ("inbox", "draft"):
         return asker == entity
     if room_id is None:
@@ -114,7 +123,7 @@ class Doorkeeper:
         known = engine.keyring.record(question.asker)
         if known is not None and question.version < known.version:
             raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
-        if not may_ask(engine, question.asker, place):
+        if not may_ask(engine, question.asker, place, question.body):
             raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
         if question.nonce in self._nonces:
             raise Refused(Refusal.STALE, "a question that was answered before")

@@ -17,6 +17,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging import answers
+from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.bus import Bus, stream
@@ -50,6 +51,8 @@ from sublet.protocol.ezagent.yjs.vectors import decode_vector
 
 log = structlog.get_logger(__name__)
 
+MAX_BLOBS_BYTES: Final = 1 << 30
+"""Of all files of rooms together."""
 MAX_TODO: Final = 4_096
 DECLARERS: Final = 4
 """Threads that declare on the network; more of them would take turns there."""
@@ -183,6 +186,10 @@ class MessagingService:
         """``Surroundings.ask``."""
         return await self._sync.ask(key, payload)
 
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """``Surroundings.fetch``."""
+        return await self._sync.fetch(key, body)
+
     async def make_entity(self, local: str) -> EntityId:
         """``Surroundings.make_entity``."""
         if self._make_entity is None:
@@ -253,7 +260,7 @@ class MessagingService:
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
-        engine = Engine(self._registry, SqliteStore(self._path), self._local, self._now_ms, PycrdtTexts())
+        engine = self._engine_over(SqliteStore(self._path))
         engine.events.listeners.append(partial(self._told, engine))
         engine.arrival_listeners.append(lambda came: self._soon(self.delivery.arrived, came))
         engine.document_listeners.append(lambda name: self._soon(self._sync.want, name))
@@ -261,7 +268,11 @@ class MessagingService:
         return engine
 
     def _trial(self) -> Engine:
-        return Engine(self._registry, SqliteStore(None), self._local, self._now_ms, PycrdtTexts())
+        return self._engine_over(SqliteStore(None))
+
+    def _engine_over(self, store: SqliteStore) -> Engine:
+        blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
+        return Engine(self._registry, store, self._local, self._now_ms, PycrdtTexts(), blobs)
 
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
@@ -313,6 +324,7 @@ class MessagingService:
         for entity_id in members - set(own):
             await self._declare(self._subscriptions.member, entity_id)
             await self._declare(self._subscriptions.known, entity_id)
+        await self._declare(self._subscriptions.blobs)
         self._network.on_change(lambda: self._soon(self._link_changed))
         await self._link_changed()
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from sublet.protocol.ezagent.keys import ROOT, Channel, channel_key, doc_id
 from sublet.protocol.ezagent.shards import previous_month
 
 Undo = Callable[[], None]
@@ -54,7 +54,13 @@ class Subscriptions:
         with self._lock:
             if room_id not in self._rooms:
                 root = f"ezagent/{room_id}"
-                heard = ("config/updates", "ext/*/updates", "content/*/updates", "content/*/acl/updates")
+                heard = (
+                    "config/updates",
+                    "ext/*/updates",
+                    "content/*/updates",
+                    "content/*/acl/updates",
+                    "ext/media/blob-ref/*/updates",
+                )
                 served = (
                     "config/state",
                     "index/*/state",
@@ -62,6 +68,7 @@ class Subscriptions:
                     "content/*",
                     "content/*/state",
                     "content/*/acl/state",
+                    "ext/media/blob-ref/*/state",
                     "delivery",
                     "heads",
                 )
@@ -109,6 +116,10 @@ class Subscriptions:
         """Serve what one of ours has begun to write in a room, to that entity's other devices."""
         key = channel_key(doc_id("draft", room_id=room_id, entity_id=entity), Channel.STATE)
         self._once((key, entity), partial(self._network.serve, key, self._asked))
+
+    def blobs(self) -> None:
+        """Serve files to members of rooms that name them."""
+        self._once(("blobs", ""), partial(self._network.serve, f"{ROOT}/blob/*", self._asked))
 
     def known(self, entity: EntityId) -> None:
         """Serve an entity's key, which proves itself, to whoever asks."""

@@ -162,15 +162,22 @@ class Sync:
             self._network.query, key, payload, QUERY_SECONDS, limiter=self._limiter, abandon_on_cancel=True
         )
 
-    async def _ask(self, key: str, payload: bytes) -> list[Bundle]:
-        """Ask as one of ours who may be told; nobody is asked where none may."""
-        bundles: list[Bundle] = []
-        asked = await self._call(partial(ask, key=key, body=payload))
-        if asked is None:
-            return bundles
-        for answer in await self.ask(key, asked.payload):
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
+        asked = await self._call(partial(ask, key=key, body=body))
+        opened: list[bytes] = []
+        for answer in await self.ask(key, asked.payload) if asked is not None else []:
             try:
-                bundles.append(decode_bundle(asked.opened(answer)))
+                opened.append(asked.opened(answer) if asked is not None else answer)
+            except Refused:
+                log.info("a peer gave an answer that is not for us", key=key)
+        return opened
+
+    async def _ask(self, key: str, body: bytes) -> list[Bundle]:
+        bundles: list[Bundle] = []
+        for answer in await self.fetch(key, body):
+            try:
+                bundles.append(decode_bundle(answer))
             except Refused:
                 log.info("a peer gave a malformed answer", key=key)
         return bundles
@@ -191,7 +198,7 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
 def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
     enabled = engine.rooms.state(room_id).enabled_extensions
     names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
-    for kind in ("content", "acl"):
+    for kind in ("content", "acl", "blob_ref"):
         names += [row.doc_id for row in engine.store.documents(room_id, kind)[-MAX_CHANGING:]]
     return names
 

@@ -21,6 +21,7 @@ OPERATIONS = {
     "threads": {"threads.list"},
     "watch": {"watch.set", "watch.unset", "watch.list"},
     "read-receipts": {"receipts.update", "receipts.summary"},
+    "media": {"media.upload", "media.get", "media.list"},
     "drafts": {"drafts.save", "drafts.load"},
     "presence": {"presence.set", "presence.list"},
     "profile": {"profile.get", "profile.update", "discovery.search"},

@@ -25,6 +25,9 @@ class Surroundings(Protocol):
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask all peers under a key of the bus, and return what they answer, which nobody has checked."""
 
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask under a key as one of ours who may be told, and return what those answer who know."""
+
     async def make_entity(self, local: str) -> EntityId:
         """Load the key of another entity of ours, or make it, and let it be reached."""
 
@@ -53,6 +56,10 @@ class AskingContext:
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask all peers under a key of the bus, and return what they answer, which nobody has checked."""
         return await self._surroundings.ask(key, payload)
+
+    async def fetch(self, key: str, body: bytes) -> list[bytes]:
+        """Ask under a key as one of ours who may be told, and return what those answer who know."""
+        return await self._surroundings.fetch(key, body)
 
     async def make_entity(self, local: str) -> EntityId:
         """Load the key of another entity of ours, or make it, and let it be reached.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -302,6 +302,34 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the database."""
+
+
+class BlobRoomError(Exception):
+    """There is no room for another blob."""
+
+
+class BlobStore(Protocol):
+    """Keeps blobs by the hash of what is in them: SHA-256 in hexadecimal."""
+
+    def put(self, data: bytes) -> str:
+        """Keep a blob, durable when this returns, and return its hash.
+
+        Raises:
+            BlobRoomError: all of them would take too much.
+            OSError: it can't be written.
+        """
+
+    def size(self, digest: str) -> int | None:
+        """Return how large a blob is in bytes; None where it is not here."""
+
+    def read(self, digest: str, offset: int, length: int) -> bytes:
+        """Return bytes of a blob that is here."""
+
+    def all(self) -> Iterator[tuple[str, int, float]]:
+        """Yield hash, size in bytes, and age in seconds of every blob."""
+
+    def drop(self, digest: str) -> None:
+        """Forget a blob."""
 
 
 class SharedText(Protocol):

@@ -134,6 +134,10 @@ class PreSend:
         number = next(self._engine.ref_numbers)
         return own_ref_id(self._engine.now_ms(), str(self.intent.room_id), self.intent.entity, number)
 
+    def read_document(self, doc_id: str) -> dict[str, Any]:
+        """Return a map document as it counts."""
+        return self._engine.reading.map_document(doc_id)
+
     def counts(self) -> bool:
         """Tell whether what is about to be written into a text would count."""
         return self._engine.texts.may(self.intent.entity, self.intent.doc_id)

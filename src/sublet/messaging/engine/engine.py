@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.backend import Store, TextLibrary
+from sublet.messaging.engine.backend import BlobStore, Store, TextLibrary
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
@@ -54,6 +54,7 @@ class Engine:
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
         texts: merges texts that several write.
+        blobs: keeps files.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Engine:
         local: list[LocalEntity],
         now_ms: Callable[[], int],
         texts: TextLibrary,
+        blobs: BlobStore,
     ) -> None:
         self.registry = registry
         self.store = store
@@ -77,6 +79,7 @@ class Engine:
         self.reading = Reading(self)
         self.writing = Writing(self)
         self.texts = Texts(self, texts)
+        self.blobs = blobs
         self.ephemeral = Ephemeral(self)
         self.quotas = Quotas(self)
         self.intake = Intake(self)

@@ -201,7 +201,12 @@ def _resolved(by_id: dict[str, Declaration]) -> list[Declaration]:
 
 def _place(pattern: str) -> str | None:
     """Return the kind of document that a key pattern stands for; for an extension's own, with its name."""
-    plain = pattern.removesuffix(_SUFFIX).replace("@{entity_id}", "{entity_id}").replace("{sha256_hash}", "{hash}")
+    plain = (
+        pattern.removesuffix(_SUFFIX)
+        .replace("@{entity_id}", "{entity_id}")
+        .replace("{sha256_hash}", "{hash}")
+        .replace("{blob_hash}", "{hash}")
+    )
     for kind, known in PATTERNS.items():
         if plain == known and kind != "ext":
             return kind

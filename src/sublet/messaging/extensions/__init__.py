@@ -9,6 +9,7 @@ from sublet.messaging.extensions.channels import CHANNELS
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.cross_room import CROSS_ROOM_REF
 from sublet.messaging.extensions.drafts import USER_DRAFTS
+from sublet.messaging.extensions.media import MEDIA_FILES
 from sublet.messaging.extensions.moderation import MODERATED
 from sublet.messaging.extensions.mutable import MUTABLES
 from sublet.messaging.extensions.presence import PRESENCES
@@ -33,4 +34,5 @@ EXTENSIONS: Final[tuple[Declaration, ...]] = (
     COLLABORATIVE,
     PRESENCES,
     USER_DRAFTS,
+    MEDIA_FILES,
 )

@@ -1,0 +1,291 @@
+"""EXT-10 Media: files that messages come with, kept once under their hash, and fetched by who wants to see them.
+
+A room tells which files belong to it (a document for each); whoever is a member of such a room gets the file, piece by
+piece, from a peer that has it, and believes it when the whole has the right hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import Any, Final
+
+from sublet.messaging.engine.asking import AskingContext
+from sublet.messaging.engine.backend import BlobRoomError
+from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.declaration import (
+    QOS_DATA,
+    AfterWriteHook,
+    Annotation,
+    AnnotationPlace,
+    Change,
+    Datatype,
+    Declaration,
+    Hooks,
+    Index,
+    Operation,
+    Origin,
+    PreSendHook,
+    Refresh,
+    Trigger,
+)
+from sublet.messaging.engine.engine import Engine
+from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.ids import RoomId, is_content_hash
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
+from sublet.protocol.ezagent.roots import StorageType
+from sublet.protocol.ezagent.yjs.model import Value
+from sublet.protocol.text import clean_line
+
+MEDIA: Final = "media"
+MAX_FILENAME_CHARS: Final = 255
+MAX_TYPE_CHARS: Final = 127
+MAX_LISTED: Final = 500
+GRACE_SECONDS: Final = 86_400.0
+"""How long a file stays that no room names."""
+SWEEP_SECONDS: Final = 3_600.0
+_FIELD: Final = f"ext.{MEDIA}"
+_PREFIX: Final = "sha256:"
+_HASH, _NAME, _TYPE, _SIZE = "blob_hash", "filename", "mime_type", "size_bytes"
+
+
+def _document(room_id: RoomId, blob_hash: str) -> str:
+    """Return the id of the document by which a room names a file.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``: that is no hash.
+    """
+    given = blob_hash if blob_hash.startswith(_PREFIX) else _PREFIX + blob_hash
+    if not is_content_hash(given):
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no file's hash", "It is sha256: and 64 digits.")
+    return doc_id("blob_ref", room_id=room_id, hash=given.removeprefix(_PREFIX))
+
+
+def _facts(name: str, found: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a room says of a file in a document; None where it names none, or says it in another shape."""
+    filename, kind, size = found.get(_NAME), found.get(_TYPE), found.get(_SIZE)
+    if not isinstance(filename, str) or not isinstance(kind, str) or not isinstance(size, int):
+        return None
+    if not 0 < size <= MAX_BLOB_BYTES:
+        return None
+    digest = parse_doc_id(name).hash
+    return {
+        _HASH: f"{_PREFIX}{digest}",
+        _NAME: clean_line(filename, MAX_FILENAME_CHARS).replace("/", "_") or "file",
+        _TYPE: clean_line(kind, MAX_TYPE_CHARS),
+        _SIZE: size,
+    }
+
+
+def _told(facts: dict[str, Any]) -> dict[str, Any]:
+    return {_HASH: facts[_HASH], _NAME: facts[_NAME], "media_type": facts[_TYPE], "size": facts[_SIZE]}
+
+
+async def _upload(
+    context: AskingContext, room_id: RoomId, data: bytes, media_type: str, filename: str
+) -> dict[str, Any]:
+    """Keep a file, and let a room name it; a message then comes with it by ``ext={"media": {"blob_hash": …}}``.
+
+    Args:
+        context: who asks.
+        room_id: the room.
+        data: from 1 to ``MAX_BLOB_BYTES`` bytes.
+        media_type: such as ``image/png``; nobody believes it.
+        filename: what to call it; nobody takes it for a path.
+
+    Raises:
+        SubletError: ``NOT_FOUND``; ``CONFLICT``: the room takes no files; ``INVALID_ARGUMENT``; ``UNAVAILABLE``: there
+            is no space for it.
+    """
+    if not 0 < len(data) <= MAX_BLOB_BYTES or not filename or not media_type:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"a file has from 1 to {MAX_BLOB_BYTES >> 20} MiB, a name and a type",
+            "Lend it.",
+        )
+    if len(filename) > MAX_FILENAME_CHARS or len(media_type) > MAX_TYPE_CHARS:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "the name or the type is too long", "Shorten it.")
+    return await context.engine(partial(_keep, room_id=room_id, data=data, media_type=media_type, filename=filename))
+
+
+def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: str, filename: str) -> dict[str, Any]:
+    _offered(context, room_id)
+    digest = _put(context.engine, data)
+    name = _document(room_id, digest)
+    if _facts(name, context.engine.reading.map_document(name)) is None:
+        fields: dict[str, Value] = {_HASH: _PREFIX + digest, _NAME: filename, _TYPE: media_type, _SIZE: len(data)}
+        context.engine.writing.set_fields(
+            context.entity, name, [(None, (key,), value) for key, value in fields.items()]
+        )
+    return _told(_facts(name, context.engine.reading.map_document(name)) or {})
+
+
+def _offered(context: OperationContext, room_id: RoomId) -> None:
+    if MEDIA not in context.state(room_id).enabled_extensions:
+        raise SubletError(LocalCode.CONFLICT, "this room takes no files", "An admin may enable media.")
+
+
+def _put(engine: Engine, data: bytes) -> str:
+    try:
+        return engine.blobs.put(data)
+    except (BlobRoomError, OSError) as error:
+        raise SubletError(LocalCode.UNAVAILABLE, f"the file can't be kept: {error}", "Make room for it.") from None
+
+
+async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes:
+    """Return a file that a room names, fetched from a peer where it is not here.
+
+    Raises:
+        SubletError: ``NOT_FOUND``: the room names no such file; ``UNAVAILABLE``: nobody who has it answers.
+    """
+    size, data = await context.engine(partial(_here, room_id=room_id, blob_hash=blob_hash))
+    if data is not None:
+        return data
+    digest = parse_doc_id(_document(room_id, blob_hash)).hash or ""
+    key = doc_id("blob", hash=digest)
+    whole = bytearray()
+    while len(whole) < size:
+        answers = await context.fetch(key, encode_wanted(Wanted(room_id, len(whole))))
+        piece = next((found for raw in answers if (found := _piece(raw, size)) is not None), b"")
+        if not piece:
+            raise SubletError(LocalCode.UNAVAILABLE, "nobody who has this file answers", "Try again later.")
+        whole += piece
+    data = bytes(whole[:size])
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise SubletError(LocalCode.UNAVAILABLE, "what came is not this file", "A peer is broken or lies; try again.")
+    await context.engine(lambda found: _put(found.engine, data))
+    return data
+
+
+def _here(context: OperationContext, room_id: RoomId, blob_hash: str) -> tuple[int, bytes | None]:
+    context.state(room_id)
+    name = _document(room_id, blob_hash)
+    facts, digest = _facts(name, context.engine.reading.map_document(name)), parse_doc_id(name).hash or ""
+    if facts is None:
+        raise SubletError(LocalCode.NOT_FOUND, "this room names no such file", "Read the room for its files.")
+    blobs = context.engine.blobs
+    there = blobs.size(digest)
+    return facts[_SIZE], blobs.read(digest, 0, there) if there is not None else None
+
+
+def _piece(raw: bytes, size: int) -> bytes | None:
+    try:
+        piece = parse_piece(raw)
+    except Refused:
+        return None
+    return piece.data if piece.size == size else None
+
+
+def _list(context: OperationContext, room_id: RoomId) -> list[dict[str, Any]]:
+    """Return the files that a room names, at most ``MAX_LISTED``, with whether each is here."""
+    context.state(room_id)
+    engine = context.engine
+    found: list[dict[str, Any]] = []
+    for row in engine.store.documents(room_id, "blob_ref")[:MAX_LISTED]:
+        facts = _facts(row.doc_id, engine.reading.map_document(row.doc_id))
+        if facts is not None:
+            here = engine.blobs.size(facts[_HASH].removeprefix(_PREFIX)) is not None
+            found.append({**_told(facts), "here": here})
+    return sorted(found, key=lambda one: (one[_NAME], one[_HASH]))
+
+
+def _comes_with_file(intent: Intent) -> bool:
+    return _FIELD in intent.fields
+
+
+def _inject(context: PreSend) -> None:
+    """Bring what a message comes with into the one form, from what its room says of the file."""
+    given, room_id = context.fields[_FIELD], context.intent.room_id
+    blob_hash = given.get(_HASH) if isinstance(given, dict) else given
+    if not isinstance(blob_hash, str) or room_id is None:
+        raise context.refuse("a message comes with a file by its hash", "media.upload returns it.")
+    name = _document(room_id, blob_hash)
+    facts = _facts(name, context.read_document(name))
+    if facts is None:
+        raise context.refuse("this room names no such file", "Upload it to this room first.")
+    context.annotate(MEDIA, facts)
+
+
+def _names_file(change: Happened) -> bool:
+    return isinstance(change.fields.get(_FIELD), dict)
+
+
+def _want(context: AfterWrite) -> None:
+    """Have asked for what a room says of a file that a message comes with."""
+    change, given = context.change, context.change.fields[_FIELD]
+    blob_hash = given.get(_HASH)
+    if change.room_id is not None and isinstance(blob_hash, str) and is_content_hash(blob_hash):
+        context.want(_document(change.room_id, blob_hash))
+
+
+def _sweep(context: OperationContext) -> None:
+    """Forget files that no room here names any more."""
+    engine = context.engine
+    named = {
+        parse_doc_id(row.doc_id).hash
+        for room_id in engine.wanted_rooms
+        for row in engine.store.documents(room_id, "blob_ref")
+    }
+    for digest, _, age_seconds in list(engine.blobs.all()):
+        if digest not in named and age_seconds > GRACE_SECONDS:
+            engine.blobs.drop(digest)
+
+
+MEDIA_FILES: Final = Declaration(
+    id=MEDIA,
+    version="0.2.0",
+    dependencies=("message",),
+    origin=Origin.STANDARD,
+    datatypes=(
+        Datatype(
+            id="global_blob",
+            storage_type=StorageType.BLOB,
+            key_pattern="ezagent/blob/{blob_hash}",
+            persistent=True,
+            writer_rule="any authenticated entity",
+        ),
+        Datatype(
+            id="blob_ref",
+            storage_type=StorageType.CRDT_MAP,
+            key_pattern="ezagent/{room_id}/ext/media/blob-ref/{blob_hash}",
+            persistent=True,
+            writer_rule="signer ∈ room.members",
+            qos=QOS_DATA,
+        ),
+    ),
+    hooks=Hooks(
+        pre_send=(
+            PreSendHook(
+                "media.inject", Trigger("timeline_index", Change.INSERT, "has media", _comes_with_file), 30, _inject
+            ),
+        ),
+        after_write=(
+            AfterWriteHook("media.want", Trigger("timeline_index", Change.INSERT, "has media", _names_file), 50, _want),
+        ),
+    ),
+    annotations=(Annotation(AnnotationPlace.ON_REF, MEDIA, "{ blob_hash, filename, mime_type, size_bytes }"),),
+    indexes=(
+        Index(
+            id="media_gallery",
+            input="ezagent/{room_id}/ext/media/blob-ref/*",
+            transform="room_id -> list of media refs",
+            refresh=Refresh.ON_DEMAND,
+            operation_id="media.list",
+            read=_list,
+        ),
+        Index(
+            id="media_sweep",
+            input="blobs, and the blob refs of all rooms",
+            transform="blobs that no room names -> gone",
+            refresh=Refresh.PERIODIC,
+            rebuild=_sweep,
+            every_seconds=SWEEP_SECONDS,
+        ),
+    ),
+    operations=(
+        Operation("media.upload", _upload, writes="blob_ref", waits=True),
+        Operation("media.get", _get, waits=True),
+    ),
+)
