@@ -13,6 +13,7 @@ import pytest
 from support.daemons import Daemon, two_daemons, wait_for
 
 WAIT_SECONDS = 40
+pytestmark = pytest.mark.timeout(300)
 PAIR = tuple[Daemon, Daemon]
 
 
