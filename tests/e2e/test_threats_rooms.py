@@ -53,9 +53,11 @@ class Mallory:
         month = self.peer.engine.shards.current_month()
         for name in (doc_id("config", room_id=room), doc_id("index", room_id=room, shard_id=month)):
             key = channel_key(name, Channel.STATE)
-            question = ask(self.peer.engine, key, b"\0")
-            for answer in self.network.query(key, question, 5.0) if question is not None else []:
-                self.peer.engine.intake.take_bundle(room, decode_bundle(answer))
+            asked = ask(self.peer.engine, key, b"\0")
+            if asked is None:
+                continue
+            for answer in self.network.query(key, asked.payload, 5.0):
+                self.peer.engine.intake.take_bundle(room, decode_bundle(asked.opened(answer)))
 
     def is_member(self, room: str) -> bool:
         self.learn(room)
