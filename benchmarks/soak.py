@@ -43,6 +43,8 @@ HISTORY = (
     ("resources", "released_at IS NULL"),
 )
 """What a delegation leaves in the database until it is pruned, and what it may not leave at all."""
+REST_SECONDS = 30.0
+"""How long a daemon may take to come back to what it used before."""
 SLACK = 2
 """Open files, threads or tasks more than before that are no leak: connections come and go."""
 
@@ -148,7 +150,7 @@ def one_after_another(base: Path, lender: Daemon, worker: Daemon, size: Size) ->
     warm = settled(lender), settled(worker)
     asyncio.run(short(lender, directories, size.short - size.warm))
     took = time.monotonic() - began
-    after = settled(lender), settled(worker)
+    after = settled(lender, warm[0]), settled(worker, warm[1])
     rows = [
         Row(
             f"{size.short:,} short delegations, {AT_ONCE} at a time",
@@ -226,10 +228,20 @@ async def wait_all_of(lender: Daemon, directory: Path) -> list[DelegationView]:
     return await wait_all(lender, await create(lender, [directory], "date > now"))
 
 
-def settled(daemon: Daemon) -> Use:
-    """Return what a daemon uses once it has had a moment of rest."""
+def settled(daemon: Daemon, warm: Use | None = None) -> Use:
+    """Return what a daemon uses once it has had a moment of rest, or long enough to come back to ``warm``.
+
+    Rooms of delegations are closed a while after their leases end.
+    """
     time.sleep(1.0)
-    return use(daemon)
+    until = time.monotonic() + REST_SECONDS
+    now = use(daemon)
+    while warm is not None and time.monotonic() < until:
+        if all(new <= old + SLACK for _, old, new in _counts(warm, now)):
+            break
+        time.sleep(1.0)
+        now = use(daemon)
+    return now
 
 
 def use(daemon: Daemon) -> Use:

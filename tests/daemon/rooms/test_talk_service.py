@@ -157,6 +157,21 @@ async def test_the_cursor_of_one_room_takes_up_nothing_of_another(tmp_path: Path
         assert (await bodies(at))[0] == []
 
 
+async def test_a_closed_room_is_received_too_and_has_nothing_unread(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        sent = await at.talk.say(Say(to=at.its, body="the last word"), HUMAN)
+        service = await at.talk._speaking.service()
+        changes = {"power_levels.events_default": 100}
+        await service.call(at.hers, "room.update_config", room_id=sent.room_id, changes=changes)
+        with pytest.raises(SubletError):
+            await at.talk.say(Say(to=sent.room_id, body="one more"), HOST)
+        news = await at.talk.news(Follow(), HOST)
+        assert [event.message.body for event in news.events if event.message] == ["the last word"]
+        assert (await at.talk.news(Follow(since=news.cursor), HOST)).events == []
+        assert (await at.talk.news(Follow(), HOST)).events == []
+        assert [room.unread for room in await at.talk.talk_rooms(HOST)] == [0]
+
+
 async def test_a_wait_ends_with_what_somebody_else_says(tmp_path: Path) -> None:
     async with world(tmp_path) as at:
         room = (await at.talk.say(Say(to=at.its, body="first"), HUMAN)).room_id

@@ -33,6 +33,7 @@ from sublet.daemon.operations import operations
 from sublet.daemon.rooms.addressing import MAX_SHOWN_CHARS, Addresses, direct_name, direct_with
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.rooms.entities import daemon_of
+from sublet.daemon.rooms.lent_rooms import is_closed
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_views import about, message_of, receipts_of, shortened
 from sublet.policy.model import Action, Resource, Subject
@@ -294,7 +295,8 @@ class TalkService:
             policy=found["policy"],
             role=found["role"],
             members=members,
-            unread=receipts["unread"],
+            # Nobody can leave a receipt in a room that is closed.
+            unread=0 if is_closed(found["config"]) else receipts["unread"],
             direct_with=other if other is not None and set(members) == {me, other} else None,
         )
 

@@ -30,6 +30,8 @@ MAX_LAST_WORDS: Final = 256
 MAX_ANSWER_CHARS: Final = 16_000
 MAX_SUMMARY_CHARS: Final = 16_000
 MAX_LINE_CHARS: Final = 200
+NO_WORD: Final = "(The work has ended without a word.)"
+"""What stands for a last word that there is none of: the lender's daemon waits for it before it closes the room."""
 NOT_YET: Final = (
     "Nobody has answered yet. Call again with the same question to go on waiting, or go on without the answer."
 )
@@ -74,9 +76,9 @@ class WorkTalk:
         """``Talking.ends``."""
         self._works.pop(work.id, None)
         self._questions.pop(work.id, None)
-        if summary and work.room_id is not None:
+        if work.room_id is not None:
             try:
-                self._last_words.put_nowait((work, summary))
+                self._last_words.put_nowait((work, summary or NO_WORD))
             except asyncio.QueueFull:
                 log.warning("an agent's last word is not said in its room", delegation_id=work.id)
 

@@ -7,6 +7,7 @@ may go with the power of the machine.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,9 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path | None) -> None:
+        if path is not None:
+            # Made here, since SQLite would let others read it; what it puts beside it has the same mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")

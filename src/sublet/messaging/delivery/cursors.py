@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.extensions.read_receipts import mark_read
@@ -26,8 +28,10 @@ def take_up(engine: Engine, entity: EntityId, cursor: int, room_id: RoomId | Non
             LocalCode.INVALID_ARGUMENT, f"there is no event {cursor} yet", "Give the cursor of an answer."
         )
     for room, ref in _last_messages(engine, entity, cursor, room_id).items():
+        # A room in which its reader may write nothing, such as a closed one, keeps no receipts of theirs.
         if engine.is_member(entity, room):
-            mark_read(OperationContext(engine, entity), room, ref)
+            with suppress(SubletError):
+                mark_read(OperationContext(engine, entity), room, ref)
     engine.cursors.keep(entity, cursor, room_id)
 
 
