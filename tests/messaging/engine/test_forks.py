@@ -14,8 +14,10 @@ from sublet.messaging.engine.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.messaging.engine.intake import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
+from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import closed
 from support.rooms import Peer, peers, shared_room
 
@@ -276,3 +278,14 @@ def test_heads_of_strangers_from_the_future_or_of_another_room_say_nothing() -> 
     with pytest.raises(Refused, match="future"):
         alice.engine.heads.compare(room, decode_bundle(answer).of(RecordKind.HEADS)[0])
     assert eve.engine.heads.statement(room) is None
+
+
+def test_nothing_of_ours_is_signed_for_clocks_that_are_not_the_next() -> None:
+    (alice,) = peers("alice")
+    room = shared_room(alice)
+    alice.do("message.send", room_id=room, body="x")
+    out = alice.published()[0]
+    envelope = unpack(out.payload)
+    document = alice.engine.document(envelope.doc_id)
+    with pytest.raises(Refused, match="next ones"):
+        alice.engine.intake.local(document, envelope, decode_update(envelope.payload), {})

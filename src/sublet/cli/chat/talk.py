@@ -190,6 +190,8 @@ class Talk:
         elif kind == "room.member.left":
             by = self.names.short(str(event.get("by", "")))
             self.timeline.remark(f"* {who} has left" if by == who else f"* {who} was removed by {by}")
+        elif kind == "room.equivocation":
+            self.timeline.remark(f"* {who} has signed two different things for one place; neither is shown")
         elif kind == "room.knocked":
             words = clean_line(str(event.get("text", "")), 200)
             self.timeline.remark(f"* {who} asks to be let in: {words}  (/invite {who})")

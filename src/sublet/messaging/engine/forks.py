@@ -123,6 +123,7 @@ class Forks:
         row, place = engine.document(name).row, engine.document(name).place
         log.warning("a member has signed two updates for the same clocks", signer=fork.signer, document=name)
         held = engine.close(name)
+        engine.texts.forget()
         try:
             with engine.store.transaction():
                 engine.store.trust.put_fork(row.number, fork)

@@ -190,8 +190,10 @@ class Intake:
             contents: immutable contents that go with it, by id.
 
         Raises:
-            Refused: it is not allowed.
+            Refused: it is not allowed, or its clocks are not the next ones: nothing of ours ever forks.
         """
+        if update.items and update.start != document.next_clock(update.client):
+            raise Refused(Refusal.EQUIVOCATION, "other clocks than the next ones")
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
         self._stage(document, envelope, update, plan, self._next_seq(), local=True)
