@@ -1,0 +1,125 @@
+"""Rounds of ``kill -9`` under load: peers in processes of their own, of which one is killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.room_processes import RoomProcess, free_port, room_process
+
+WORKERS = 8
+MAX_MESSAGES = 100_000
+"""Of one flood, which is always killed before."""
+SETTLE_SECONDS = 120.0
+
+
+@dataclass
+class Rounds:
+    """What came of some rounds."""
+
+    rounds: int = 0
+    senders: int = 0
+    receivers: int = 0
+    acknowledged: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    differ: int = 0
+    """Replicas that do not show what the first one shows."""
+    twice: int = 0
+    recovered: list[float] = field(default_factory=list)
+    """Seconds from the start of who was killed until it answered."""
+
+
+class Scene:
+    """Alice, who sends, and Bob, who hears; either may be killed, and comes back over its own database.
+
+    Args:
+        directory: of both databases.
+        seed: decides who is killed, and when.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._directory = directory
+        self._random = random.Random(seed)
+        self._ports = {"alice": free_port(), "bob": free_port()}
+        self._stacks = {name: ExitStack() for name in self._ports}
+        self._peers: dict[str, RoomProcess] = {}
+        self.room = ""
+        self.found = Rounds()
+
+    def __enter__(self) -> Scene:
+        for name in self._ports:
+            self._start(name)
+        self.room = self._peers["alice"].ask("room.create", name="Work")["room_id"]
+        self._peers["alice"].ask("room.invite", room_id=self.room, entity=self._peers["bob"].id)
+        self._peers["bob"].until("room.member.joined", entity=self._peers["bob"].id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stack in self._stacks.values():
+            stack.close()
+
+    def _start(self, name: str) -> None:
+        other = next(one for one in self._ports if one != name)
+        self._stacks[name] = ExitStack()
+        began = time.monotonic()
+        connect = (self._ports[other],) if name == "bob" else ()
+        process = room_process(name, self._directory, self._ports[name], *connect)
+        self._peers[name] = self._stacks[name].enter_context(process)
+        if self.room:
+            self.found.recovered.append(time.monotonic() - began)
+
+    def round(self) -> None:
+        """Let Alice flood, kill one of the two at some moment, and start it again."""
+        alice = self._peers["alice"]
+        victim = self._random.choice(["alice", "bob"])
+        alice.tell("flood", room_id=self.room, count=MAX_MESSAGES, workers=WORKERS)
+        told = self._random.randint(1, 400)
+        acknowledged = [alice.line()["acknowledged"] for _ in range(told)]
+        time.sleep(self._random.random() * 0.02)
+        self._peers[victim].process.send_signal(signal.SIGKILL)
+        if victim == "bob":
+            # Alice goes on meanwhile; she is ended by the same signal a little later, so that the flood is over.
+            acknowledged += [alice.line()["acknowledged"] for _ in range(self._random.randint(1, 200))]
+            alice.process.send_signal(signal.SIGKILL)
+        assert alice.process.stdout is not None
+        for line in alice.process.stdout.read().splitlines(keepends=True):
+            if line.endswith("\n"):
+                acknowledged.append(json.loads(line)["acknowledged"])
+        self.found.acknowledged.update(acknowledged)
+        self.found.rounds += 1
+        self.found.senders += 1
+        self.found.receivers += victim == "bob"
+        for name in ("alice", "bob") if victim == "bob" else ("alice",):
+            self._peers[name].process.wait()
+            self._stacks[name].close()
+            self._start(name)
+
+    def settle(self) -> Rounds:
+        """Wait until both show the same, and return what came of the rounds."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while True:
+            shown = {name: self._refs(name) for name in self._peers}
+            if shown["alice"] == shown["bob"] or time.monotonic() > until:
+                break
+            self._peers["bob"].ask("sync", room_id=self.room)
+        self.found.differ = int(shown["alice"] != shown["bob"])
+        for refs in shown.values():
+            self.found.lost |= self.found.acknowledged - set(refs)
+            self.found.twice += len(refs) - len(set(refs))
+        return self.found
+
+    def _refs(self, name: str) -> list[str]:
+        """Return the ids of all messages that a peer shows, the last one first."""
+        found: list[str] = []
+        before: str | None = None
+        while True:
+            page = self._peers[name].ask("timeline.list", room_id=self.room, limit=200, before=before)
+            found += [ref["ref_id"] for ref in reversed(page["refs"])]
+            before = page["next_cursor"]
+            if before is None:
+                return found
