@@ -2,9 +2,9 @@
 
     python benchmarks/messaging_kills.py [--rounds N] [--seed S]
 
-In each round one peer sends as fast as it can, and the sender, or the receiver and then the sender, is killed by SIGKILL
-at some moment and started again over its own database. At the end both must show the same messages in the same order,
-every acknowledged one among them, none twice. Exit status 1 where anything of it was not so.
+In each round one peer sends as fast as it can, and the sender, or the receiver and then the sender, is killed with
+SIGKILL at some moment and started again over its own database. At the end both must show the same messages in the same
+order, every acknowledged one among them, none twice. Exit status 1 where anything of it was not so.
 """
 
 from __future__ import annotations
