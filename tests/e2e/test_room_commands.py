@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,7 +133,7 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     assert "(deleted)" in bob.run("read", "Talk")
 
 
-def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typing]) -> None:
+def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typing], tmp_path: Path) -> None:
     alice, bob = pair
     hers = alice.json("whoami")["entity_id"]
     room = alice.json("room", "create", "People")["room_id"]
@@ -151,6 +152,18 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
         ),
         "the status",
     )
+    notes = tmp_path / "notes.txt"
+    notes.write_bytes(b"\x00notes\xff" * 1000)
+    sent = alice.json("send", room, "here they are", "--attach", str(notes))["ref_id"]
+    until(lambda: message(bob, room, sent) != {}, "the message with a file")
+    assert "file: notes.txt" in bob.run("read", room)
+    bob.run("attach", room, "--get", sent, "--output", str(tmp_path / "copy"))
+    assert (tmp_path / "copy").read_bytes() == notes.read_bytes()
+    bob.run("attach", room, "--get", sent, "--output", str(tmp_path / "copy"), fails=True)
+    answer = bob.run("attach", room, str(notes)).strip()
+    until(lambda: message(alice, room, answer) != {}, "the file back")
+    assert message(alice, room, answer)["ext"]["media"]["filename"] == "notes.txt"
+
     alice.run("drafts", room, "not yet")
     assert [one["body"] for one in alice.json("drafts")] == ["not yet"]
     assert bob.json("drafts") == []

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,18 @@ STATUS_SECONDS = 10.0
 def attach(
     ctx: typer.Context,
     delegation_id: IdArgument,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="For a room instead: a file to send there.", show_default=False),
+    ] = None,
+    get: Annotated[
+        str | None,
+        typer.Option("--get", metavar="REF", help="Of a room: fetch the file of this message.", show_default=False),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="PATH", help="Write it there, - for stdout.", show_default=False),
+    ] = None,
     lines: Annotated[
         int, typer.Option("--lines", "-n", metavar="N", min=0, max=MAX_LINES, help="Begin with the last N lines.")
     ] = DEFAULT_LINES,
@@ -38,7 +51,12 @@ def attach(
 
     A line below tells what time went by and is left, and how many bytes and files it touched. Ctrl-C detaches, and the
     work goes on; it never cancels. Exit status as of `delegate`.
+
+    With FILE it sends that file to the room of that name, with --get it fetches one from there.
     """
+    if file is not None or get is not None:
+        _of_room(ctx, delegation_id, file, get, output)
+        return
     screen = Screen()
 
     async def body(control: Control) -> Exit:
@@ -55,6 +73,30 @@ def attach(
             return Exit.INTERRUPTED
         screen.show(summary(ended, screen.symbols))
         return exit_for_view(ended)
+
+    run(ctx, screen, body)
+
+
+def _of_room(ctx: typer.Context, room: str, file: Path | None, get: str | None, output: str | None) -> None:
+    screen = Screen()
+    if file is not None and get is not None:
+        raise typer.BadParameter("give a file to send, or --get")
+
+    async def body(control: Control) -> None:
+        from sublet.cli.room_arguments import resolve_ref, resolve_room
+        from sublet.cli.room_files import STDOUT, download, upload
+        from sublet.daemon.api.room_models import SendMessage
+
+        room_id = await resolve_room(control, room)
+        if file is not None:
+            kept = await upload(control, room_id, file)
+            sent = await control.rooms.send_message(room_id, SendMessage(body=kept.filename, media=kept.blob_hash))
+            screen.out.print(sent.ref_id)
+            return
+        one = await control.marks.get_message(room_id, await resolve_ref(control, room_id, str(get)))
+        path = await download(control, room_id, one, output)
+        if path != STDOUT:
+            screen.show(path)
 
     run(ctx, screen, body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,6 +56,9 @@ def send(
         list[str] | None,
         typer.Option("--channel", metavar="NAME", help="A channel that it is in; can be repeated.", show_default=False),
     ] = None,
+    attach: Annotated[
+        Path | None, typer.Option("--attach", metavar="FILE", help="A file that comes with it.", show_default=False)
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say something in a room, or to somebody.
@@ -72,6 +76,10 @@ def send(
         given: dict[str, Any] = {"body": said, "channels": channel or []}
         for name, ref in (("reply_to", reply_to), ("thread", thread)):
             given[name] = None if ref is None else await resolve_ref(control, room_id, ref)
+        if attach is not None:
+            from sublet.cli.room_files import upload
+
+            given["media"] = (await upload(control, room_id, attach)).blob_hash
         try:
             request = SendMessage.model_validate(given)
         except ValidationError:

@@ -29,6 +29,7 @@ from sublet.daemon.control.delivery_routes import DeliveryArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
 from sublet.daemon.control.replay_routes import ReplayArea
+from sublet.daemon.control.room_file_routes import RoomFileArea
 from sublet.daemon.control.room_mark_routes import RoomMarkArea
 from sublet.daemon.control.room_member_routes import RoomMemberArea
 from sublet.daemon.control.room_people_routes import RoomPeopleArea
@@ -145,6 +146,7 @@ class _Daemon:
                     RoomMarkArea(parts.rooms.marks),
                     RoomPeopleArea(parts.rooms.people),
                     RoomPresenceArea(parts.rooms.presence),
+                    RoomFileArea(parts.rooms.files),
                     RoomWatchArea(parts.rooms.talk),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),

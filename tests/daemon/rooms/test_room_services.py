@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from sublet.daemon.api.room_file_models import FetchFile, UploadFile
 from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_people_models import FindProfile, MarkRead, SearchProfiles, UpdateProfile
 from sublet.daemon.api.room_presence_models import SaveDraft, SetPresence
+from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.people_service import RoomPeopleService
@@ -24,6 +26,8 @@ from support.pairing import side
 pytestmark = pytest.mark.anyio
 ROOM, REF = "01a2230a-76a2-722b-9195-a71d135900a9", "01M8HGN87651021VQE1YPQRQ0R"
 BOB = RemoveMember(entity="@human:node-bob")
+
+FILE = UploadFile(filename="a.txt", media_type="text/plain", data=b"YQ==")
 
 CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
     RoomMemberService: [
@@ -49,6 +53,10 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
         lambda api, who: api.search_profiles(SearchProfiles(query="python"), who),
         lambda api, who: api.mark_read(ROOM, MarkRead(ref_id=REF), who),
         lambda api, who: api.get_reading(ROOM, who),
+    ],
+    RoomFileService: [
+        lambda api, who: api.upload_file(ROOM, FILE, who),
+        lambda api, who: api.fetch_file(ROOM, FetchFile(blob_hash="0" * 64), who),
     ],
     RoomPresenceService: [
         lambda api, who: api.set_presence(ROOM, SetPresence(typing=True), who),

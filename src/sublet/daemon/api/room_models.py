@@ -43,6 +43,7 @@ class SendMessage(Request):
     reply_to: RefId | None = None
     thread: RefId | None = None
     channels: Annotated[list[ChannelName], Field(max_length=MAX_CHANNELS)] = Field(default_factory=list)
+    media: Annotated[str, Field(max_length=80)] | None = None
 
 
 class ReadMessages(Request):

@@ -32,6 +32,7 @@ from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.room_client import RoomClient
 from sublet.daemon.control.room_clients import RoomMarkClient, RoomMemberClient, RoomPeopleClient, RoomWatchClient
+from sublet.daemon.control.room_file_client import RoomFileClient
 from sublet.daemon.control.room_presence_client import RoomPresenceClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.talk_client import TalkClient
@@ -291,6 +292,11 @@ class ControlClient:
     def presence(self) -> RoomPresenceClient:
         """The operations around who is there, and drafts."""
         return RoomPresenceClient(self)
+
+    @property
+    def files(self) -> RoomFileClient:
+        """The operations on files in rooms."""
+        return RoomFileClient(self)
 
     @property
     def watching(self) -> RoomWatchClient:

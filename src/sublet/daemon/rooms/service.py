@@ -85,7 +85,7 @@ class RoomService:
         """``RoomApi.send_message``."""
         size = len(request.body.encode("utf-8", "surrogatepass"))
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
-        given = request.model_dump(include={"reply_to", "thread", "channels"})
+        given = request.model_dump(include={"reply_to", "thread", "channels", "media"})
         ext = {name: value for name, value in given.items() if value}
         arguments = {"body": request.body, **({"ext": ext} if ext else {})}
         sent = await self._speaking.call(caller, "message.send", room_id=room_id, **arguments)

@@ -10,6 +10,7 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.daemon.rooms.delivery import DeliveryService
+from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.lent_rooms import LentRooms
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
@@ -33,6 +34,7 @@ class Rooms:
     marks: RoomMarkService
     people: RoomPeopleService
     presence: RoomPresenceService
+    files: RoomFileService
     talk: TalkService
     delivery: DeliveryService
     lent: LentRooms
@@ -56,6 +58,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
         marks=RoomMarkService(gate, speaking),
         people=RoomPeopleService(gate, speaking),
         presence=RoomPresenceService(gate, speaking),
+        files=RoomFileService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None)),
         delivery=DeliveryService(gate, speaking),
         lent=LentRooms(journal, messaging, node_id),

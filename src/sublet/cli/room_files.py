@@ -1,0 +1,96 @@
+"""Files that messages come with: read from disk, uploaded; fetched and written where nothing is overwritten."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import mimetypes
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from sublet.protocol.errors import LocalCode, SubletError
+
+if TYPE_CHECKING:
+    from sublet.daemon.api.room_file_models import FileView
+    from sublet.daemon.api.room_models import MessageView
+    from sublet.daemon.control.client import ControlClient as Control
+
+_UNSAFE: Final = re.compile(r"[^\w.+-]+")
+MAX_NAME_CHARS: Final = 120
+STDOUT: Final = "-"
+ANY_TYPE: Final = "application/octet-stream"
+
+
+async def upload(control: Control, room_id: str, path: Path) -> FileView:
+    """Put a file of this machine into a room.
+
+    Raises:
+        typer.BadParameter: it can't be read, is empty or too large.
+    """
+    from sublet.daemon.api.room_file_models import UploadFile
+
+    data = await asyncio.to_thread(_read, path)
+    given: dict[str, Any] = {
+        "filename": path.name[:255],
+        "media_type": mimetypes.guess_type(path.name)[0] or ANY_TYPE,
+        "data": base64.b64encode(data),
+    }
+    return await control.files.upload_file(room_id, UploadFile.model_validate(given))
+
+
+async def download(control: Control, room_id: str, one: MessageView, output: str | None) -> str:
+    """Write the file that a message comes with, and return where.
+
+    Args:
+        control: the daemon.
+        room_id: the room.
+        one: the message.
+        output: a path, or ``-`` for stdout; by default the file's own name, of which nothing counts as a path, here.
+
+    Raises:
+        SubletError: ``NOT_FOUND``: it comes with none; ``CONFLICT``: there is such a file already.
+    """
+    from sublet.daemon.api.room_file_models import FetchFile
+
+    media = one.ext.get("media")
+    if not isinstance(media, dict) or not isinstance(media.get("blob_hash"), str):
+        raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "`sublet read ROOM` shows files.")
+    found = await control.files.fetch_file(room_id, FetchFile(blob_hash=str(media["blob_hash"])))
+    data = base64.b64decode(found.data)
+    if output == STDOUT:
+        sys.stdout.buffer.write(data)
+        return output
+    path = Path(output) if output is not None else Path(safe_name(str(media.get("filename"))))
+    await asyncio.to_thread(_write, path, data)
+    return str(path)
+
+
+def _read(path: Path) -> bytes:
+    from sublet.daemon.api.room_file_models import MAX_FILE_BYTES
+
+    try:
+        if not path.is_file() or not 0 < path.stat().st_size <= MAX_FILE_BYTES:
+            raise typer.BadParameter(f"{path} is no file of 1 byte to {MAX_FILE_BYTES >> 20} MiB; lend what is larger")
+        return path.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{path} can't be read: {error.strerror}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise SubletError(LocalCode.CONFLICT, f"{path} is there already", "Name another one by --output.") from None
+    except OSError as error:
+        raise SubletError(LocalCode.UNAVAILABLE, f"{path}: {error.strerror}", "Name another by --output.") from None
+
+
+def safe_name(given: str) -> str:
+    """Return a name that a peer gave a file, without directories, dots at the beginning, and odd characters."""
+    name = _UNSAFE.sub("_", given.replace("\\", "/").rpartition("/")[2]).lstrip(".-")[-MAX_NAME_CHARS:]
+    return name or "file"
