@@ -32,14 +32,14 @@ def make_tls(directory: Path, identity: Identity) -> Tls:
     """Make a certificate of this daemon for the bus, and return where it, its key and the authorities are.
 
     Args:
-        directory: private; what was there is replaced. Blocks on the disk.
+        directory: private, for key files; what was there is replaced. Blocks on the disk.
         identity: issues the certificate.
 
     Raises:
         OSError: a file can't be written.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    tls = Tls(directory / "authorities.pem", directory / "bus.pem", directory / "bus.key")
+    tls = Tls(directory / "bus_authorities.pem", directory / "bus.pem", directory / "bus.key")
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(identity.key))
     now = datetime.now(UTC)

@@ -63,7 +63,6 @@ class Messaging:
     ) -> None:
         self._identity = identity
         self._keys_dir = state_dir / "keys"
-        self._bus_dir = state_dir / "bus"
         self._database = state_dir / "messaging.db"
         self._tls: Tls | None = None
         self._trusted: frozenset[bytes] = frozenset()
@@ -147,7 +146,7 @@ class Messaging:
         registry = await asyncio.to_thread(_registry, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
-        self._tls = await asyncio.to_thread(make_tls, self._bus_dir, self._identity)
+        self._tls = await asyncio.to_thread(make_tls, self._keys_dir, self._identity)
         await self._trust()
         endpoints = Endpoints(
             self.port.listen,
