@@ -34,6 +34,7 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.history import History
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner, Settled, settle
@@ -113,6 +114,7 @@ class MessagingService:
         self._presences = Presences(network, self._owner.heard, self._owner.asked, partial(self._soon, self._token))
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
+        self._history = History(self._sync, self._call)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._declaring = anyio.CapacityLimiter(DECLARERS)
         self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
@@ -176,7 +178,13 @@ class MessagingService:
         found = self._registry.operations.get(operation)
         if found is not None and found.waits:
             return await run_waiting(found, AskingContext(entity, self), arguments)
-        return await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+        result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+        if found is not None and found.goes_back and result["next_cursor"] is None and arguments.get("after") is None:
+            while await self._history.reach_back(arguments["room_id"]):
+                result = await self._call(lambda engine: self._run(engine, entity, operation, arguments))
+                if result["next_cursor"] is not None:
+                    break
+        return result
 
     async def on_engine(self, run: Callable[[Engine], ResultT]) -> ResultT:
         """``Surroundings.on_engine``."""
@@ -381,6 +389,7 @@ class MessagingService:
             await anyio.sleep(every_seconds)
 
     async def _link_changed(self) -> None:
+        self._history.link_changed()
         await self._catch_up()
         await self._ask_for_members()
 

@@ -109,13 +109,15 @@ class Sync:
                     await self._call(partial(_take, room_id=room_id, bundle=answer))
                 self.want(name)  # and let those know who hold the other one
 
-    async def month(self, room_id: RoomId, month: str) -> None:
-        """Ask for a month's shards, the next one until one is empty."""
+    async def month(self, room_id: RoomId, month: str) -> int:
+        """Ask for a month's shards, the next one until one is empty; return how many updates came."""
+        total = 0
         for index in range(MAX_SUB_SHARD + 1):
             name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
-            await self.document(name)
+            total += await self.document(name)
             if await self._call(partial(_is_empty, name=name)):
-                return
+                break
+        return total
 
     async def document(self, name: str) -> int:
         """Ask for what a document lacks, until nobody has more; return how many updates came."""

@@ -208,6 +208,7 @@ TIMELINE = Declaration(
             refresh=Refresh.ON_CHANGE,
             operation_id="timeline.list",
             read=_list,
+            goes_back=True,
         ),
         Index(
             id="single_ref",

@@ -188,6 +188,8 @@ class Index:
         read: the operation.
         rebuild: for ``PERIODIC`` ones, what makes the index anew.
         every_seconds: for ``PERIODIC`` ones, how often.
+        goes_back: for operations that read a room backwards by pages: where they come to the beginning of what is here
+            (no ``next_cursor``), older months are asked for, and the page is read again.
     """
 
     id: str
@@ -198,6 +200,7 @@ class Index:
     read: Callable[..., Any] | None = None
     rebuild: Callable[[OperationContext], None] | None = None
     every_seconds: float | None = None
+    goes_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,7 @@ class Operation:
     run: Callable[..., Any]
     writes: str | None = None
     waits: bool = False
+    goes_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ class Registry:
                 raise _refused(f"the index {index.id} tells when it is made anew, or what makes it, but not both")
             self.indexes[index.id] = index
             if index.operation_id is not None and index.read is not None:
-                self._add_operation(Operation(index.operation_id, index.read))
+                self._add_operation(Operation(index.operation_id, index.read, goes_back=index.goes_back))
         for operation in declaration.operations:
             self._add_operation(operation)
         for widening in declaration.widenings:

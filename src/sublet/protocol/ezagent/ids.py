@@ -89,6 +89,11 @@ def room_id(creator: EntityId, created_ms: int, salt: bytes) -> RoomId:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def created_ms(room: RoomId) -> int:
+    """Return when a room was opened by its id, Unix milliseconds."""
+    return int(room.replace("-", "")[: _TIME_BITS // 4], 16)
+
+
 def is_ref_id(text: str) -> bool:
     """Tell whether ``text`` is a ref id: a ULID, with or without the prefix ``ulid:``."""
     return _REF.match(text) is not None
