@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ import anyio
 import pytest
 
 from sublet.daemon.api.delivery_models import AskReceipts
+from sublet.daemon.api.room_file_models import UploadFile
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
 from sublet.daemon.config import MessagingConfig
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.delivery import DeliveryService
+from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
@@ -216,3 +219,16 @@ def test_a_room_is_of_two_only_for_those_whom_its_name_names() -> None:
     assert direct_with(name, "@human:node-c") is None
     for wrong in ("Work", "salt and pepper", f"{one} and {one}", f"{one} and pepper"):
         assert direct_with({"name": wrong}, one) is None
+
+
+async def test_a_message_comes_with_files_that_its_room_has(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        room = (await at.rooms.create_room(CreateRoom(name="plans"), HUMAN)).room_id
+        files = RoomFileService(at.rooms._gate, at.rooms._speaking)
+        data = base64.b64encode(b"a plan")
+        kept = await files.upload_file(room, UploadFile(filename="p", media_type="text/plain", data=data), HUMAN)
+        await at.talk.say(Say(to=room, body="see", attachments=[kept.blob_hash]), HUMAN)
+        (message,) = (await at.talk.read_page(ReadTalk(room=room), HUMAN)).messages
+        assert message.attachments == [kept.blob_hash]
+        with pytest.raises(SubletError, match="no such file"):
+            await at.talk.say(Say(to=room, body="see", attachments=["sha256:" + "0" * 64]), HUMAN)

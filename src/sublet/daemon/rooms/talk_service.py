@@ -86,10 +86,13 @@ class TalkService:
         await self._gate.ask(caller, Action.ROOM_READ, "*")
         room_id = await self._room(request.to, caller, open_for=size)
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
+        files = [_hash(one) for one in request.attachments]
         given = {
             "reply_to": request.reply_to,
             "thread": request.thread,
             "channels": request.channels or None,
+            # A message comes with one file (EXT-10); further ones are named by its content.
+            "media": files[0] if files else None,
         }
         ext = {name: value for name, value in given.items() if value is not None}
         sent = await self._speaking.call(
@@ -97,7 +100,7 @@ class TalkService:
             "message.send",
             room_id=room_id,
             body=request.body,
-            **({"media_refs": [_hash(one) for one in request.attachments]} if request.attachments else {}),
+            **({"media_refs": files} if files else {}),
             **({"ext": ext} if ext else {}),
         )
         receipts = await self._receipts(room_id, sent["ref_id"], caller, RECEIPT_SECONDS)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sublet.messaging.delivery.receipts import MessageReceipts
 
 _EXT: Final = "ext."
-_APART: Final = frozenset({"reply_to", "thread", "channels"})
+_APART: Final = frozenset({"reply_to", "thread", "channels", "media"})
 """What extensions keep on a message and the view has fields for."""
 _GENERAL: Final = frozenset({"cursor", "kind", "room_id"})
 
@@ -25,6 +25,9 @@ def message_of(ref: Mapping[str, Any], me: EntityId) -> TalkMessage:
     answered, thread, channels = ext.get("reply_to"), ext.get("thread"), ext.get("channels")
     content = ref.get("content")
     media = content.get("media_refs") if isinstance(content, dict) else None
+    files = [str(one) for one in media] if isinstance(media, list) else []
+    if (one := _text(ext.get("media"), "blob_hash")) is not None and one not in files:
+        files.insert(0, one)
     return TalkMessage(
         room_id=ref["room_id"],
         ref_id=ref["ref_id"],
@@ -36,7 +39,7 @@ def message_of(ref: Mapping[str, Any], me: EntityId) -> TalkMessage:
         reply_to=_text(answered, "ref_id"),
         thread=_text(thread, "root"),
         channels=[str(name) for name in channels] if isinstance(channels, list) else [],
-        attachments=[str(one) for one in media] if isinstance(media, list) else [],
+        attachments=files,
         ext={name: value for name, value in ext.items() if name not in _APART and value not in ({}, None)},
     )
 
