@@ -9,7 +9,7 @@ import typer
 
 from sublet.cli.connection import run
 from sublet.cli.options import JsonFlag
-from sublet.cli.room_arguments import RoomArgument, resolve_room
+from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ STATES = ("delivered", "read")
 def receipts(
     ctx: typer.Context,
     room: RoomArgument,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="The message, as `sublet send` said.", show_default=False)],
+    ref: Annotated[
+        str,
+        typer.Argument(metavar="REF", help="A message of yours: its id, the end of one, or last.", show_default=False),
+    ],
     until: Annotated[
         str | None, typer.Option("--until", metavar="STATE", help="Wait for delivered or read.", show_default=False)
     ] = None,
@@ -42,10 +45,11 @@ def receipts(
         from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
         room_id, end = await resolve_room(control, room), time.monotonic() + (wait if until is not None else 0)
+        ref_id = await resolve_ref(control, room_id, ref, of=(await control.rooms.whoami()).entity_id)
         while True:
             left = max(end - time.monotonic(), 0)
             request = AskReceipts.model_validate({"until": until, "wait": min(left, MAX_WAIT_SECONDS)})
-            found = await control.delivery.receipts(room_id, ref, request)
+            found = await control.delivery.receipts(room_id, ref_id, request)
             if left <= MAX_WAIT_SECONDS or found.receipt in ("undeliverable", *STATES[STATES.index(until or "read") :]):
                 break
         if as_json:
