@@ -19,9 +19,9 @@ from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Declaration, Index, Refresh
 from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError

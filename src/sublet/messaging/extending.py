@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.messaging.engine.asking import AskingContext
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -20,6 +20,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType

@@ -28,10 +28,10 @@ from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.history import History

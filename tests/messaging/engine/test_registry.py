@@ -10,7 +10,7 @@ import pytest
 
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, HookViolation, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, HookViolation, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -27,6 +27,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.errors import SubletError

@@ -15,9 +15,9 @@ from messaging.test_service import SECONDS, member, question, room_of
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import BlobRoomError
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.engine.libraries import BlobRoomError
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions import media
 from sublet.messaging.extensions.media import MEDIA_FILES
 from sublet.protocol.errors import SubletError

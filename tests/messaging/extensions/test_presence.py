@@ -13,10 +13,10 @@ import pytest
 from messaging.test_service import SECONDS, Member, member, room_of
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
 from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal

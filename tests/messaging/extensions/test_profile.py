@@ -11,8 +11,8 @@ import pytest
 from messaging.test_service import SECONDS, member, room_of
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.profile import MAX_BODY_CHARS, MAX_FIELDS, PROFILES, _rebuild
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY

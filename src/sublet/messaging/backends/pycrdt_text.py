@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sublet.messaging.engine.backend import SharedText
+from sublet.messaging.engine.libraries import SharedText
 from sublet.protocol.ezagent.yjs.model import Value
 
 if TYPE_CHECKING:

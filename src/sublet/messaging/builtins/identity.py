@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sublet.messaging.builtins.verifying import init, register, shown, verify_peer
-from sublet.messaging.engine.contexts import OperationContext, PreSend
+from sublet.messaging.engine.contexts import PreSend
 from sublet.messaging.engine.declaration import (
     ANY_DATATYPE,
     Annotation,
@@ -25,6 +25,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.roots import StorageType
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterRead, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     Change,
@@ -22,6 +22,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import (

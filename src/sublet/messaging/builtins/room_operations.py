@@ -6,8 +6,8 @@ import os
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import AnnotationPlace, Origin
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.timeline_shards import DEFAULT_REFS_PER_MONTH
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError

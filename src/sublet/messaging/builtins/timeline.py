@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_DATA,
     AfterWriteHook,
@@ -24,6 +24,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.sequence import Node
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Operation
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import checked
 from sublet.protocol.ezagent.ids import EntityId
 

@@ -16,9 +16,10 @@ from sublet.messaging.engine.backend import Priority, Qos
 from sublet.protocol.ezagent.roots import StorageType
 
 if TYPE_CHECKING:
-    from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+    from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
     from sublet.messaging.engine.document import Document
     from sublet.messaging.engine.engine import Engine
+    from sublet.messaging.engine.operating import OperationContext
     from sublet.protocol.ezagent.ids import EntityId
     from sublet.protocol.ezagent.yjs.model import ItemId
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.backend import BlobStore, Store, TextLibrary
+from sublet.messaging.engine.backend import Store
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.cursors import Cursors
 from sublet.messaging.engine.declaration import Change, Datatype
@@ -23,6 +23,7 @@ from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
 from sublet.messaging.engine.intake import Intake
 from sublet.messaging.engine.keyring import Keyring, LocalEntity
+from sublet.messaging.engine.libraries import BlobStore, TextLibrary
 from sublet.messaging.engine.quotas import Quotas
 from sublet.messaging.engine.reading import Reading
 from sublet.messaging.engine.registry import Registry

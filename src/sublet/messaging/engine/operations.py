@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sublet.messaging.engine.contexts import OperationContext
 from sublet.messaging.engine.declaration import Operation
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId
 

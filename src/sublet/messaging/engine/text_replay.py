@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sublet.messaging.engine.backend import SharedText
+from sublet.messaging.engine.libraries import SharedText
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.yjs.blank import blank

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.authorise import document_write_counts
-from sublet.messaging.engine.backend import SharedText, TextLibrary
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.libraries import SharedText, TextLibrary
 from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, Broken, Ended, LeansOnLeftOut, Replay
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope, unpack

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, MAX_LIMIT
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -24,6 +24,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, is_ref_id
 from sublet.protocol.ezagent.room.state import RoomState

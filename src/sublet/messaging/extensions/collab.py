@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterWriteHook,
     Annotation,
@@ -28,6 +28,7 @@ from sublet.messaging.engine.declaration import (
     Write,
 )
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.mutable import (
     EDITED_AT,
     REF_OF_CONTENT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sublet.messaging.engine.contexts import AfterRead, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     Change,
@@ -16,6 +16,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.reply_to import CROSS_ROOM, reply_target
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id, is_room_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterWriteHook,
     Change,
@@ -20,6 +20,7 @@ from sublet.messaging.engine.declaration import (
     PreSendHook,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import MAX_BODY_BYTES
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from sublet.messaging.engine.asking import AskingContext
-from sublet.messaging.engine.backend import BlobRoomError
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_DATA,
     AfterWriteHook,
@@ -30,6 +29,8 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.libraries import BlobRoomError
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
 from sublet.protocol.ezagent.errors import Refused

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -23,6 +23,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.moderation_index import (
     MODERATION,
     ON_REF,

@@ -12,7 +12,7 @@ from sublet.messaging.builtins.message import as_sent
 from sublet.messaging.builtins.timeline import DELETED
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -29,6 +29,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
 from sublet.protocol.ezagent.errors import Refused

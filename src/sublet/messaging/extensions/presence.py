@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sublet.messaging.builtins.times import rfc3339
-from sublet.messaging.engine.contexts import AfterWrite, Happened, OperationContext
+from sublet.messaging.engine.contexts import AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
     QOS_LOW,
     AfterWriteHook,
@@ -22,6 +22,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.ephemeral import Passing
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite, Happened, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
     QOS_LOW,
     AfterWriteHook,
@@ -27,6 +27,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_hash, is_entity_id
 from sublet.protocol.ezagent.keys import doc_id

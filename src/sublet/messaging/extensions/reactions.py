@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DELETED
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -22,6 +22,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.writer_rules import entity_of_key

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sublet.messaging.builtins.timeline import backwards
 from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened, OperationContext
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, Happened
 from sublet.messaging.engine.declaration import (
     QOS_LOW,
     AfterReadHook,
@@ -25,6 +25,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId, is_ref_id
 from sublet.protocol.ezagent.keys import doc_id

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, MAX_LIMIT
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterRead, AfterWrite, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
     AfterReadHook,
     AfterWriteHook,
@@ -22,6 +22,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
 

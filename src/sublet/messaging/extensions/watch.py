@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sublet.messaging.engine.backend import IndexEntry
-from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, OperationContext, PreSend
+from sublet.messaging.engine.contexts import AfterWrite, Happened, Intent, PreSend
 from sublet.messaging.engine.declaration import (
     AfterWriteHook,
     Annotation,
@@ -25,6 +25,7 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.channels import channel_name, channels_of, in_channels
 from sublet.messaging.extensions.reactions import is_reaction, parse_key
 from sublet.messaging.extensions.reply_to import reply_target
