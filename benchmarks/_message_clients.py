@@ -12,7 +12,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -38,25 +38,28 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.told: dict[int, int] = {}
-        self._wanted = 0
+        self._wanted = range(0)
         self._done = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def heard(self, body: bytes) -> None:
         """Take one; called from any thread."""
         at = time.monotonic_ns()
-        self.told[int(body[:NUMBER_CHARS])] = at
-        if len(self.told) >= self._wanted:
-            self._loop.call_soon_threadsafe(self._done.set)
+        number = int(body[:NUMBER_CHARS])
+        if number in self._wanted:
+            self.told.setdefault(number, at)
+            if len(self.told) == len(self._wanted):
+                self._loop.call_soon_threadsafe(self._done.set)
 
-    async def wait(self, count: int) -> dict[int, int]:
-        """Return when each of so many came, in monotonic nanoseconds."""
-        self._wanted = count
-        if len(self.told) < count:
-            self._done.clear()
-            await self._done.wait()
-        told, self.told = self.told, {}
-        return told
+    def expect(self, first: int, count: int) -> None:
+        """Count so many from now on, and nothing that came before."""
+        self.told, self._wanted = {}, range(first, first + count)
+        self._done.clear()
+
+    async def wait(self) -> dict[int, int]:
+        """Return when each of those that were expected came, in monotonic nanoseconds."""
+        await self._done.wait()
+        return self.told
 
 
 @asynccontextmanager
@@ -209,18 +212,19 @@ async def run(system: str, role: str, port: int) -> None:
         print(json.dumps({"ready": True}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             command: dict[str, Any] = json.loads(line)
-            answer: Awaitable[Any]
             if arrivals is not None:
-                answer = arrivals.wait(command["count"])
+                arrivals.expect(**command)
+                print(json.dumps({"ready": True}), flush=True)
+                answer = await arrivals.wait()
             else:
-                answer = _send(client, command["count"], command["every_seconds"], command["bytes"])
-            print(json.dumps(await answer), flush=True)
+                answer = await _send(client, **command)
+            print(json.dumps(answer), flush=True)
 
 
-async def _send(client: Client, count: int, every_seconds: float, size: int) -> dict[int, int]:
+async def _send(client: Client, first: int, count: int, every_seconds: float, size: int) -> dict[int, int]:
     """Send messages of a size, and return when each was given to the client; 0 seconds are no pause."""
     begun: dict[int, int] = {}
-    for number in range(count):
+    for number in range(first, first + count):
         begun[number] = time.monotonic_ns()
         await client.send(f"{number:0{NUMBER_CHARS}}".ljust(size, ".").encode())
         if every_seconds:

@@ -36,6 +36,8 @@ SIZES = (0, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (0, 1_000)
 SHARED_SIZE = 10_000
 """Messages in the larger room of pycrdt-websocket, which gets slower with each."""
+OF_PART = 1_000_000
+"""Where the numbers of the messages of one part of a turn begin, beyond all that a room holds before."""
 ROUNDS = 3
 WORKERS = 32
 START_SECONDS = 60.0
@@ -159,14 +161,16 @@ def their(system: str, server: Callable[[int], Any], size: int, load: Load, figu
     """Let two clients of another system talk, and add what was measured."""
     port = free_port()
     with server(port), _client(system, "receive", port) as bob, _client(system, "send", port) as alice:
-        for pace in load.paces:
-            _tell(bob, count=load.paced)
-            _tell(alice, count=load.paced, every_seconds=pace, bytes=size)
-            figures.add_delays(pace, _line(alice), _line(bob))
-        _tell(bob, count=load.flood)
-        _tell(alice, count=load.flood, every_seconds=0, bytes=size)
-        begun = min(_line(alice).values())
-        figures.rates.append(load.flood / ((max(_line(bob).values()) - begun) / 1e9))
+        for part, pace in enumerate((*load.paces, 0), 1):
+            numbers = {"first": part * OF_PART, "count": load.paced if pace else load.flood}
+            _tell(bob, **numbers)
+            _line(bob)
+            _tell(alice, **numbers, every_seconds=pace, size=size)
+            sent, told = _line(alice), _line(bob)
+            if pace:
+                figures.add_delays(pace, sent, told)
+            else:
+                figures.rates.append(load.flood / ((max(told.values()) - min(sent.values())) / 1e9))
 
 
 @contextmanager
