@@ -7,16 +7,18 @@ import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from a2a.types import GetTaskRequest, TaskState
 
 from sublet.a2a_server import peer_http, stream
 from sublet.a2a_server.client import A2APeerLink
-from sublet.daemon.ports import NotConnected, PeerAddress, RemoteTask, Silence, Update
+from sublet.daemon.ports import BusDoor, NotConnected, PeerAddress, RemoteTask, Silence, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Progress
-from support.a2a_world import Node, World, a_progress, a_start, an_invite, until
+from support.a2a_world import Node, World, a_progress, a_start, an_invite, served, until
 from support.cut_proxy import CutProxy, cut_proxy
 
 pytestmark = pytest.mark.anyio
@@ -185,6 +187,21 @@ async def test_an_unreachable_peer(bob: World, link: A2APeerLink, proxy: CutProx
     assert caught.value.code == LocalCode.PEER_UNREACHABLE
     proxy.refusing = True
     assert await code_of(link, through(bob, proxy)) == LocalCode.PEER_UNREACHABLE
+
+
+async def test_the_bus_of_a_peer_that_was_started_again_is_found_at_once(
+    bob: World, link: A2APeerLink, tmp_path: Path
+) -> None:
+    there = replace(bob.context, state_dir=tmp_path / "again", runtime_dir=tmp_path / "again")
+    there.state_dir.mkdir()
+    async with served(replace(there, bus=BusDoor(7001, False))) as (_, face):
+        peer = replace(bob.peer(), a2a_url=face.address)
+        assert await link.bus(peer) == BusDoor(7001, False)
+    port = urlsplit(peer.a2a_url).port
+    assert port is not None
+    async with served(replace(there, a2a_port=port, bus=BusDoor(7002, False))) as (_, face):
+        assert face.address == peer.a2a_url
+        assert await link.bus(peer) == BusDoor(7002, False)
 
 
 async def test_another_key_behind_the_address_is_loud(bob: World, link: A2APeerLink) -> None:

@@ -142,7 +142,8 @@ class A2APeerLink:
     async def bus(self, peer: PeerAddress) -> BusDoor | None:
         """``PeerLink.bus``."""
         session = await self._session(peer)
-        return offered_bus(await session.card())
+        # Who asks where a bus is may have lost it: a peer that was started again has another port than it said before.
+        return offered_bus(await session.card(anew=True))
 
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """``PeerLink.pair``."""

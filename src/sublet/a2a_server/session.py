@@ -67,14 +67,17 @@ class PeerSession:
         self._fetched_at = 0.0
         self._lock = asyncio.Lock()
 
-    async def card(self) -> AgentCard:
+    async def card(self, *, anew: bool = False) -> AgentCard:
         """Return the peer's card, its signature checked against the pinned key.
+
+        Args:
+            anew: ask the peer even where the card that we remember is fresh; one that has not changed is not sent.
 
         Raises:
             SubletError: ``PEER_UNREACHABLE``, or ``KEY_CHANGED`` where another key, or none, has signed it.
         """
         async with self._lock:
-            if self._card is None or time.monotonic() - self._fetched_at > CARD_FRESH_SECONDS:
+            if anew or self._card is None or time.monotonic() - self._fetched_at > CARD_FRESH_SECONDS:
                 self._card = await self._fetch_card(self._card)
                 self._fetched_at = time.monotonic()
             return self._card
