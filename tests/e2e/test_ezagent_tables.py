@@ -375,7 +375,7 @@ async def test_p1_6_after_a_parting_differences_bring_everything(tmp_path: Path)
 
 def test_p2_5_a_redaction_is_laid_over_the_message(people: People) -> None:
     ref = people.say("P2-5 to be redacted")
-    people.alice.ask("moderation.act", room_id=people.room, action="redact", target_ref=ref, reason="off topic")
+    people.alice.ask("moderation.redact", room_id=people.room, ref_id=ref, reason="off topic")
     people.bob.until("moderation.action", target_ref=ref)
     seen = people.ref(people.bob, ref)
     assert seen["redacted"]
