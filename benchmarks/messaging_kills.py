@@ -34,7 +34,7 @@ def main() -> int:
         found = scene.settle()
     print(file=sys.stderr)
     print(
-        f"{found.rounds} rounds of kill -9 (the sender {found.senders} times, the receiver {found.receivers} times): "
+        f"{found.rounds} rounds of kill -9 of the sender, in {found.receivers} of them of the receiver first: "
         f"{len(found.lost)} of {len(found.acknowledged)} acknowledged messages lost, {found.twice} shown twice; "
         f"both show {'the same' if not found.differ else 'different things'}; "
         f"answering again after at most {max(found.recovered):.1f} s"

@@ -23,8 +23,8 @@ class Rounds:
     """What came of some rounds."""
 
     rounds: int = 0
-    senders: int = 0
     receivers: int = 0
+    """In how many of them the receiver was killed; the sender is in each."""
     acknowledged: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     differ: int = 0
@@ -92,7 +92,6 @@ class Scene:
                 acknowledged.append(json.loads(line)["acknowledged"])
         self.found.acknowledged.update(acknowledged)
         self.found.rounds += 1
-        self.found.senders += 1
         self.found.receivers += victim == "bob"
         for name in ("alice", "bob") if victim == "bob" else ("alice",):
             self._peers[name].process.wait()

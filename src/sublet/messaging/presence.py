@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from sublet.messaging.doorkeeper import Asked
 from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.ephemeral import AWARENESS, PRESENCE
-from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 
-QUERY_SECONDS: Final = 2.0
 MAX_FOLLOWED: Final = 256
 """Members of one room whose presence is followed; of more, the first by name."""
 
@@ -84,12 +80,6 @@ class Presences:
             one()
         for key in gone:
             self._came(*key, False)
-
-    def ask(self, key: str, asked: Asked) -> None:
-        """Ask somebody what they are about, which they sign just then, since a token proves nothing. Blocks."""
-        for answer in self._network.query(key, asked.payload, QUERY_SECONDS):
-            with suppress(Refused):
-                self._heard(Sample(key, asked.opened(answer), b""))
 
     def _be(self, room_id: RoomId, entity: EntityId) -> list[Undo]:
         return [

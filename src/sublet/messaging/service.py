@@ -25,7 +25,7 @@ from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
-from sublet.messaging.doorkeeper import Doorkeeper, ask
+from sublet.messaging.doorkeeper import Doorkeeper
 from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
 from sublet.messaging.engine.engine import Engine
@@ -356,7 +356,7 @@ class MessagingService:
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
-            await self._ask_what_about(room_id, entity)
+            self._soon(self._ask_what_about, room_id, entity)
         for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
             await self._declare(self._subscriptions.draft, room_id, entity)
             self._sync.want(doc_id("draft", room_id=room_id, entity_id=entity))
@@ -367,10 +367,10 @@ class MessagingService:
             await self._ask_what_about(room_id, entity)
 
     async def _ask_what_about(self, room_id: RoomId, entity: EntityId) -> None:
+        """Ask somebody what they are about, which they sign just then, since a token proves nothing."""
         key = awareness_key(room_id, entity)
-        question = await self._call(partial(ask, key=key, body=b""))
-        if question is not None:
-            await self._declare(self._presences.ask, key, question)
+        for answer in await self._sync.fetch(key, b""):
+            self._owner.heard(Sample(key, answer, b""))
 
     async def _periodically(self) -> None:
         while True:

@@ -167,10 +167,12 @@ class Sync:
     async def fetch(self, key: str, body: bytes) -> list[bytes]:
         """Ask as one of ours who may be told, and return the answers, opened; nobody is asked where none may."""
         asked = await self._call(partial(ask, key=key, body=body))
+        if asked is None:
+            return []
         opened: list[bytes] = []
-        for answer in await self.ask(key, asked.payload) if asked is not None else []:
+        for answer in await self.ask(key, asked.payload):
             try:
-                opened.append(asked.opened(answer) if asked is not None else answer)
+                opened.append(asked.opened(answer))
             except Refused:
                 log.info("a peer gave an answer that is not for us", key=key)
         return opened
