@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -34,10 +33,11 @@ from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.hand_over import HandOver
 from sublet.messaging.history import History
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
 from sublet.messaging.news import News
-from sublet.messaging.owner import Owner, Settled, settle
+from sublet.messaging.owner import Owner
 from sublet.messaging.presence import Presences, awareness_key, company
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
@@ -54,7 +54,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
-MAX_TODO: Final = 4_096
 DECLARERS: Final = 4
 """Threads that declare on the network; more of them would take turns there."""
 PERIOD_SECONDS: Final = 30.0
@@ -98,7 +97,8 @@ class MessagingService:
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
         self._make_entity = make_entity
-        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._settle)
+        self._hand_over = HandOver(self._catch_up)
+        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
@@ -111,19 +111,18 @@ class MessagingService:
             registry.entity_documents,
         )
         self._doorkeeper = Doorkeeper()
-        self._presences = Presences(network, self._owner.heard, self._owner.asked, partial(self._soon, self._token))
+        self._presences = Presences(
+            network, self._owner.heard, self._owner.asked, partial(self._hand_over.soon, self._token)
+        )
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._history = History(self._sync, self._call)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._declaring = anyio.CapacityLimiter(DECLARERS)
-        self._todo: asyncio.Queue[tuple[Callable[..., Any], tuple[Any, ...]]] = asyncio.Queue(MAX_TODO)
-        self._missed = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
         """Run while the context is open."""
-        self._loop = asyncio.get_running_loop()
+        self._hand_over.begin()
         try:
             await anyio.to_thread.run_sync(self._owner.start)
         except BaseException:
@@ -132,7 +131,7 @@ class MessagingService:
             raise
         async with anyio.create_task_group() as group:
             try:
-                group.start_soon(self._dispatch, group)
+                group.start_soon(self._hand_over.dispatch, group)
                 group.start_soon(self._sync.run)
                 group.start_soon(self.delivery.run)
                 group.start_soon(self._periodically)
@@ -259,20 +258,14 @@ class MessagingService:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
 
-    def _settle(self, settled: list[Settled]) -> None:
-        """Keep promises on the event loop; once that has ended nobody waits any more."""
-        if self._loop is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(settle, settled)
-
     # What follows begins on the engine's thread or one of the network's, and goes on on the event loop.
 
     def _make_engine(self) -> Engine:
         engine = self._engine_over(SqliteStore(self._path))
         engine.events.listeners.append(partial(self._told, engine))
-        engine.arrival_listeners.append(lambda came: self._soon(self.delivery.arrived, came))
-        engine.document_listeners.append(lambda name: self._soon(self._sync.want, name))
-        engine.room_listeners.append(lambda room_id: self._soon(self._listen, room_id))
+        engine.arrival_listeners.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
+        engine.document_listeners.append(lambda name: self._hand_over.soon(self._sync.want, name))
+        engine.room_listeners.append(lambda room_id: self._hand_over.soon(self._listen, room_id))
         return engine
 
     def _trial(self) -> Engine:
@@ -289,39 +282,15 @@ class MessagingService:
         if query.key.endswith("/state"):
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
-                self._soon(self._sync.want, name)
+                self._hand_over.soon(self._sync.want, name)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         return found if found is None or question is None else seal_answer(question, found)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:
-            self._soon(self._sync.want, name)
+            self._hand_over.soon(self._sync.want, name)
         for entity in outcome.unknown_signers:
-            self._soon(self._sync.want, f"key:{entity}")
-
-    def _soon(self, run: Callable[..., Any], *arguments: Any) -> None:
-        """Run something on the event loop, from any thread; once the loop has ended nothing needs it any more."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._put, run, arguments)
-
-    def _put(self, run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Leave something to the dispatcher; where too much waits, it asks for everything instead."""
-        try:
-            self._todo.put_nowait((run, arguments))
-        except asyncio.QueueFull:
-            self._missed = True
-
-    async def _dispatch(self, group: anyio.abc.TaskGroup) -> None:
-        """Do what ``_soon`` was given, in order; what waits for something gets a task of its own."""
-        while True:
-            run, arguments = await self._todo.get()
-            if inspect.iscoroutinefunction(run):
-                group.start_soon(run, *arguments)
-            else:
-                run(*arguments)
-            if self._missed:
-                self._missed = False
-                group.start_soon(self._catch_up)
+            self._hand_over.soon(self._sync.want, f"key:{entity}")
 
     async def _begin(self) -> None:
         members = await self._call(known)
@@ -333,7 +302,7 @@ class MessagingService:
             await self._declare(self._subscriptions.member, entity_id)
             await self._declare(self._subscriptions.known, entity_id)
         await self._declare(self._subscriptions.blobs)
-        self._network.on_change(lambda: self._soon(self._link_changed))
+        self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
         await self._link_changed()
 
     def _end(self) -> None:
@@ -356,7 +325,7 @@ class MessagingService:
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
-            self._soon(self._ask_what_about, room_id, entity)
+            self._hand_over.soon(self._ask_what_about, room_id, entity)
         for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
             await self._declare(self._subscriptions.draft, room_id, entity)
             self._sync.want(doc_id("draft", room_id=room_id, entity_id=entity))
@@ -407,7 +376,7 @@ class MessagingService:
                 await self._take_invitation(bundle)
 
     def _acknowledged(self, sample: Sample) -> None:
-        self._soon(self.delivery.heard, sample.key, sample.payload)
+        self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""
@@ -415,9 +384,9 @@ class MessagingService:
         for row in rows:
             entity = row.data.get("entity")
             if row.kind in ("room.member.joined", "room.member.left") and row.room_id is not None:
-                self._soon(self._see, row.room_id)
+                self._hand_over.soon(self._see, row.room_id)
             if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
-                self._soon(self._member_came, entity, row.data.get("local") is True)
+                self._hand_over.soon(self._member_came, entity, row.data.get("local") is True)
 
     async def _member_came(self, entity: EntityId, invited_here: bool) -> None:
         await self._declare(self._subscriptions.member, entity)
@@ -428,7 +397,7 @@ class MessagingService:
             self._sync.want(f"offer:{entity}")
 
     def _invited(self, query: Answer) -> None:
-        self._soon(self._read_invitation, query)
+        self._hand_over.soon(self._read_invitation, query)
 
     async def _read_invitation(self, query: Answer) -> None:
         try:
