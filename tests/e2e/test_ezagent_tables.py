@@ -40,6 +40,7 @@ from sublet.protocol.ezagent.yjs.encode import Transaction
 from support.cut_proxy import cut_proxy
 from support.daemons import Daemon, wait_for
 from support.probe_extension import PROBE
+from support.relays import relay
 from support.room_processes import RoomProcess, free_port, room_process
 from support.rooms import entity_key, local_entity
 
@@ -399,40 +400,21 @@ def test_p2_point_5_1_what_was_installed_is_imported(tmp_path: Path) -> None:
     assert done.stdout.strip()
 
 
-ROUTER = """
-import json, sys, zenoh
-config = zenoh.Config()
-for name, value in {"mode": "router", "listen/endpoints": [sys.argv[1]], "scouting/multicast/enabled": False}.items():
-    config.insert_json5(name, json.dumps(value))
-session = zenoh.open(config)
-print("ready", flush=True)
-sys.stdin.read()
-session.close()
-"""
-
-
 @pytest.mark.anyio
 async def test_p2_point_5_2_to_4_rooms_messages_and_events_over_a_relay(tmp_path: Path) -> None:
     port = free_port()
-    relay = f"tcp/127.0.0.1:{port}"
-    with subprocess.Popen(
-        [sys.executable, "-c", ROUTER, relay], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as router:
-        assert router.stdout is not None
-        assert router.stdout.readline() == "ready\n"
-        with room_process("far", tmp_path, free_port(), port) as far:
-            async with here("near", tmp_path, Endpoints((), relays=(relay,))) as near:
-                room = (await near.bus.room.create(name="Over a relay"))["room_id"]
-                await near.bus.room.invite(room_id=room, entity=far.id)
-                await anyio.to_thread.run_sync(lambda: far.until("room.member.joined", entity=far.id))
-                ref = (await near.bus.message.send(room_id=room, body="there"))["ref_id"]
-                await anyio.to_thread.run_sync(lambda: far.until("message.new", ref_id=ref))
-                await anyio.to_thread.run_sync(lambda: far.ask("message.send", room_id=room, body="and back"))
-                event = await near.until("message.new", author=far.id)
-                page = await near.bus.timeline.list(room_id=room)
-                assert [one["body"] for one in page["refs"]] == ["there", "and back"]
-                assert page["refs"][-1]["ref_id"] == event["ref_id"]
-        router.kill()
+    with relay(f"tcp/127.0.0.1:{port}") as router, room_process("far", tmp_path, free_port(), port) as far:
+        async with here("near", tmp_path, Endpoints((), relays=(router.endpoint,))) as near:
+            room = (await near.bus.room.create(name="Over a relay"))["room_id"]
+            await near.bus.room.invite(room_id=room, entity=far.id)
+            await anyio.to_thread.run_sync(lambda: far.until("room.member.joined", entity=far.id))
+            ref = (await near.bus.message.send(room_id=room, body="there"))["ref_id"]
+            await anyio.to_thread.run_sync(lambda: far.until("message.new", ref_id=ref))
+            await anyio.to_thread.run_sync(lambda: far.ask("message.send", room_id=room, body="and back"))
+            event = await near.until("message.new", author=far.id)
+            page = await near.bus.timeline.list(room_id=room)
+            assert [one["body"] for one in page["refs"]] == ["there", "and back"]
+            assert page["refs"][-1]["ref_id"] == event["ref_id"]
 
 
 @pytest.mark.anyio
