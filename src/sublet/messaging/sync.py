@@ -132,7 +132,9 @@ class Sync:
             for signer in outcome.unknown_signers:
                 await self.key(signer)
             total += outcome.accepted
-            if not outcome.accepted or not any(bundle.more for bundle in bundles):
+            if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:
+                return total
+            if not outcome.accepted and await self._call(partial(_vector, name=name)) == vector:
                 return total
         return total
 
@@ -191,11 +193,13 @@ class Sync:
 
 
 def _vector(engine: Engine, name: str) -> dict[int, int]:
-    """Return our state vector of a document; of a client that forks we want nothing more."""
+    """Return our state vector of a document; of a client that forks, or that was more than is kept, we want no more."""
     row = engine.store.find_document(name)
     if row is None:
         return {}
     vector = {client: clock for client, (clock, _) in engine.store.clients(row.number).items()}
+    for client, clock in engine.quotas.passed_over(name).items():
+        vector[client] = max(clock, vector.get(client, 0))
     return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
 
 

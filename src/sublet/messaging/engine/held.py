@@ -33,6 +33,8 @@ class HeldUpdates:
         self._of_signer: Counter[EntityId] = Counter()
         self.size = 0
         """Bytes of all payloads."""
+        self.changes = 0
+        """How often something was added or taken away."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -47,6 +49,7 @@ class HeldUpdates:
         signer = envelope.signer
         if self._of_signer[signer] >= MAX_HELD_OF_SIGNER:
             self._drop(next(key for key, held in self._held.items() if held.envelope.signer == signer))
+        self.changes += 1
         self._held[digest] = Held(envelope, update)
         self._of_signer[signer] += 1
         self.size += len(envelope.payload)
@@ -58,6 +61,7 @@ class HeldUpdates:
         return [self._drop(digest) for digest in [key for key, held in self._held.items() if ready(held.update)]]
 
     def _drop(self, digest: bytes) -> Held:
+        self.changes += 1
         held = self._held.pop(digest)
         self._of_signer[held.envelope.signer] -= 1
         self.size -= len(held.envelope.payload)

@@ -1,18 +1,22 @@
 """How much is kept of what does not count: of strangers, of members without the power, of those who were removed.
 
 All of it may come to count later, when a grant arrives that its sender knew, so some of it is kept. What is refused
-here is asked for again once its signer is a member.
+here is asked for again once its signer is a member, or once a member's update builds on it: that is taken whatever its
+size, since without it nobody here would see what the member wrote.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.held import Held
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.yjs.model import Update
+from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.ezagent.yjs.model import ItemId, Update
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
@@ -27,6 +31,8 @@ MAX_UNFOUNDED_BYTES: Final = 32 << 20
 MAX_ROOM_DOCUMENTS: Final = 16_384
 MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
 """Of updates that wait for others, in all open documents."""
+MAX_PASSED_OVER: Final = 4_096
+"""Clients of one document whose refused updates are not asked for again; those of more are, each time."""
 
 
 class Quotas:
@@ -40,6 +46,12 @@ class Quotas:
         self._engine = engine
         self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
         self._changed: set[tuple[RoomId, EntityId]] = set()
+        self._passed_over: dict[str, dict[int, int]] = {}
+        self._needed: dict[str, tuple[tuple[int, RoomState], dict[int, int]]] = {}
+
+    def passed_over(self, doc_id: str) -> dict[int, int]:
+        """Return up to which clocks of a document's clients updates were refused here, and are not wanted again."""
+        return self._passed_over.get(doc_id, {})
 
     def admit(self, document: Document, signer: EntityId, update: Update, size: int) -> None:
         """Let a verified update from the wire be kept, or not.
@@ -58,6 +70,8 @@ class Quotas:
             return
         if not update.items:
             raise Refused(Refusal.QUOTA, "a stranger deletes nothing, whatever is granted later")
+        if self._is_needed(document, update):
+            return
         room = self._of(room_id)
         updates, used = room.get(signer, (0, 0))
         if document.place.kind == "config" and self._engine.rooms.state(room_id).creator is None:
@@ -68,6 +82,7 @@ class Quotas:
             or used + size > MAX_STRANGER_BYTES
             or sum(bytes_used for _, bytes_used in room.values()) + size > MAX_STRANGERS_BYTES
         ):
+            self._pass_over(document, update)
             raise Refused(Refusal.QUOTA, "more than is kept of strangers")
         room[signer] = updates + 1, used + size
         self._changed.add((room_id, signer))
@@ -80,10 +95,16 @@ class Quotas:
         """
         room_id = document.place.room_id
         founded = room_id is not None and self._engine.rooms.state(room_id).creator is not None
-        if room_id is not None and founded and not self._counts(room_id, envelope.signer, document, update):
+        counts = room_id is None or not founded or self._counts(room_id, envelope.signer, document, update)
+        if not counts and not self._is_needed(document, update):
+            self._pass_over(document, update)
             raise Refused(Refusal.QUOTA, "a stranger's update that waits for others")
         if self._engine.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
             raise Refused(Refusal.QUOTA, "too much waits for what is missing")
+        passed = self._passed_over.get(document.row.doc_id, {})
+        for client, clock in wanted_by(update):
+            if clock < passed.get(client, 0):
+                del passed[client]
 
     def may_begin(self, room_id: RoomId, kind: str, signer: EntityId) -> None:
         """Let an update from the wire begin a document of a room, or not.
@@ -109,6 +130,9 @@ class Quotas:
         """Charge those no longer who are members now; inside a transaction."""
         state = self._engine.rooms.state(room_id)
         room = self._of(room_id)
+        for name in [name for name in self._passed_over if name.startswith(f"ezagent/{room_id}/")]:
+            del self._passed_over[name]
+            self._needed.pop(name, None)
         for signer in [signer for signer in room if state.role(signer) is not None]:
             del room[signer]
             self._changed.add((room_id, signer))
@@ -118,6 +142,41 @@ class Quotas:
         """Go back to what is durable."""
         self._used.clear()
         self._changed.clear()
+        self._passed_over.clear()
+        self._needed.clear()
+
+    def _is_needed(self, document: Document, update: Update) -> bool:
+        """Tell whether a member's update waits for this one, or for one that does."""
+        room_id = document.place.room_id
+        if room_id is None or not update.items or not len(document.held):
+            return False
+        now = document.held.changes, self._engine.rooms.state(room_id)
+        known = self._needed.get(document.row.doc_id)
+        if known is None or known[0] != now:
+            known = self._needed[document.row.doc_id] = now, self._needed_in(room_id, document)
+        return update.start < known[1].get(update.client, 0)
+
+    def _needed_in(self, room_id: RoomId, document: Document) -> dict[int, int]:
+        """Return up to which clocks of which clients members' updates wait for."""
+        needed: dict[int, int] = {}
+        waiting, found = list(document.held), True
+        while found:
+            found, rest = False, list[Held]()
+            for held in waiting:
+                one = held.update
+                if one.start < needed.get(one.client, 0) or self._counts(room_id, held.envelope.signer, document, one):
+                    found = True
+                    for client, clock in wanted_by(one):
+                        needed[client] = max(clock + 1, needed.get(client, 0))
+                else:
+                    rest.append(held)
+            waiting = rest
+        return needed
+
+    def _pass_over(self, document: Document, update: Update) -> None:
+        passed = self._passed_over.setdefault(document.row.doc_id, {})
+        if update.client in passed or len(passed) < MAX_PASSED_OVER:
+            passed[update.client] = max(update.end, passed.get(update.client, 0))
 
     def _of(self, room_id: RoomId) -> dict[EntityId, tuple[int, int]]:
         found = self._used.get(room_id)
@@ -127,3 +186,15 @@ class Quotas:
 
     def _counts(self, room_id: RoomId, signer: EntityId, document: Document, update: Update) -> bool:
         return self._engine.rooms.counts(room_id, signer, document.room_part, (update.client, update.start))
+
+
+def wanted_by(update: Update) -> Iterator[ItemId]:
+    """Yield the items of others, or of before, that an update needs to be here."""
+    if update.items and update.start:
+        yield update.client, update.start - 1
+    for item in update.items:
+        for other in (item.origin, item.right, item.parent):
+            if isinstance(other, tuple) and not (other[0] == update.client and other[1] >= update.start):
+                yield other
+    for cut in update.deletions:
+        yield cut.client, cut.clock + cut.length - 1
