@@ -2,9 +2,9 @@
 
     python benchmarks/messaging_kills.py [--rounds N] [--seed S]
 
-In each round one peer sends as fast as it can, and the sender, or the receiver and then the sender, is killed with
-SIGKILL at some moment and started again over its own database. At the end both must show the same messages in the same
-order, every acknowledged one among them, none twice. Exit status 1 where anything of it was not so.
+In each round one peer sends as fast as it can, and the sender, the receiver, or the receiver and then the sender, is
+killed with SIGKILL at some moment and started again over its own database. At the end both must show the same messages
+in the same order, every acknowledged one among them, none twice. Exit status 1 where anything of it was not so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from support.message_kills import Scene
+from support.message_kills import ALICE, BOB, BOB_THEN_ALICE, Rounds, Scene
 
 ROUNDS = 50
 
@@ -34,12 +34,18 @@ def main() -> int:
         found = scene.settle()
     print(file=sys.stderr)
     print(
-        f"{found.rounds} rounds of kill -9 of the sender, in {found.receivers} of them of the receiver first: "
+        f"{found.rounds} rounds of kill -9, of {_counted(found)}: "
         f"{len(found.lost)} of {len(found.acknowledged)} acknowledged messages lost, {found.twice} shown twice; "
         f"both show {'the same' if not found.differ else 'different things'}; "
         f"answering again after at most {max(found.recovered):.1f} s"
     )
     return int(bool(found.lost or found.twice or found.differ))
+
+
+def _counted(found: Rounds) -> str:
+    """Return how often who was killed."""
+    words = {ALICE: "the sender", BOB: "the receiver alone", BOB_THEN_ALICE: "the receiver and then the sender"}
+    return ", ".join(f"{words[victims]} in {count}" for victims, count in sorted(found.killed.items()))
 
 
 if __name__ == "__main__":

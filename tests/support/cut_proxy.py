@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 
 class CutProxy:
@@ -22,7 +23,7 @@ class CutProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """Break every connection."""
+        """Break every connection; on the proxy's event loop."""
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -62,3 +63,52 @@ async def cut_proxy(target_url: str) -> AsyncIterator[CutProxy]:
         yield proxy
         server.close()
         proxy.cut()
+
+
+class Cable:
+    """A line between two processes that can be cut from any thread, and taken away."""
+
+    def __init__(self, proxy: CutProxy, loop: asyncio.AbstractEventLoop) -> None:
+        self._proxy = proxy
+        self._loop = loop
+        self.port = proxy.port
+
+    def cut(self) -> None:
+        """Break every connection; it can be made again."""
+        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
+
+    @contextmanager
+    def out(self) -> Iterator[None]:
+        """Let nothing through meanwhile."""
+        self._proxy.refusing = True
+        self.cut()
+        try:
+            yield
+        finally:
+            self._proxy.refusing = False
+
+    async def _cut(self) -> None:
+        self._proxy.cut()
+
+
+@contextmanager
+def cable(port: int) -> Iterator[Cable]:
+    """Run a line to a port of this machine, where perhaps nobody listens yet; ``Cable.port`` is called in its place."""
+    loop, made, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    found: list[CutProxy] = []
+
+    async def run() -> None:
+        async with cut_proxy(f"http://127.0.0.1:{port}") as proxy:
+            found.append(proxy)
+            made.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    made.wait()
+    try:
+        yield Cable(found[0], loop)
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()

@@ -6,6 +6,8 @@ import json
 import random
 import signal
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +16,9 @@ from support.room_processes import RoomProcess, free_port, room_process
 
 WORKERS = 8
 MAX_MESSAGES = 100_000
-"""Of one flood, which is always killed before."""
+"""Of one flood whose sender is killed before its end."""
 SETTLE_SECONDS = 120.0
+ALICE, BOB, BOB_THEN_ALICE = ("alice",), ("bob",), ("bob", "alice")
 
 
 @dataclass
@@ -23,8 +26,8 @@ class Rounds:
     """What came of some rounds."""
 
     rounds: int = 0
-    receivers: int = 0
-    """In how many of them the receiver was killed; the sender is in each."""
+    killed: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """How often who was killed, in this order."""
     acknowledged: set[str] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     differ: int = 0
@@ -73,30 +76,45 @@ class Scene:
         if self.room:
             self.found.recovered.append(time.monotonic() - began)
 
-    def round(self) -> None:
-        """Let Alice flood, kill one of the two at some moment, and start it again."""
+    def round(self, *victims: str) -> None:
+        """Let Alice flood, kill one of the two or Bob and then her at some moment, and start again who was killed.
+
+        Args:
+            victims: who is killed, in this order; by default what the seed decides.
+        """
+        victims = victims or self._random.choice([ALICE, BOB, BOB_THEN_ALICE])
         alice = self._peers["alice"]
-        victim = self._random.choice(["alice", "bob"])
-        alice.tell("flood", room_id=self.room, count=MAX_MESSAGES, workers=WORKERS)
-        told = self._random.randint(1, 400)
-        acknowledged = [alice.line()["acknowledged"] for _ in range(told)]
+        # What nobody ends has to end by itself, sometimes before Bob is there again and sometimes after.
+        count = MAX_MESSAGES if "alice" in victims else WORKERS * self._random.randint(100, 400)
+        alice.tell("flood", room_id=self.room, count=count, workers=WORKERS)
+        acknowledged = self._acknowledged(self._random.randint(1, 400))
         time.sleep(self._random.random() * 0.02)
-        self._peers[victim].process.send_signal(signal.SIGKILL)
-        if victim == "bob":
-            # Alice goes on meanwhile; she is ended by the same signal a little later, so that the flood is over.
-            acknowledged += [alice.line()["acknowledged"] for _ in range(self._random.randint(1, 200))]
-            alice.process.send_signal(signal.SIGKILL)
-        assert alice.process.stdout is not None
-        for line in alice.process.stdout.read().splitlines(keepends=True):
-            if line.endswith("\n"):
-                acknowledged.append(json.loads(line)["acknowledged"])
-        self.found.acknowledged.update(acknowledged)
+        for victim in victims:
+            self._peers[victim].process.send_signal(signal.SIGKILL)
+            if victim == "bob":  # she goes on meanwhile
+                acknowledged |= self._acknowledged(self._random.randint(1, 200))
+        with ThreadPoolExecutor(1) as starting:
+            back = starting.submit(self._again, "bob") if "bob" in victims else None
+            assert alice.process.stdout is not None
+            for line in alice.process.stdout:
+                if "sent" in line or not line.endswith("\n"):
+                    break
+                acknowledged.add(json.loads(line)["acknowledged"])
+            if back is not None:
+                back.result()
+        if "alice" in victims:
+            self._again("alice")
+        self.found.acknowledged |= acknowledged
         self.found.rounds += 1
-        self.found.receivers += victim == "bob"
-        for name in ("alice", "bob") if victim == "bob" else ("alice",):
-            self._peers[name].process.wait()
-            self._stacks[name].close()
-            self._start(name)
+        self.found.killed[victims] += 1
+
+    def _acknowledged(self, count: int) -> set[str]:
+        return {self._peers["alice"].line()["acknowledged"] for _ in range(count)}
+
+    def _again(self, name: str) -> None:
+        self._peers[name].process.wait()
+        self._stacks[name].close()
+        self._start(name)
 
     def settle(self) -> Rounds:
         """Wait until both show the same, and return what came of the rounds."""
@@ -113,12 +131,5 @@ class Scene:
         return self.found
 
     def _refs(self, name: str) -> list[str]:
-        """Return the ids of all messages that a peer shows, the last one first."""
-        found: list[str] = []
-        before: str | None = None
-        while True:
-            page = self._peers[name].ask("timeline.list", room_id=self.room, limit=200, before=before)
-            found += [ref["ref_id"] for ref in reversed(page["refs"])]
-            before = page["next_cursor"]
-            if before is None:
-                return found
+        """Return the ids of all messages that a peer shows, in order."""
+        return [ref["ref_id"] for ref in self._peers[name].shown(self.room)]

@@ -1,6 +1,6 @@
 """A peer in a process of its own: takes commands as lines of JSON on stdin, answers each with a line on stdout.
 
-``python -m support.room_peer [--extensions] [--probe] NAME DIRECTORY LISTEN [CONNECT ...]``
+``python -m support.room_peer [--extensions] [--probe] [--astray] NAME DIRECTORY LISTEN [CONNECT ...]``
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
+from support.muddler import AstrayNetwork
 from support.probe_extension import PROBE
 from support.rooms import local_entity
 
 
 async def main(
-    declarations: tuple[Declaration, ...], name: str, directory: Path, listen: str, connect: tuple[str, ...]
+    declarations: tuple[Declaration, ...],
+    network_type: type[ZenohNetwork],
+    name: str,
+    directory: Path,
+    endpoints: Endpoints,
 ) -> None:
     """Serve commands until stdin ends."""
     entity: LocalEntity = local_entity(name, int.from_bytes(os.urandom(6), "big"))
-    network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((listen,), connect))
+    network = await anyio.to_thread.run_sync(network_type, endpoints)
     service = MessagingService(
         directory / f"{name}.db",
         Registry(declarations),
@@ -118,4 +123,6 @@ if __name__ == "__main__":
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     more = EXTENSIONS if "--extensions" in sys.argv else ()
     more = (*more, PROBE) if "--probe" in sys.argv else more
-    anyio.run(main, (*BUILT_INS, *more), given[0], Path(given[1]), given[2], tuple(given[3:]))
+    network = AstrayNetwork if "--astray" in sys.argv else ZenohNetwork
+    reached = Endpoints((given[2],), tuple(given[3:]))
+    anyio.run(main, (*BUILT_INS, *more), network, given[0], Path(given[1]), reached)

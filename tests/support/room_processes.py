@@ -6,12 +6,14 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parents[1]
+SAME_SECONDS = 90.0
 
 
 def free_port() -> int:
@@ -25,11 +27,19 @@ class RoomProcess:
     """A peer in a process, spoken to in lines."""
 
     def __init__(
-        self, name: str, directory: Path, port: int, *connect: int, extensions: bool = False, probe: bool = False
+        self,
+        name: str,
+        directory: Path,
+        port: int,
+        *connect: int,
+        extensions: bool = False,
+        probe: bool = False,
+        astray: bool = False,
     ) -> None:
         endpoints = [f"tcp/127.0.0.1:{number}" for number in (port, *connect)]
         options = ["--extensions"] if extensions else []
         options += ["--probe"] if probe else []
+        options += ["--astray"] if astray else []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "support.room_peer", *options, name, str(directory), *endpoints],
             stdin=subprocess.PIPE,
@@ -71,6 +81,17 @@ class RoomProcess:
         """Return the bodies of a room's last messages."""
         return [ref["body"] for ref in self.ask("timeline.list", room_id=room, limit=200)["refs"]]
 
+    def shown(self, room: str) -> list[Any]:
+        """Return all that a room shows, in order."""
+        found: list[Any] = []
+        before: str | None = None
+        while True:
+            page = self.ask("timeline.list", room_id=room, limit=200, before=before)
+            found = page["refs"] + found
+            before = page["next_cursor"]
+            if before is None:
+                return found
+
     def end(self) -> None:
         """Let it end by itself."""
         assert self.process.stdin is not None
@@ -78,12 +99,39 @@ class RoomProcess:
         assert self.process.wait(timeout=20) == 0
 
 
+def until_same(room: str, count: int, *peers: RoomProcess) -> None:
+    """Wait until all show the same messages, so many of them, without anybody being told to ask for them."""
+    deadline = time.monotonic() + SAME_SECONDS
+    while time.monotonic() < deadline:
+        seen = [peer.shown(room) for peer in peers]
+        if len(seen[0]) == count and all(one == seen[0] for one in seen):
+            return
+        time.sleep(0.2)
+    raise AssertionError([len(one) for one in seen])
+
+
 @contextmanager
 def room_process(
-    name: str, directory: Path, port: int, *connect: int, extensions: bool = False, probe: bool = False
+    name: str,
+    directory: Path,
+    port: int,
+    *connect: int,
+    extensions: bool = False,
+    probe: bool = False,
+    astray: bool = False,
 ) -> Iterator[RoomProcess]:
-    """Start a peer, with or without the extensions and the one of a third party, and kill it if it still runs."""
-    process = RoomProcess(name, directory, port, *connect, extensions=extensions, probe=probe)
+    """Start a peer, and kill it if it still runs.
+
+    Args:
+        name: its entity.
+        directory: of its database.
+        port: where it listens.
+        connect: whom it calls.
+        extensions: with the extensions of the specification.
+        probe: with the one of a third party.
+        astray: what it publishes goes to a ``support.muddler`` alone.
+    """
+    process = RoomProcess(name, directory, port, *connect, extensions=extensions, probe=probe, astray=astray)
     try:
         yield process
     finally:
