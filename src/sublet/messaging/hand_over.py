@@ -9,10 +9,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio.abc
+import structlog
 
 from sublet.messaging.owner import Settled, settle
+from sublet.protocol.errors import SubletError
 
 MAX_TODO: Final = 4_096
+
+log = structlog.get_logger(__name__)
 
 
 class HandOver:
@@ -50,13 +54,28 @@ class HandOver:
             self._missed = True
 
     async def dispatch(self, group: anyio.abc.TaskGroup) -> None:
-        """Do what was handed over, in order, until cancelled; what waits for something gets a task of its own."""
+        """Do what was handed over, in order, until cancelled; what waits for something gets a task of its own.
+
+        What fails, as when the disk is full, ends nothing else: it is asked for again from time to time.
+        """
         while True:
             run, arguments = await self._todo.get()
             if inspect.iscoroutinefunction(run):
-                group.start_soon(run, *arguments)
+                group.start_soon(tried, run, *arguments)
             else:
-                run(*arguments)
+                await tried(run, *arguments)
             if self._missed:
                 self._missed = False
-                group.start_soon(self._overflowed)
+                group.start_soon(tried, self._overflowed)
+
+
+async def tried(run: Callable[..., Any], *arguments: Any) -> None:
+    """Do something of which nobody waits for the end; if it fails, that is written to the log and nothing else."""
+    try:
+        done = run(*arguments)
+        if inspect.isawaitable(done):
+            await done
+    except SubletError as error:
+        log.warning("something that came from the network was not done", reason=str(error))
+    except Exception:
+        log.exception("something that came from the network failed")

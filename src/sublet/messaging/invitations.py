@@ -68,7 +68,11 @@ def follow(
         if by is None or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
             return False
         engine.wanted_rooms.add(room_id)
-        engine.intake.take_bundle(None, bundle)
+        try:
+            engine.intake.take_bundle(None, bundle)
+        except BaseException:
+            engine.wanted_rooms.discard(room_id)  # it could not be kept: the next offer is as new as this one
+            raise
         return True
     engine.intake.take_bundle(None, bundle)
     return False

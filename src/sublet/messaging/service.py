@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,7 +19,7 @@ import structlog
 from sublet.messaging import answers
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
-from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
@@ -33,7 +34,7 @@ from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
-from sublet.messaging.hand_over import HandOver
+from sublet.messaging.hand_over import HandOver, tried
 from sublet.messaging.history import History
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
 from sublet.messaging.news import News
@@ -254,6 +255,8 @@ class MessagingService:
         self._owner.call(run, promise)
         try:
             return await promise
+        except sqlite3.Error as error:
+            raise not_kept(error) from error
         except SubletError:
             await anyio.lowlevel.checkpoint_if_cancelled()  # whoever is ended anyway fails at nothing
             raise
@@ -303,7 +306,7 @@ class MessagingService:
             await self._declare(self._subscriptions.known, entity_id)
         await self._declare(self._subscriptions.blobs)
         self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
-        await self._link_changed()
+        await tried(self._link_changed)
 
     def _end(self) -> None:
         self._owner.stop()
@@ -345,8 +348,8 @@ class MessagingService:
         while True:
             for _ in range(PERIODS_FOR_MEMBERS):
                 await anyio.sleep(PERIOD_SECONDS)
-                await self._catch_up()
-            await self._ask_for_members()
+                await tried(self._catch_up)
+            await tried(self._ask_for_members)
 
     async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
         """Make a periodic index anew from time to time; one that fails is tried again the next time."""

@@ -251,7 +251,8 @@ class SqliteStore:
             yield
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # where the disk is full SQLite has gone back already
+                self._db.execute("ROLLBACK")
             raise
 
     def write(self, batch: Batch) -> None:
@@ -351,6 +352,15 @@ class SqliteStore:
 
     def close(self) -> None:
         self._db.close()
+
+
+def not_kept(error: sqlite3.Error) -> SubletError:
+    """Return what whoever asked is told where the database can't be read or written just now."""
+    return SubletError(
+        LocalCode.UNAVAILABLE,
+        f"messages can't be kept or read just now: {error}",
+        "See that there is room on the disk and that the database can be written, then try again.",
+    )
 
 
 def _hash(content_id: ContentId) -> bytes:
