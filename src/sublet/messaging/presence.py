@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -94,10 +94,66 @@ class Presences:
         ]
 
 
-def awareness_key(room_id: RoomId, entity: EntityId) -> str:
-    """Return the key under which somebody is asked what they are about in a room."""
-    return _key(AWARENESS, room_id, entity)
-
-
 def _key(kind: str, room_id: RoomId, entity: EntityId) -> str:
     return doc_id("ephemeral", room_id=room_id, ext_id=kind, entity_id=entity)
+
+
+class Tokens:
+    """Takes in whose tokens have come or gone, the last that is known of each, however often it changes.
+
+    Args:
+        call: runs something with the engine.
+        fetch: asks peers under a key, and returns what they answer.
+        heard: takes what they said.
+        soon: has something done on the event loop, from any thread.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Callable[[Engine], None]], Awaitable[None]],
+        fetch: Callable[[str, bytes], Awaitable[list[bytes]]],
+        heard: Callable[[Sample], None],
+        soon: Callable[..., None],
+    ) -> None:
+        self._call = call
+        self._fetch = fetch
+        self._heard = heard
+        self._soon = soon
+        self._lock = threading.Lock()
+        self._changes: dict[tuple[RoomId, EntityId], bool] = {}
+        self._asking: set[str] = set()
+
+    def came(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
+        """Note that somebody's token has come or gone; from any thread."""
+        with self._lock:
+            first = not self._changes
+            self._changes[room_id, entity] = there
+        if first:
+            self._soon(self.take)
+
+    async def take(self) -> None:
+        """Take in what was noted; also from time to time, for what found no room to be handed over."""
+        with self._lock:
+            changes, self._changes = self._changes, {}
+
+        def tell(engine: Engine) -> None:
+            for (room_id, entity), there in changes.items():
+                engine.ephemeral.token(room_id, entity, there=there)
+
+        if changes:
+            await self._call(tell)
+        for key, there in changes.items():
+            if there:
+                self._soon(self.ask, *key)
+
+    async def ask(self, room_id: RoomId, entity: EntityId) -> None:
+        """Ask somebody what they are about, which they sign just then, since a token proves nothing."""
+        key = _key(AWARENESS, room_id, entity)
+        if key in self._asking:
+            return
+        self._asking.add(key)
+        try:
+            for answer in await self._fetch(key, b""):
+                self._heard(Sample(key, answer, b""))
+        finally:
+            self._asking.discard(key)

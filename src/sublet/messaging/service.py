@@ -39,7 +39,7 @@ from sublet.messaging.history import History
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner
-from sublet.messaging.presence import Presences, awareness_key, company
+from sublet.messaging.presence import Presences, Tokens, company
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
@@ -112,9 +112,8 @@ class MessagingService:
             registry.entity_documents,
         )
         self._doorkeeper = Doorkeeper()
-        self._presences = Presences(
-            network, self._owner.heard, self._owner.asked, partial(self._hand_over.soon, self._token)
-        )
+        self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
+        self._presences = Presences(network, self._owner.heard, self._owner.asked, self._tokens.came)
         self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self._history = History(self._sync, self._call)
@@ -328,21 +327,10 @@ class MessagingService:
         found = await self._call(partial(company, room_id=room_id))
         await self._declare(self._presences.room, room_id, found)
         for entity in found.silent:
-            self._hand_over.soon(self._ask_what_about, room_id, entity)
+            self._hand_over.soon(self._tokens.ask, room_id, entity)
         for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
             await self._declare(self._subscriptions.draft, room_id, entity)
             self._sync.want(doc_id("draft", room_id=room_id, entity_id=entity))
-
-    async def _token(self, room_id: RoomId, entity: EntityId, there: bool) -> None:
-        await self._call(lambda engine: engine.ephemeral.token(room_id, entity, there=there))
-        if there:
-            await self._ask_what_about(room_id, entity)
-
-    async def _ask_what_about(self, room_id: RoomId, entity: EntityId) -> None:
-        """Ask somebody what they are about, which they sign just then, since a token proves nothing."""
-        key = awareness_key(room_id, entity)
-        for answer in await self._sync.fetch(key, b""):
-            self._owner.heard(Sample(key, answer, b""))
 
     async def _periodically(self) -> None:
         while True:
@@ -372,6 +360,7 @@ class MessagingService:
 
     async def _catch_up(self) -> None:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
+        await self._tokens.take()
         for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
             await self._listen(room_id)
         for entity in tuple(self._local):
