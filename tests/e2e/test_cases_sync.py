@@ -17,6 +17,7 @@ from support.room_processes import free_port, room_process, until_same
 
 pytestmark = pytest.mark.timeout(240)
 
+BEGUN, ANSWERS = 10, 50
 END_SECONDS = 30.0
 """After which a daemon that was told to end hangs: it takes 5 s at most, on a machine that has the time."""
 
@@ -60,6 +61,21 @@ def test_c38_nothing_acknowledged_is_lost_by_kills_of_who_sends_and_of_who_hears
         found = scene.settle()
     assert found.acknowledged
     assert (found.lost, found.twice, found.differ) == (set(), 0, 0)
+
+
+def test_c39_both_publish_from_within_handlers_of_what_the_other_publishes(tmp_path: Path, stack: ExitStack) -> None:
+    first = free_port()
+    alice = stack.enter_context(room_process("alice", tmp_path, first))
+    bob = stack.enter_context(room_process("bob", tmp_path, free_port(), first))
+    room = alice.ask("room.create", name="Work", invite=[bob.id])["room_id"]
+    bob.until("room.member.joined", entity=bob.id)
+    for number in range(BEGUN):
+        alice.ask("message.send", room_id=room, body=f"question {number}")
+    for peer in (alice, bob):
+        peer.tell("answer", room_id=room, count=ANSWERS)
+    for peer in (alice, bob):
+        assert peer.line() == {"answered": ANSWERS}
+    until_same(room, BEGUN + 2 * ANSWERS, alice, bob)
 
 
 def test_c39_a_daemon_ends_in_time_under_load_and_only_this_machine_reaches_its_bus(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,30 @@ def test_two_machines_talk_encrypted_and_go_on_after_the_cable_was_out(scene: Sc
     for daemon in (scene.ann, scene.bob):
         until(daemon, room, both)
     assert bodies(scene.ann, room) == bodies(scene.bob, room)
+
+
+def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_all(scene: Scene) -> None:
+    his = scene.bob.json("whoami")["entity_id"]
+    scene.ann.run("down")
+    scene.ann.wait_gone()
+    # Nor is there anybody who could tell where the relay is.
+    config = scene.ann.home / "config" / "config.json"
+    config.parent.mkdir(mode=0o700, exist_ok=True)
+    config.write_text(json.dumps({"messaging": {"relays": ["tls/relay.invalid:7447"]}}))
+    with scene.left.unplugged():
+        scene.ann.up()
+        room = scene.ann.json("room", "create", "alone")["room_id"]
+        scene.ann.json("room", "invite", room, his)
+        assert scene.ann.json("send", room, "before a restart")["receipt"] == "queued"
+        scene.ann.run("down")
+        scene.ann.wait_gone()
+        scene.ann.up()
+        assert scene.ann.json("send", room, "after it")["receipt"] == "queued"
+        said = ["before a restart", "after it"]
+        assert bodies(scene.ann, room) == said
+    until(scene.bob, room, said)
+    scene.bob.json("send", room, "there you are")
+    until(scene.ann, room, [*said, "there you are"])
 
 
 def test_who_is_not_paired_does_not_get_in(scene: Scene, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -11,16 +14,20 @@ import pytest
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
+from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import Answer, Batch
+from sublet.messaging.engine.backend import Answer, Batch, Sample
+from sublet.messaging.engine.declaration import QOS_DATA
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.owner import Owner
 from sublet.protocol.errors import SubletError
+from support.room_processes import free_port
 from support.rooms import NOW_MS, MemoryBlobs, local_entity
 
 SECONDS = 30
+SAMPLES = 100
 ResultT = TypeVar("ResultT")
 
 
@@ -68,6 +75,38 @@ def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     owner.stop()
     with pytest.raises(SubletError, match="stopped"):
         ask(owner, create)
+
+
+def test_c39_callbacks_of_the_network_go_on_while_the_engine_is_busy() -> None:
+    port, key = free_port(), "ezagent/room/config/updates"
+    engine_goes_on, heard = threading.Event(), queue.SimpleQueue[Sample]()
+    listening = ZenohNetwork(Endpoints((f"tcp/127.0.0.1:{port}",)))
+    speaking = ZenohNetwork(Endpoints((), (f"tcp/127.0.0.1:{port}",)))
+    owner = Owner(lambda: made(SqliteStore(None)), listening, no_answer, lambda outcome: None)
+    owner.start()
+    busy: Future[bool] = Future()
+    owner.call(lambda engine: engine_goes_on.wait(SECONDS), busy)
+    try:
+        listening.subscribe(key, owner.heard)
+        listening.subscribe("ezagent/after", heard.put)
+        there = listening.serve("ezagent/there", lambda query: query.reply(b""))
+        while not speaking.query("ezagent/there", b"", SECONDS):  # declared last: then all is
+            time.sleep(0.01)
+        there()
+        for _ in range(SAMPLES):
+            speaking.publish(key, b"no envelope", b"", QOS_DATA)
+        speaking.publish("ezagent/after", b"", b"", QOS_DATA)
+        assert heard.get(timeout=SECONDS).key == "ezagent/after", "the one thread of Zenoh waits for no engine"
+        assert not busy.done()
+        engine_goes_on.set()
+        assert busy.result(SECONDS)
+        while ask(owner, lambda engine: sum(engine.intake.counts.values())) < SAMPLES:
+            time.sleep(0.01)
+    finally:
+        engine_goes_on.set()
+        owner.stop()
+        for network in (speaking, listening):
+            network.close()
 
 
 def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:

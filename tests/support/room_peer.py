@@ -78,6 +78,8 @@ async def _do(service: MessagingService, me: str, command: dict[str, Any]) -> An
             return {"sent": command["count"]}
         case "paced":
             return await _send_paced(service, me, command["room_id"], command["count"], command["every_seconds"])
+        case "answer":
+            return await _answer_each(service, me, command["room_id"], command["count"])
         case "receive":
             return await _receive(service, me, command["since"], command["count"])
         case str(operation):
@@ -113,6 +115,18 @@ async def _receive(service: MessagingService, me: str, since: int, count: int) -
         at, since = time.monotonic_ns(), answer["cursor"]
         told |= {event["ref_id"]: at for event in answer["events"] if event["kind"] == "message.new"}
     return told
+
+
+async def _answer_each(service: MessagingService, me: str, room: str, count: int) -> dict[str, int]:
+    """Answer each message of somebody else from within what handles its event, until there were so many."""
+    bus, answered = service.bus(me), 0
+    async for event in bus.events.stream(since=0, room_id=room):
+        if event["kind"] == "message.new" and event["author"] != me:
+            await bus.message.send(room_id=room, body=f"answer to {event['ref_id']}")
+            answered += 1
+            if answered == count:
+                break
+    return {"answered": answered}
 
 
 def _answer(answer: object) -> None:
