@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from messaging.test_service import SECONDS, member, room_of
 from sublet.messaging import hand_over
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions.presence import PRESENCES
+from support.members import SECONDS, member, room_of
 
 pytestmark = pytest.mark.anyio
 

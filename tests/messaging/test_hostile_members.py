@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from messaging.engine.test_quotas import Writer
-from messaging.test_service import Member, member, room_of
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.engine import quotas
 from sublet.messaging.engine.intake import Arrival
+from support.members import Member, member, room_of
 from support.rooms import Peer
 
 pytestmark = pytest.mark.anyio

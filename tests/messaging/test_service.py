@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 
@@ -15,82 +13,23 @@ import pytest
 
 from sublet.messaging import invitations
 from sublet.messaging.answers import inbox
-from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
+from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.declaration import Declaration, Index, Refresh
-from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
-from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
-from sublet.protocol.ezagent.question import MAX_AGE_MS, NONCE_BYTES, encode_question, open_answer
+from sublet.protocol.ezagent.question import MAX_AGE_MS, open_answer
+from support.members import SECONDS, member, question, room_of
 from support.rooms import Clock, Peer, local_entity
 
 pytestmark = pytest.mark.anyio
-SECONDS = 30
-
-
-class Member:
-    """A service with one entity on a hub."""
-
-    def __init__(self, name: str, client: int, service: MessagingService, network: MemoryNetwork) -> None:
-        self.id = local_entity(name, client).record.entity_id
-        self.service = service
-        self.network = network
-        self.bus = service.bus(self.id)
-
-    async def bodies(self, room: str) -> list[str | None]:
-        try:
-            page = await self.bus.timeline.list(room_id=room, limit=200, peek=True)
-        except SubletError:
-            return []
-        return [ref.get("body") for ref in page["refs"]]
-
-    async def until(self, room: str, wanted: Callable[[list[str | None]], bool]) -> None:
-        """Wait until the room shows what is wanted, asking the others again and again."""
-        with anyio.fail_after(SECONDS):
-            while not wanted(await self.bodies(room)):
-                await self.service.synchronise(room)
-
-
-@asynccontextmanager
-async def member(
-    name: str,
-    client: int,
-    hub: MemoryHub,
-    path: Path,
-    accepts: bool = True,
-    more: tuple[Declaration, ...] = (),
-    make_entity: Callable[[str], LocalEntity] | None = None,
-) -> AsyncIterator[Member]:
-    network = hub.join()
-    service = MessagingService(
-        path / f"{name}.db",
-        Registry([*BUILT_INS, *more]),
-        network,
-        [local_entity(name, client)],
-        lambda: time.time_ns() // 1_000_000,
-        lambda _: accepts,
-        make_entity=make_entity,
-    )
-    async with service.running():
-        yield Member(name, client, service, network)
-
-
-async def room_of(first: Member, *others: Member) -> str:
-    room: str = (await first.bus.room.create(name="r", invite=[other.id for other in others]))["room_id"]
-    for other in others:
-        with anyio.fail_after(SECONDS):
-            since = 0
-            while not await other.bus.room.list():
-                since = (await other.service.watch(other.id, since, 1.0))["cursor"]
-    return room
 
 
 async def test_an_invited_member_finds_the_room_and_hears(tmp_path: Path) -> None:
@@ -197,11 +136,6 @@ async def test_a_periodic_index_is_made_anew_even_after_it_failed(tmp_path: Path
             while not await alice.bus.rooms.count():
                 await anyio.sleep(0)
     assert len(runs) >= 2
-
-
-def question(key: str, peer: Peer, body: bytes) -> bytes:
-    """Return a question as an entity asks it."""
-    return encode_question(key, peer.entity.record, peer.entity.key, peer.clock(), os.urandom(NONCE_BYTES), body)
 
 
 async def test_two_who_were_told_different_things_find_out_and_show_the_same(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sublet.messaging.engine.backend import Fork
@@ -112,8 +113,8 @@ def challenged(engine: Engine, entity: EntityId, raw: bytes) -> bytes | None:
     return encode_response(challenge, local.record, local.key)
 
 
-def behind(engine: Engine, name: str, theirs: dict[int, int]) -> bool:
-    """Tell whether somebody who asked has something that we do not have."""
+def behind(engine: Engine, name: str, theirs: Mapping[int, int]) -> bool:
+    """Tell whether somebody with that state vector of a document has something that we do not have."""
     row = engine.store.find_document(name)
     if row is None:
         return bool(theirs)

@@ -114,8 +114,8 @@ class MessagingService:
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         self._presences = Presences(network, self._owner.heard, self._owner.asked, self._tokens.came)
-        self.delivery = Delivery(network, self._call, patience_seconds)
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
+        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want)
         self._history = History(self._sync, self._call)
         self._declaring = anyio.CapacityLimiter(DECLARERS)
 
@@ -385,8 +385,7 @@ class MessagingService:
         await self._declare(self._subscriptions.known, entity)
         for name in self._registry.entity_documents(entity):
             self._sync.want(name)
-        if invited_here:
-            self._sync.want(f"offer:{entity}")
+        self._sync.want(f"{'offer' if invited_here else 'bring'}:{entity}")
 
     def _invited(self, query: Answer) -> None:
         self._hand_over.soon(self._read_invitation, query)

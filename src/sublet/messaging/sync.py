@@ -33,6 +33,8 @@ WORKERS: Final = 4
 QUERY_SECONDS: Final = 5.0
 OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
+BRING_SECONDS: Final = 1.0
+"""How long others leave it to whoever has invited somebody to bring them in."""
 MAX_ROUNDS: Final = 10_000
 MAX_CHANGING: Final = 32
 """Contents of a room that change, the newest ones, for which a lost update is asked for though no gap shows it."""
@@ -61,7 +63,10 @@ class Sync:
         self._limiter = anyio.CapacityLimiter(WORKERS)
 
     def want(self, name: str) -> None:
-        """Ask for a document, a room (``room:ID``), or a key (``key:ENTITY``) soon; on the event loop."""
+        """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
+
+        ``offer:ENTITY`` and ``bring:ENTITY`` tell an entity of its rooms that we, or others, have invited it to.
+        """
         self._wanted[name] = None
         self._ready.set()
 
@@ -83,6 +88,8 @@ class Sync:
                 await self.key(name.removeprefix("key:"))
             elif name.startswith("offer:"):
                 await self.offer(name.removeprefix("offer:"))
+            elif name.startswith("bring:"):
+                await self.bring(name.removeprefix("bring:"))
             else:
                 await self.document(name)
         except Exception:
@@ -147,14 +154,24 @@ class Sync:
 
     async def offer(self, entity: EntityId) -> None:
         """Tell an entity which rooms it is a member of, until it has heard; who is away asks when it comes back."""
-        key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         wait = SETTLE_SECONDS
         for _ in range(OFFERS):
-            payload = await self._call(partial(inbox, entity=entity))
-            if payload is None or await self.ask(key, payload):
+            if await self._offered(entity):
                 return
             await anyio.sleep(wait)
             wait *= 2
+
+    async def bring(self, entity: EntityId) -> None:
+        """Tell an entity once which rooms it is a member of, where it is not there: who invited it may not reach it."""
+        await anyio.sleep(BRING_SECONDS)
+        if await self._call(partial(_is_missing, entity=entity)):
+            await self._offered(entity)
+
+    async def _offered(self, entity: EntityId) -> bool:
+        """Tell an entity of its rooms; return whether it has heard, or there is nothing to tell."""
+        payload = await self._call(partial(inbox, entity=entity))
+        key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
+        return payload is None or bool(await self.ask(key, payload))
 
     async def inbox(self, entity: EntityId) -> list[Bundle]:
         """Ask which rooms one of our entities is a member of."""
@@ -209,6 +226,11 @@ def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
     for kind in ("content", "acl", "blob_ref"):
         names += [row.doc_id for row in engine.store.documents(room_id, kind)[-MAX_CHANGING:]]
     return names
+
+
+def _is_missing(engine: Engine, entity: EntityId) -> bool:
+    rooms = [room for room in engine.wanted_rooms if engine.is_member(entity, room)]
+    return any(not engine.ephemeral.is_present(room, entity) for room in rooms)
 
 
 def _is_empty(engine: Engine, name: str) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from messaging.test_service import SECONDS, Member, member, room_of
 from sublet.messaging.answers import challenged
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.engine.backend import Answer
@@ -18,6 +17,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_challenge, encode_response, parse_challenge
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
+from support.members import SECONDS, Member, member, room_of
 from support.rooms import NOW_MS, local_entity, peers
 
 pytestmark = pytest.mark.anyio

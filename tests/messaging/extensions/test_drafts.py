@@ -10,7 +10,6 @@ import anyio
 import pytest
 from nacl.signing import SigningKey
 
-from messaging.test_service import SECONDS, question
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
@@ -22,6 +21,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.identity import EntityKind, make_device, make_record
 from sublet.protocol.ezagent.keys import doc_id
+from support.members import SECONDS, question
 from support.rooms import Clock, Peer, entity_key, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, USER_DRAFTS)

@@ -11,7 +11,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from messaging.test_service import SECONDS, member, question, room_of
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
@@ -24,6 +23,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, PIECE_BYTES, Piece, Wanted, encode_piece, encode_wanted
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
+from support.members import SECONDS, member, question, room_of
 from support.rooms import Clock, Peer, peers, shared_room
 
 pytestmark = pytest.mark.anyio

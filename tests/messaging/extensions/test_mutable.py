@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-from messaging.test_service import SECONDS, member
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.builtins import BUILT_INS
@@ -19,6 +18,7 @@ from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLE
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.ids import own_content_id
+from support.members import SECONDS, member
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES)

@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from messaging.test_service import SECONDS, Member, member, room_of
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
@@ -22,6 +21,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
+from support.members import SECONDS, Member, member, room_of
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, PRESENCES)

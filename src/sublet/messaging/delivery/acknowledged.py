@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from sublet.messaging.answers import behind
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.acknowledgement import (
@@ -20,6 +21,7 @@ from sublet.protocol.ezagent.envelope import seal, unpack, verify
 from sublet.protocol.ezagent.identity import parse_record
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.shards import month, previous_month
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 _DELIVERED: Final = "delivered"
@@ -65,10 +67,15 @@ def acknowledge(engine: Engine, room_id: RoomId, asked: Clocks) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of acknowledgements: whether any is news, and whether a signer's key is missing."""
+    """What came of acknowledgements.
+
+    ``news`` is true where any says more than was known, ``unknown`` where a signer's key is missing. ``ahead`` has
+    what members hold of documents of which we lack some of that, by document.
+    """
 
     news: bool = False
     unknown: bool = False
+    ahead: Clocks = field(default_factory=dict)
 
 
 def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
@@ -80,6 +87,7 @@ def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
         Refused: the bundle is malformed, or a signature does not fit.
     """
     news = unknown = False
+    ahead: dict[str, Mapping[int, int]] = {}
     bundle = decode_bundle(raw)
     for record in bundle.of(RecordKind.IDENTITY):
         if engine.is_member(parse_record(record).entity_id, room_id):
@@ -100,7 +108,13 @@ def take(engine: Engine, room_id: RoomId, raw: bytes) -> Taken:
         engine.store.put_index(entries)
         engine.epochs.learn(signer, found.epoch, envelope.timestamp_ms)
         news = news or bool(entries)
-    return Taken(news, unknown)
+        ahead |= behind_of(engine, _heard(engine, room_id, found.clocks))
+    return Taken(news, unknown, ahead)
+
+
+def behind_of(engine: Engine, held: Clocks) -> Clocks:
+    """Return of what somebody holds, by document, those documents of which we lack some of that."""
+    return {name: vector for name, vector in held.items() if behind(engine, name, vector)}
 
 
 def question(engine: Engine, room_id: RoomId) -> dict[str, dict[int, int]]:
@@ -151,6 +165,13 @@ def _written(engine: Engine, room_id: RoomId) -> Iterator[tuple[str, int, int]]:
             kind, _, shard = name.split("/", 2)[2].partition("/")
             if kind == "index":
                 yield from ((shard, client, clock) for client, clock in clients.items())
+
+
+def _heard(engine: Engine, room_id: RoomId, clocks: Clocks) -> Clocks:
+    """Return clocks by document, of the months that are heard; who reads further back asks for older ones."""
+    this = engine.shards.current_month()
+    shards = [shard for shard in clocks if month(shard) in (this, previous_month(this))]
+    return {doc_id("index", room_id=room_id, shard_id=shard): clocks[shard] for shard in shards}
 
 
 def _news(engine: Engine, room_id: RoomId, recipient: EntityId, clocks: Clocks) -> Iterator[IndexEntry]:

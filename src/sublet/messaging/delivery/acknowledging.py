@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,7 +17,7 @@ from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.writing import Outgoing
-from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement
+from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
@@ -26,9 +26,13 @@ log = structlog.get_logger(__name__)
 
 GATHER_SECONDS: Final = 0.1
 """For how long what arrives is gathered, so that a flood is acknowledged in few statements."""
+LATE_SECONDS: Final = 0.5
+"""After which what others hold and we lack is no longer on its way from its writer, who may have no link to us."""
 QUERY_SECONDS: Final = 5.0
 ASKERS: Final = 2
 MAX_HEARD: Final = 1_024
+MAX_AHEAD: Final = 64
+"""Documents of which others hold more, at a time; what is beyond is asked for with everything else."""
 
 ResultT = TypeVar("ResultT")
 Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
@@ -41,16 +45,22 @@ class Acknowledging:
         network: where.
         call: runs something with the engine.
         news: told when somebody acknowledges something of ours.
+        behind: told of documents of which others hold more than we do.
     """
 
-    def __init__(self, network: Network, call: Call[object], news: Callable[[], None]) -> None:
+    def __init__(
+        self, network: Network, call: Call[object], news: Callable[[], None], behind: Callable[[str], None]
+    ) -> None:
         self._network = network
         self._run_call = call
         self._news = news
+        self._behind = behind
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
         self._heard: deque[tuple[RoomId, bytes]] = deque(maxlen=MAX_HEARD)
         self._wanted: dict[RoomId, None] = {}
+        self._ahead: dict[str, Mapping[int, int]] = {}
         self._ready = anyio.Event()
+        self._others_ahead = anyio.Event()
         self._limiter = anyio.CapacityLimiter(ASKERS)
 
     def arrived(self, room_id: RoomId, shard: str, client: int) -> None:
@@ -75,6 +85,7 @@ class Acknowledging:
     async def run(self) -> None:
         """Acknowledge what arrives, take what others acknowledge and ask them, until cancelled."""
         async with anyio.create_task_group() as group:
+            group.start_soon(self._notice_late)
             while True:
                 await self._ready.wait()
                 await anyio.sleep(GATHER_SECONDS)
@@ -88,6 +99,17 @@ class Acknowledging:
                     await self._safely(partial(self._hear, room_id, raw))
                 for room_id in wanted:
                     group.start_soon(self._safely, partial(self._ask, room_id))
+
+    async def _notice_late(self) -> None:
+        while True:
+            await self._others_ahead.wait()
+            await anyio.sleep(LATE_SECONDS)
+            ahead, self._ahead, self._others_ahead = self._ahead, {}, anyio.Event()
+            await self._safely(partial(self._ask_for_late, ahead))
+
+    async def _ask_for_late(self, ahead: Clocks) -> None:
+        for name in await self._call(partial(acknowledged.behind_of, held=ahead)):
+            self._behind(name)
 
     async def _safely(self, run: Callable[[], Awaitable[object]]) -> None:
         try:
@@ -122,6 +144,9 @@ class Acknowledging:
         taken = await self._call(partial(acknowledged.take, room_id=room_id, raw=raw))
         if taken.news:
             self._news()
+        if taken.ahead and len(self._ahead) < MAX_AHEAD:
+            self._ahead |= taken.ahead
+            self._others_ahead.set()
         return taken
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:

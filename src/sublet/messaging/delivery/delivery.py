@@ -31,13 +31,16 @@ class Delivery:
         network: where recipients acknowledge.
         call: runs something with the engine.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
+        behind: told of documents of which recipients hold more than we do.
     """
 
-    def __init__(self, network: Network, call: Call[object], patience_seconds: float) -> None:
+    def __init__(
+        self, network: Network, call: Call[object], patience_seconds: float, behind: Callable[[str], None]
+    ) -> None:
         self._run_call = call
         self._patience_seconds = patience_seconds
         self._news = anyio.Event()
-        self._acknowledging = Acknowledging(network, call, self._tell)
+        self._acknowledging = Acknowledging(network, call, self._tell, behind)
 
     async def run(self) -> None:
         """Acknowledge and ask, until cancelled."""
