@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -11,8 +10,8 @@ import anyio
 
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.sync import Sync
-from sublet.protocol.ezagent.ids import RoomId, created_ms
-from sublet.protocol.ezagent.shards import month_of, months_back, previous_month
+from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.shards import months_back, previous_month
 
 MAX_MONTHS: Final = 240
 """How far back a room is followed."""
@@ -68,8 +67,7 @@ def _older(engine: Engine, room_id: RoomId) -> list[str]:
     """Return the months of a room before those that are heard, the newest first, back to when it was opened."""
     if room_id not in engine.wanted_rooms:
         return []
-    begun = datetime.fromtimestamp(created_ms(room_id) / 1_000, UTC)
-    first = month_of(begun.year, begun.month)
+    first = engine.shards.first_month(room_id)
     found: list[str] = []
     for month in months_back(previous_month(previous_month(engine.shards.current_month()))):
         if month < first or len(found) >= MAX_MONTHS:

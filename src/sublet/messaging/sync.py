@@ -235,7 +235,7 @@ def _is_missing(engine: Engine, entity: EntityId) -> bool:
 
 def _is_empty(engine: Engine, name: str) -> bool:
     row = engine.store.find_document(name)
-    return row is None or not engine.store.has_entries(row.number)
+    return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
 
 
 def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:

@@ -9,10 +9,12 @@ import pytest
 
 from sublet.messaging.engine import held, intake, keyring, quotas
 from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.timeline_shards import TimelineShards
+from sublet.messaging.history import _older
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.envelope import seal
 from sublet.protocol.ezagent.identity import EntityKind, make_record
-from sublet.protocol.ezagent.ids import own_ref_id
+from sublet.protocol.ezagent.ids import own_ref_id, room_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.encode import Transaction
 from support.rooms import NOW_MS, Peer, entity_key, peers, shared_room
@@ -55,6 +57,11 @@ def world() -> tuple[Peer, Peer, Peer, str]:
 
 def log_size(peer: Peer) -> int:
     return sum(len(peer.store.envelope(seq)) for seq in range(1, peer.store.last_seq() + 1))
+
+
+def documents_of(peer: Peer, room: str) -> int:
+    (count,) = peer.store._db.execute("SELECT count(*) FROM documents WHERE room_id = ?", (room,)).fetchone()
+    return int(count)
 
 
 def test_a_stranger_is_kept_up_to_a_bound_and_heard_in_full_once_a_member(world: tuple[Peer, Peer, Peer, str]) -> None:
@@ -100,7 +107,7 @@ def test_large_updates_and_many_strangers_are_bounded_too(
 
 def test_strangers_begin_no_documents_and_delete_nothing(world: tuple[Peer, Peer, Peer, str]) -> None:
     _, bob, eve, room = world
-    documents = bob.store.trust.documents_of(room)
+    documents = documents_of(bob, room)
     for number in range(20):
         shard = f"2026-{number % 12 + 1:02}-{number + 1:03}"
         bob.engine.intake.take([Arrival(Writer(eve, room, shard).next())])
@@ -108,7 +115,7 @@ def test_strangers_begin_no_documents_and_delete_nothing(world: tuple[Peer, Peer
             entity_key("nobody"), eve.id, doc_id("index", room_id=room, shard_id=f"2025-{shard[5:]}"), 1, b"\0\0"
         )
         bob.engine.intake.take([Arrival(forged.raw)])
-    assert bob.store.trust.documents_of(room) == documents
+    assert documents_of(bob, room) == documents
     node = bob.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail
     assert node is not None
     seq = bob.store.last_seq()
@@ -224,3 +231,47 @@ def test_what_came_with_the_grant_in_one_batch_is_not_lost() -> None:
     late.engine.intake.take(everything)
     assert late.refused() == {}
     assert late.engine.document(doc_id("index", room_id=room, shard_id=SHARD)).list.tail is not None
+
+
+def test_a_member_who_begins_parts_of_a_timeline_that_nobody_looks_for_takes_the_month_from_nobody(
+    world: tuple[Peer, Peer, Peer, str],
+) -> None:
+    alice, bob, _, room = world
+    for shard in ("2026-11-999", "2026-11-002", "9999-12", "2027-02", "2026-10"):
+        alice.engine.intake.take([Arrival(Writer(bob, room, shard).next())])
+    assert alice.refused() == {"quota": 5}
+    assert alice.engine.shards.names(room) == ["2026-11"]
+    # dense, but with one message each: nobody follows there
+    for number in range(1, 9):
+        alice.engine.intake.take([Arrival(Writer(bob, room, f"2026-11-{number:03}").next())])
+    assert len(alice.engine.shards.names(room)) == 9
+    assert alice.do("message.send", room_id=room, body="goes on")["room_id"] == room
+    assert alice.engine.shards.for_new_ref(room).endswith("/2026-11")
+    alice.engine.shards = TimelineShards(alice.engine)  # as after a start
+    assert alice.engine.shards.for_new_ref(room).endswith("/2026-11")
+
+
+def test_a_member_who_begins_many_documents_keeps_others_from_none(
+    world: tuple[Peer, Peer, Peer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, bob, eve, room = world
+    monkeypatch.setattr(quotas, "MAX_DOCUMENTS_OF_DAEMON", 4)
+    alice.do("room.invite", room_id=room, entity=eve.id)
+    bob.hear(alice.published())
+    for number in range(1, 9):
+        bob.engine.intake.take([Arrival(Writer(eve, room, f"2026-11-{number:03}").next())])
+    assert bob.refused() == {"quota": 4}
+    bob.engine.quotas.forget()
+    bob.engine.intake.take([Arrival(Writer(eve, room, "2026-12").next())])
+    assert bob.refused() == {"quota": 5}
+    bob.engine.intake.take([Arrival(Writer(alice, room, "2026-12").next())])
+    assert bob.refused() == {"quota": 5}
+    assert bob.engine.shards.names(room)[-1] == "2026-12"
+
+
+def test_a_room_that_says_to_be_from_the_end_of_time_is_read_like_any_other() -> None:
+    alice, bob = peers("alice", "bob")
+    made = room_id(alice.id, (1 << 48) - 1, b"s" * 16)
+    assert bob.engine.shards.first_month(made) == "2026-11"
+    bob.engine.want_room(made)
+    assert _older(bob.engine, made) == []

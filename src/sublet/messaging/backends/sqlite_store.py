@@ -120,6 +120,10 @@ class SqliteStore:
         (found,) = self._db.execute("SELECT EXISTS (SELECT 1 FROM entries WHERE document = ?)", (document,)).fetchone()
         return bool(found)
 
+    def count_entries(self, document: int) -> int:
+        (count,) = self._db.execute("SELECT count(*) FROM entries WHERE document = ?", (document,)).fetchone()
+        return int(count)
+
     def entries(self, document: int) -> list[EntryRow]:
         rows = self._db.execute(
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE document = ? ORDER BY seq, clock",  # noqa: S608 - a constant

@@ -91,8 +91,12 @@ class SqliteTrust:
         else:
             self._db.execute("DELETE FROM strangers WHERE room_id = ? AND signer = ?", (room_id, signer))
 
-    def documents_of(self, room_id: RoomId) -> int:
-        (count,) = self._db.execute("SELECT count(*) FROM documents WHERE room_id = ?", (room_id,)).fetchone()
+    def documents_of(self, room_id: RoomId, domain: str) -> int:
+        (count,) = self._db.execute(
+            "SELECT count(DISTINCT c.document) FROM documents d JOIN clients c ON c.document = d.number "
+            "WHERE d.room_id = ? AND substr(c.signer, instr(c.signer, ':') + 1) = ?",
+            (room_id, domain),
+        ).fetchone()
         return int(count)
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:

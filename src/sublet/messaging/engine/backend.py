@@ -187,8 +187,8 @@ class TrustStore(Protocol):
     def put_stranger(self, room_id: RoomId, signer: EntityId, updates: int, size: int) -> None:
         """Keep how much that is; nothing where it is none."""
 
-    def documents_of(self, room_id: RoomId) -> int:
-        """Return how many documents a room has."""
+    def documents_of(self, room_id: RoomId, domain: str) -> int:
+        """Return into how many documents of a room the entities of a domain have written."""
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         """Tell whether one deletion of a signer already covers a range."""
@@ -230,6 +230,9 @@ class Store(Protocol):
 
     def has_entries(self, document: int) -> bool:
         """Tell whether a document has any element."""
+
+    def count_entries(self, document: int) -> int:
+        """Return how many elements a document has."""
 
     def entries(self, document: int) -> list[EntryRow]:
         """Return the elements of a document in the order in which they were accepted."""

@@ -194,6 +194,8 @@ class Intake:
         """
         if update.items and update.start != document.next_clock(update.client):
             raise Refused(Refusal.EQUIVOCATION, "other clocks than the next ones")
+        if not document.clients:
+            self._engine.quotas.may_begin(document.place, envelope.signer)
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
         self._stage(document, envelope, update, plan, self._next_seq(), local=True)
@@ -272,8 +274,7 @@ class Intake:
         update = decode_update(envelope.payload)
         if not self._knows_signer(envelope, arrival, outcome):
             return
-        if place.room_id is not None:
-            self._engine.quotas.may_begin(place.room_id, place.kind, envelope.signer)
+        self._engine.quotas.may_begin(place, envelope.signer)
         document = self._engine.wanted_document(envelope.doc_id)
         self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
 

@@ -14,7 +14,8 @@ from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.held import Held
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.keys import Place
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.yjs.model import ItemId, Update
 
@@ -28,7 +29,8 @@ MAX_STRANGERS_BYTES: Final = 4 << 20
 """Of all signers in one room."""
 MAX_UNFOUNDED_BYTES: Final = 32 << 20
 """Of a room's config before anything shows who has founded it."""
-MAX_ROOM_DOCUMENTS: Final = 16_384
+MAX_DOCUMENTS_OF_DAEMON: Final = 16_384
+"""Of a room, into which the entities of one daemon write: the others begin theirs all the same."""
 MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
 """Of updates that wait for others, in all open documents."""
 MAX_PASSED_OVER: Final = 4_096
@@ -46,6 +48,7 @@ class Quotas:
         self._engine = engine
         self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
         self._changed: set[tuple[RoomId, EntityId]] = set()
+        self._documents: dict[tuple[RoomId, str], int] = {}
         self._passed_over: dict[str, dict[int, int]] = {}
         self._needed: dict[str, tuple[tuple[int, RoomState], dict[int, int]]] = {}
 
@@ -106,18 +109,27 @@ class Quotas:
             if clock < passed.get(client, 0):
                 del passed[client]
 
-    def may_begin(self, room_id: RoomId, kind: str, signer: EntityId) -> None:
-        """Let an update from the wire begin a document of a room, or not.
+    def may_begin(self, place: Place, signer: EntityId) -> None:
+        """Let an update begin a document of a room, or not.
 
         Raises:
-            Refused: ``QUOTA``: strangers begin none, and a room has no more than ``MAX_ROOM_DOCUMENTS``.
+            Refused: ``QUOTA``: strangers begin none, nobody begins shards that others don't look for, and one daemon's
+                entities begin no more when they have written into ``MAX_DOCUMENTS_OF_DAEMON``.
         """
-        if kind == "config":
+        room_id = place.room_id
+        if room_id is None or place.kind == "config":
             return
         if not self._engine.is_member(signer, room_id) and signer not in self._engine.rooms.state(room_id).entities:
             raise Refused(Refusal.QUOTA, "a document that a stranger begins")
-        if self._engine.store.trust.documents_of(room_id) >= MAX_ROOM_DOCUMENTS:
-            raise Refused(Refusal.QUOTA, "the room has too many documents")
+        if place.shard_id is not None and not self._engine.shards.may_begin(room_id, place.shard_id):
+            raise Refused(Refusal.QUOTA, "a part of the timeline that nobody would look for")
+        key = room_id, entity_domain(signer)
+        begun = self._documents.get(key)
+        if begun is None:
+            begun = self._engine.store.trust.documents_of(*key)
+        if begun >= MAX_DOCUMENTS_OF_DAEMON:
+            raise Refused(Refusal.QUOTA, "more documents than one daemon may begin in a room")
+        self._documents[key] = begun + 1
 
     def save(self) -> None:
         """Keep what has been used, inside a transaction."""
@@ -142,6 +154,7 @@ class Quotas:
         """Go back to what is durable."""
         self._used.clear()
         self._changed.clear()
+        self._documents.clear()
         self._passed_over.clear()
         self._needed.clear()
 

@@ -6,14 +6,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.ezagent.ids import RoomId, created_ms
 from sublet.protocol.ezagent.keys import doc_id
-from sublet.protocol.ezagent.shards import REFS_PER_SHARD, month, month_of, number, sub_shard
+from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, REFS_PER_SHARD, month, month_of, number, sub_shard
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 DEFAULT_REFS_PER_MONTH: Final = 100_000
+MONTHS_AHEAD: Final = 2
+"""How far ahead of ours somebody's clock may be when they begin a month."""
 
 
 class TimelineShards:
@@ -26,6 +28,7 @@ class TimelineShards:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._names: dict[RoomId, list[str]] = {}
+        self._last: dict[tuple[RoomId, str], int] = {}
 
     def names(self, room_id: RoomId) -> list[str]:
         """Return the shards of a room that are here, in order."""
@@ -50,21 +53,55 @@ class TimelineShards:
         Raises:
             SubletError: ``CONFLICT``: the room has had as many refs this month as its config allows.
         """
-        this = self.current_month()
-        # A peer whose clock is ahead may have begun a later month already.
-        latest = next((name for name in reversed(self.names(room_id)) if month(name) <= this), this)
-        last = number(latest) if month(latest) == this else 0
-        name = doc_id("index", room_id=room_id, shard_id=sub_shard(this, last))
-        filled = self._filled(name)
-        if last * REFS_PER_SHARD + filled >= self._limit(room_id):
+        # Nobody looks for refs from before the room, where our clock would have them.
+        this = max(self.current_month(), self.first_month(room_id))
+        last = self._last.get((room_id, this))
+        if last is None:
+            last = self._last_filled(room_id, this)
+        while (filled := self._filled(_name(room_id, this, last))) >= REFS_PER_SHARD and last < MAX_SUB_SHARD:
+            last += 1
+        self._last[room_id, this] = last
+        if last * REFS_PER_SHARD + filled >= min(self._limit(room_id), (MAX_SUB_SHARD + 1) * REFS_PER_SHARD):
             raise SubletError(
                 LocalCode.CONFLICT,
                 "the room has had as many messages this month as it allows",
                 "An admin may raise timeline.max_refs_per_window with sublet room config.",
             )
-        if filled < REFS_PER_SHARD:
-            return name
-        return doc_id("index", room_id=room_id, shard_id=sub_shard(this, last + 1))
+        return _name(room_id, this, last)
+
+    def first_month(self, room_id: RoomId) -> str:
+        """Return the month in which a room was opened, by its id; this one where that says a later one."""
+        now = self._engine.now_ms()
+        opened = datetime.fromtimestamp(min(created_ms(room_id), now) / 1000, UTC)
+        return month_of(opened.year, opened.month)
+
+    def may_begin(self, room_id: RoomId, shard: str) -> bool:
+        """Tell whether somebody's ref may be the first of a shard.
+
+        All know where to look for it then: a month is read from its first sub-shard on until one is empty, and what
+        is far ahead would be shown last for years.
+        """
+        year, index = divmod(int(self.current_month()[:4]) * 12 + int(self.current_month()[5:]) - 1 + MONTHS_AHEAD, 12)
+        if not self.first_month(room_id) <= month(shard) <= month_of(year, index + 1):
+            return False
+        if number(shard) == 0:
+            return True
+        before = _name(room_id, month(shard), number(shard) - 1)
+        if self._engine.is_new(before):
+            return False
+        document = self._engine.document(before)
+        return len(document.list) > 0 or bool(document.forks)
+
+    def _last_filled(self, room_id: RoomId, of_month: str) -> int:
+        """Return the sub-shard up to which all before are half full at least, so that none is passed over for a few."""
+        store = self._engine.store
+        for index in range(MAX_SUB_SHARD + 1):
+            row = store.find_document(_name(room_id, of_month, index))
+            if row is None or (
+                2 * store.count_entries(row.number) < REFS_PER_SHARD and not store.trust.forks(row.number)
+            ):
+                return max(index - 1, 0)
+        return MAX_SUB_SHARD
 
     def _filled(self, name: str) -> int:
         return len(self._engine.document(name).list) + self._engine.writing.pending(name)
@@ -73,3 +110,7 @@ class TimelineShards:
         timeline = self._engine.rooms.state(room_id).fields.get(("timeline",))
         limit = timeline.get("max_refs_per_window") if isinstance(timeline, dict) else None
         return limit if isinstance(limit, int) and limit > 0 else DEFAULT_REFS_PER_MONTH
+
+
+def _name(room_id: RoomId, of_month: str, index: int) -> str:
+    return doc_id("index", room_id=room_id, shard_id=sub_shard(of_month, index))
