@@ -233,7 +233,11 @@ class Engine:
                 elements -= len(document.list)
 
     def forget(self) -> None:
-        """Go back to what is durable, after a commit that failed."""
+        """Go back to what is durable, after a commit that failed.
+
+        What failed may have been published, so its clocks are used.
+        """
+        self.keyring.renew_clients()
         self._open.clear()
         self._later.clear()
         self.writing.drop_pending()
