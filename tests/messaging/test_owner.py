@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -25,7 +24,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.owner import Owner
 from sublet.protocol.errors import SubletError
 from support.room_processes import free_port
-from support.rooms import NOW_MS, MemoryBlobs, local_entity, peers, shared_room
+from support.rooms import NOW_MS, MemoryBlobs, local_entity
 
 SECONDS = 30
 SAMPLES = 100
@@ -40,21 +39,6 @@ class FullDisk(SqliteStore):
     def write(self, batch: Batch) -> None:
         if self.full:
             raise OSError("disk full")
-        super().write(batch)
-
-
-class SlowDisk(SqliteStore):
-    """A store that writes nothing down before somebody has heard of it, where it is told to wait."""
-
-    waits = False
-
-    def __init__(self, path: Path | None) -> None:
-        super().__init__(path)
-        self.heard = threading.Event()
-
-    def write(self, batch: Batch) -> None:
-        if self.waits:
-            assert self.heard.wait(SECONDS)
         super().write(batch)
 
 
@@ -91,49 +75,6 @@ def test_a_call_whose_commit_fails_says_so_and_the_next_one_works() -> None:
     owner.stop()
     with pytest.raises(SubletError, match="stopped"):
         ask(owner, create)
-
-
-def test_others_hear_of_a_message_while_it_is_written_down_here() -> None:
-    store = SlowDisk(None)
-    hub = MemoryHub()
-    owner = Owner(lambda: made(store), hub.join(), no_answer, lambda outcome: None)
-    owner.start()
-    me = local_entity("alice", 1).record.entity_id
-    room = ask(owner, lambda engine: str(run_operation(engine, me, "room.create", {"name": "r"})["room_id"]))
-    hub.join().subscribe(f"ezagent/{room}/index/*/updates", lambda sample: store.heard.set())
-    store.heard.clear()
-    store.waits = True
-    ask(owner, lambda engine: run_operation(engine, me, "message.send", {"room_id": room, "body": "at once"}))
-    owner.stop()
-
-
-def test_what_was_published_and_could_not_be_written_down_takes_no_clock_of_what_comes_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alice, bob = peers("alice", "bob")
-    room = shared_room(alice, bob)
-    alice.do("message.send", room_id=room, body="first")
-    bob.hear(alice.published())
-
-    def full(batch: Batch) -> None:
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(alice.store, "write", full)
-        run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": "lost here"})
-        alice.engine.writing.flush()
-        bob.hear(alice.published())
-        with pytest.raises(OSError, match="disk full"):
-            alice.engine.commit()
-    alice.do("message.send", room_id=room, body="next")
-    bob.hear(alice.published())
-    assert sorted(map(str, bob.bodies(room))) == ["first", "lost here", "next"]
-    assert not bob.refused()
-    alice.catch_up(bob, room)
-    assert alice.engine.intake.counts["accepted"] == 1
-    assert [ref["ref_id"] for ref in alice.do("timeline.list", room_id=room)["refs"]] == [
-        ref["ref_id"] for ref in bob.do("timeline.list", room_id=room)["refs"]
-    ]
 
 
 def test_c39_callbacks_of_the_network_go_on_while_the_engine_is_busy() -> None:

@@ -1,7 +1,6 @@
 """The engine's one thread: what Zenoh's threads and the event loop hand over is done here, in batches.
 
-A batch is one commit; whoever asked for something gets the answer when that is durable. It is published meanwhile, so
-that others write it down while we do: what is not durable here when this process dies was acknowledged to nobody.
+A batch is one commit; whoever asked for something gets the answer when that is durable, and only then is it published.
 The event loop is woken once for all answers of a batch.
 """
 
@@ -184,12 +183,7 @@ class Owner:
                 self._take(engine, arrivals)
                 self._reply(engine, item)
         self._take(engine, arrivals)
-        engine.writing.flush()
-        self._publish(engine)
         engine.commit()
-        self._publish(engine)
-
-    def _publish(self, engine: Engine) -> None:
         outgoing, engine.writing.outgoing = engine.writing.outgoing, []
         self._sender.send(outgoing)
 
@@ -253,7 +247,7 @@ class _Sender:
         if outgoing:
             with self._ready:
                 self._waiting.extend(outgoing)
-                while len(self._waiting) > MAX_OUTGOING:  # peers fetch it by a difference
+                while len(self._waiting) > MAX_OUTGOING:  # durable already: peers fetch it by a difference
                     self._waiting.popleft()
                 self._ready.notify()
 

@@ -233,11 +233,7 @@ class Engine:
                 elements -= len(document.list)
 
     def forget(self) -> None:
-        """Go back to what is durable, after a commit that failed.
-
-        What failed may have been published, so its clocks are used.
-        """
-        self.keyring.renew_clients()
+        """Go back to what is durable, after a commit that failed."""
         self._open.clear()
         self._later.clear()
         self.writing.drop_pending()

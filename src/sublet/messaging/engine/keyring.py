@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from nacl.signing import SigningKey, VerifyKey
@@ -21,7 +21,7 @@ MAX_RECORDS: Final = 8_192
 class LocalEntity:
     """One of our own: a person, an agent or the daemon.
 
-    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is, and after a commit that failed.
+    ``client`` is its Yjs client id, fresh in every process since ``nonce`` is.
     """
 
     record: EntityRecord
@@ -54,11 +54,6 @@ class Keyring:
         """Take another entity of ours."""
         self.local[entity.record.entity_id] = entity
         self._put(entity.record)
-
-    def renew_clients(self) -> None:
-        """Let our own entities write with other client ids from now on, so that no clock is ever used twice."""
-        for entity_id, entity in self.local.items():
-            self.local[entity_id] = replace(entity, nonce=entity.nonce + 1)
 
     def record(self, entity: EntityId) -> EntityRecord | None:
         """Return an entity's record, if it is known."""

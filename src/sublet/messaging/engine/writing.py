@@ -1,4 +1,4 @@
-"""Writing as one of our own entities: refs, fields and contents, signed, then published while they become durable."""
+"""Writing as one of our own entities: refs, fields and contents, signed, durable, then published."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_MERGED_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is to be published; its clocks are never used again, whether it becomes durable or not."""
+    """What is to be published, durable already."""
 
     key: str
     payload: bytes
