@@ -11,9 +11,12 @@ import pytest
 
 from sublet.daemon.config import MessagingConfig
 from sublet.daemon.peering.peers import Peer
+from sublet.daemon.ports import BusDoor, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
+from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.daemon.rooms.messaging import Messaging
+from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.pairing import Side, side
@@ -83,3 +86,29 @@ async def test_a_person_and_an_agent_in_a_host_are_told_apart(tmp_path: Path) ->
             daemon_of(node),
         }
         assert len(known) == 3
+
+
+async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_: PeerAddress) -> BusDoor | None:
+        raise SubletError(LocalCode.PEER_UNREACHABLE, "nobody answers", "")
+
+    port = BusPort(ANY_BUS, None)
+    assert port.number is not None
+    async with side(tmp_path, 1) as half, side(tmp_path / "other", 2) as other:
+        caller, called = sorted((half, other), key=lambda one: one.identity.node_id)
+        monkeypatch.setattr(caller.link, "bus", away)
+        node, state = called.identity.node_id, tmp_path / "state"
+        (state / "keys").mkdir(parents=True)
+        KnownDoors(state / "bus_doors.json").keep({node: BusDoor(port.number, tls=False)}, {node})
+        await caller.peers.add(Peer("bob", called.identity.public_key, "http://127.0.0.1:9/", None))
+        async with running(caller, state):
+            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints(port.listen))
+            try:
+                with anyio.fail_after(30):
+                    while network.peers() == 0:
+                        await anyio.sleep(0.02)
+            finally:
+                await anyio.to_thread.run_sync(network.close)
+                port.close()

@@ -23,6 +23,7 @@ from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports import BusDoor, PeerLink
 from sublet.daemon.rooms.bus_port import BusPort, endpoint
+from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
 
@@ -64,6 +65,7 @@ class Messaging:
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
+        self._doors_file = state_dir / "bus_doors.json"
         self._tls: Tls | None = None
         self._trusted: frozenset[bytes] = frozenset()
         self.port = port
@@ -78,8 +80,6 @@ class Messaging:
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._peers_changed = asyncio.Event()
-        self._known: dict[str, BusDoor] = {}
-        """Where the buses of peers were when they last said so."""
         peers.listeners.append(self._on_peers)
 
     async def use(self) -> MessagingService:
@@ -177,11 +177,12 @@ class Messaging:
         Of two daemons that reach each other the one with the smaller node id calls, so that there is one connection.
         """
         called: tuple[tuple[str, ...], frozenset[bytes]] = (), self._trusted
+        doors = await asyncio.to_thread(KnownDoors, self._doors_file)
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
             await self._trust()
-            wanted = await self._endpoints()
+            wanted = await self._endpoints(doors)
             if self._differs(called, wanted):
                 try:
                     await asyncio.to_thread(network.call, wanted)
@@ -215,7 +216,9 @@ class Messaging:
             if agent_of(agent, self._identity.node_id) is not None and self._service is not None:
                 await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
 
-    async def _endpoints(self) -> tuple[str, ...]:
+    async def _endpoints(self, doors: KnownDoors) -> tuple[str, ...]:
+        """Return where peers have their buses; of who does not answer, where it was when they last said so."""
+        told: dict[str, BusDoor] = {}
         found: list[str] = []
 
         async def ask(peer: Peer, host: str) -> None:
@@ -223,9 +226,9 @@ class Messaging:
                 async with asyncio.timeout(ASK_SECONDS):
                     door = await self._link.bus(peer.address())
             except (SubletError, TimeoutError):
-                door = self._known.get(peer.node_id)
+                door = doors.get(peer.node_id)
             if door is not None and (door.tls or is_loopback(host)):
-                self._known[peer.node_id] = door
+                told[peer.node_id] = door
                 found.append(endpoint(host, door.port, tls=door.tls))
 
         async with anyio.create_task_group() as group:
@@ -233,6 +236,7 @@ class Messaging:
                 host = urlsplit(peer.a2a_url).hostname if peer.a2a_url is not None else None
                 if host is not None and self._calls(peer, host):
                     group.start_soon(ask, peer, host)
+        await asyncio.to_thread(doors.keep, told, {peer.node_id for peer in self._peers.list()})
         return tuple(sorted(set(found)))
 
     def _calls(self, peer: Peer, host: str) -> bool:
