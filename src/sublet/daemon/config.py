@@ -168,6 +168,10 @@ class MessagingConfig(BaseModel):
     agent_messages_per_minute: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=60, description="Messages of one agent to another one in a minute"
     )
+    megabytes_of_daemon: Annotated[int, Field(ge=1, le=1 << 20)] = Field(
+        default=4_096,
+        description="MiB that are kept of what the entities of one other daemon write into rooms; more is refused",
+    )
     extensions: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]], Field(max_length=64)] = Field(
         default=[],
         description="Extensions of others that are installed beside Sublet, named by their entry points",

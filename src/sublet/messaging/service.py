@@ -34,6 +34,7 @@ from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.hand_over import HandOver, tried
 from sublet.messaging.history import History
 from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
@@ -76,6 +77,7 @@ class MessagingService:
         accept_invitation: tells whether an entity may bring ours into a room.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         limits: how far agents may answer each other; None for any number of times.
+        daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
     """
 
@@ -90,6 +92,7 @@ class MessagingService:
         patience_seconds: float = UNDELIVERABLE_SECONDS,
         limits: LoopLimits | None = None,
         make_entity: Callable[[str], LocalEntity] | None = None,
+        daemon_bytes: int = DEFAULT_DAEMON_BYTES,
     ) -> None:
         self._path = path
         self._registry = registry
@@ -98,6 +101,7 @@ class MessagingService:
         self._now_ms = now_ms
         self._accept_invitation = accept_invitation
         self._make_entity = make_entity
+        self._daemon_bytes = daemon_bytes
         self._hand_over = HandOver(self._catch_up)
         self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
         self._loops = Loops(limits) if limits is not None else None
@@ -275,7 +279,7 @@ class MessagingService:
 
     def _engine_over(self, store: SqliteStore) -> Engine:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
-        return Engine(self._registry, store, self._local, self._now_ms, PycrdtTexts(), blobs)
+        return Engine(self._registry, store, self._local, self._now_ms, PycrdtTexts(), blobs, self._daemon_bytes)
 
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ class Writer:
         self.name = doc_id("index", room_id=room, shard_id=shard)
         self.last: Any = None
 
-    def next(self, size: int = 0) -> bytes:
+    def next(self, size: int = 0, content: bytes | None = None) -> bytes:
         transaction = Transaction(self.peer.client, self.clock)
         fields = {
             "ref_id": own_ref_id(NOW_MS, self.room, self.peer.id, self.clock),
             "author": self.peer.id,
             "content_type": "immutable",
-            "content_id": "sha256:" + "0" * 64,
+            "content_id": json.loads(content)["content_id"] if content is not None else "sha256:" + "0" * 64,
             "created_at": "now",
             "status": "active",
             "ext.padding": "x" * size,

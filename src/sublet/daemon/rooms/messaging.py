@@ -164,6 +164,7 @@ class Messaging:
             self._may_invite,
             self._settings.undeliverable_seconds,
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
+            daemon_bytes=self._settings.megabytes_of_daemon << 20,
             make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -98,6 +98,12 @@ CREATE TABLE strangers (
     updates INTEGER NOT NULL,
     size INTEGER NOT NULL,
     PRIMARY KEY (room_id, signer)
+) WITHOUT ROWID;
+CREATE TABLE usage (
+    room_id TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    PRIMARY KEY (room_id, domain)
 ) WITHOUT ROWID;
 CREATE TABLE heads (
     room_id TEXT NOT NULL,

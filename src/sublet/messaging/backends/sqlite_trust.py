@@ -99,6 +99,13 @@ class SqliteTrust:
         ).fetchone()
         return int(count)
 
+    def usage(self) -> dict[tuple[RoomId, str], int]:
+        rows = self._db.execute("SELECT room_id, domain, size FROM usage")
+        return {(room_id, domain): size for room_id, domain, size in rows}
+
+    def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (room_id, domain, size))
+
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         (found,) = self._db.execute(
             "SELECT EXISTS (SELECT 1 FROM deletions WHERE document = ? AND client = ? AND signer = ? "

@@ -190,6 +190,12 @@ class TrustStore(Protocol):
     def documents_of(self, room_id: RoomId, domain: str) -> int:
         """Return into how many documents of a room the entities of a domain have written."""
 
+    def usage(self) -> dict[tuple[RoomId, str], int]:
+        """Return how many bytes are kept, by room, or an empty text for none, and by domain of who wrote them."""
+
+    def put_usage(self, room_id: RoomId, domain: str, size: int) -> None:
+        """Keep how many bytes are kept of a domain in a room; inside a transaction."""
+
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         """Tell whether one deletion of a signer already covers a range."""
 

@@ -30,6 +30,7 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.messaging.engine.texts import Texts
 from sublet.messaging.engine.timeline_shards import TimelineShards
+from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES, Usage
 from sublet.messaging.engine.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -56,6 +57,7 @@ class Engine:
         now_ms: the clock, Unix milliseconds.
         texts: merges texts that several write.
         blobs: keeps files.
+        daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Engine:
         now_ms: Callable[[], int],
         texts: TextLibrary,
         blobs: BlobStore,
+        daemon_bytes: int = DEFAULT_DAEMON_BYTES,
     ) -> None:
         self.registry = registry
         self.store = store
@@ -82,6 +85,7 @@ class Engine:
         self.texts = Texts(self, texts)
         self.blobs = blobs
         self.ephemeral = Ephemeral(self)
+        self.usage = Usage(store, daemon_bytes)
         self.quotas = Quotas(self)
         self.intake = Intake(self)
         self.heads = HeadExchange(self)
@@ -241,6 +245,7 @@ class Engine:
         self.rooms.forget()
         self.reading.forget()
         self.quotas.forget()
+        self.usage.forget()
         self.events.drop()
 
     def config_changed(self, room_id: RoomId, signer: EntityId, seq: int, *, local: bool) -> None:

@@ -18,6 +18,7 @@ from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUp
 from sublet.messaging.engine.contents import Offers
 from sublet.messaging.engine.document import Document, Plan
 from sublet.messaging.engine.forks import Forks
+from sublet.messaging.engine.usage import size_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -123,6 +124,8 @@ class Intake:
             self._stage(document, envelope, update, plan, seq, local=False)
         batch, self._batch = self._batch, Batch()
         self._engine.store.write(batch)
+        for staged in batch.updates:  # they were counted when they came
+            self._engine.usage.charge(document.place.room_id, staged.signer, -size_of(staged))
         self._accepted.clear()
         self.staged.clear()
         document.staged_writes.clear()
@@ -199,9 +202,7 @@ class Intake:
         plan = document.plan(update)
         refuse_forbidden(self._engine.datatype_of(document), document, envelope.signer, plan)
         self._stage(document, envelope, update, plan, self._next_seq(), local=True)
-        if document.place.room_id is not None:
-            for content_id, raw in contents.items():
-                self._batch.contents[document.place.room_id, content_id] = raw
+        self._keep_contents(document, contents, envelope.signer)
 
     def stages(self, document: Document) -> bool:
         """Tell whether something of a document is accepted and not yet durable."""
@@ -289,14 +290,14 @@ class Intake:
         if document.missing(update):
             self._engine.quotas.may_wait(document, envelope, update)
             document.held.add(digest, envelope, update)
-            self._keep_contents(document, contents)
+            self._keep_contents(document, contents, envelope.signer)
             self.counts["held"] += 1
             outcome.gaps.add(document.row.doc_id)
             return
         size = len(envelope.payload) + sum(map(len, contents.values()))
         self._engine.quotas.admit(document, envelope.signer, update, size)
         self._accept(document, envelope, update)
-        self._keep_contents(document, contents)
+        self._keep_contents(document, contents, envelope.signer)
         while len(document.held) and (ready := document.release()):
             for held in ready:
                 try:
@@ -354,8 +355,11 @@ class Intake:
             self.forks.note(document, envelope, update)
             raise Refused(Refusal.EQUIVOCATION, "another update for clocks that were used before")
 
-    def _keep_contents(self, document: Document, contents: dict[str, bytes]) -> None:
+    def _keep_contents(self, document: Document, contents: dict[str, bytes], by: EntityId | None = None) -> None:
+        """Keep contents; ``by`` has signed what names them, unless that was here before."""
         room_id = document.place.room_id
+        if by is not None:
+            self._engine.usage.charge(room_id, by, sum(map(len, contents.values())))
         if room_id is not None:
             for content_id, raw in contents.items():
                 self._batch.contents[room_id, content_id] = raw
@@ -384,6 +388,7 @@ class Intake:
         for write in staged.writes:
             document.staged_writes[write.client, write.clock] = write
         self._batch.updates.append(staged)
+        self._engine.usage.charge(document.place.room_id, signer, size_of(staged))
         self.staged[seq] = update
         self._accepted.append(Accepted(document, envelope, client, plan, local, seq))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.held import Held
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
@@ -70,6 +71,7 @@ class Quotas:
         """
         room_id = document.place.room_id
         if room_id is None or self._counts(room_id, signer, document, update):
+            self._has_room(document, signer, update)
             return
         if not update.items:
             raise Refused(Refusal.QUOTA, "a stranger deletes nothing, whatever is granted later")
@@ -99,7 +101,9 @@ class Quotas:
         room_id = document.place.room_id
         founded = room_id is not None and self._engine.rooms.state(room_id).creator is not None
         counts = room_id is None or not founded or self._counts(room_id, envelope.signer, document, update)
-        if not counts and not self._is_needed(document, update):
+        if counts:
+            self._has_room(document, envelope.signer, update)
+        elif not self._is_needed(document, update):
             self._pass_over(document, update)
             raise Refused(Refusal.QUOTA, "a stranger's update that waits for others")
         if self._engine.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
@@ -133,6 +137,7 @@ class Quotas:
 
     def save(self) -> None:
         """Keep what has been used, inside a transaction."""
+        self._engine.usage.save()
         for room_id, signer in self._changed:
             updates, used = self._used[room_id].get(signer, (0, 0))
             self._engine.store.trust.put_stranger(room_id, signer, updates, used)
@@ -157,6 +162,36 @@ class Quotas:
         self._documents.clear()
         self._passed_over.clear()
         self._needed.clear()
+
+    def may_write(self, place: Place, signer: EntityId) -> None:
+        """Let one of ours write, or not: what all others would refuse is not begun; who is a member may always change.
+
+        Raises:
+            SubletError: ``CONFLICT``.
+        """
+        usage, room_id = self._engine.usage, place.room_id
+        if room_id is not None and place.kind != "config" and usage.in_room(room_id, signer) >= usage.limit:
+            raise SubletError(
+                LocalCode.CONFLICT,
+                f"this daemon has written into the room what is kept of one, {usage.limit >> 20} MiB",
+                "Go on in a new room, or raise messaging.megabytes_of_daemon in config.json here and at the others.",
+            )
+
+    def _has_room(self, document: Document, signer: EntityId, update: Update) -> None:
+        """Let a member's update be kept, or not.
+
+        Raises:
+            Refused: ``QUOTA``: its daemon's entities have written as much as is kept of one.
+        """
+        usage = self._engine.usage
+        if not usage.is_full(signer, config=document.place.kind == "config") or self._is_ours(signer):
+            return
+        if not self._is_needed(document, update):
+            self._pass_over(document, update)
+            raise Refused(Refusal.QUOTA, "more than is kept of one daemon")
+
+    def _is_ours(self, signer: EntityId) -> bool:
+        return any(entity_domain(entity) == entity_domain(signer) for entity in self._engine.keyring.local)
 
     def _is_needed(self, document: Document, update: Update) -> bool:
         """Tell whether a member's update waits for this one, or for one that does."""
@@ -187,6 +222,8 @@ class Quotas:
         return needed
 
     def _pass_over(self, document: Document, update: Update) -> None:
+        if not update.items:
+            return
         passed = self._passed_over.setdefault(document.row.doc_id, {})
         if update.client in passed or len(passed) < MAX_PASSED_OVER:
             passed[update.client] = max(update.end, passed.get(update.client, 0))

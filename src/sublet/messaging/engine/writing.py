@@ -83,6 +83,7 @@ class Writing:
         datatype = engine.datatype_of(document)
         if datatype is None:
             raise _unknown(doc_id)
+        engine.quotas.may_write(document.place, entity)
         contents = dict(contents or {})
         intent = Intent(datatype.id, Change.INSERT, doc_id, document.place.room_id, entity, dict(fields))
         engine.hooks.pre_send(engine, intent, contents)
@@ -140,6 +141,7 @@ class Writing:
         datatype = engine.datatype_of(document)
         if datatype is None:
             raise _unknown(doc_id)
+        engine.quotas.may_write(document.place, entity)
         contents: dict[str, bytes] = {}
         client = engine.client(entity)
         transaction = Transaction(client, document.next_clock(client))
@@ -167,7 +169,9 @@ class Writing:
         Raises:
             SubletError: such a document can't hold it.
         """
-        return self._seal(self._engine.document(doc_id), entity, update, decode_update(update), {})
+        document = self._engine.document(doc_id)
+        self._engine.quotas.may_write(document.place, entity)
+        return self._seal(document, entity, update, decode_update(update), {})
 
     def sign_ref(self, intent: Intent) -> None:
         """Put the author's signature of a ref into its fields."""
