@@ -48,7 +48,22 @@ def test_a_room_in_a_terminal(tmp_path: Path) -> None:
             terminal.type(f"/react {tag} +1\r")
             terminal.until("[+1 1]")
 
-            terminal.type("/edit\r")
+            (tmp_path / "build log.txt").write_text("all green")
+            terminal.type(f"/attach '{tmp_path}/build log.txt'\r")
+            terminal.until("[file: build log.txt (9 B)]")
+            wait_for(lambda: "build log.txt" in said(bob, room), WAIT_SECONDS, "the file")
+            kept = bob.json("attach", room, "--get", "last", "--output", str(tmp_path / "his"))
+            assert Path(kept["path"]).read_text() == "all green"
+            his = bob.json("attach", room, str(tmp_path / "his"))["ref_id"]
+            terminal.until("[file: his (9 B)]")
+            terminal.type(f"/save {his[-4:].lower()} {tmp_path}/hers\r")
+            terminal.until("kept as")
+            assert (tmp_path / "hers").read_text() == "all green"
+            terminal.type(f"/save last {tmp_path}/hers\r")
+            terminal.until("is there already")
+            terminal.type(f"/attach {tmp_path}/none\r")
+            terminal.until("is no file here")
+            terminal.type(f"/edit {alice.json('read', room)[-4]['ref_id'][-4:].lower()}\r")
             terminal.until("Esc stops that")
             terminal.type(" entirely\r")
             terminal.until("[edited]")

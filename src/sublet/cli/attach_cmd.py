@@ -14,6 +14,7 @@ import typer
 from sublet.cli.connection import resolve, run
 from sublet.cli.errors import Exit, exit_for_view
 from sublet.cli.lease_cmds import IdArgument
+from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -46,17 +47,20 @@ def attach(
     lines: Annotated[
         int, typer.Option("--lines", "-n", metavar="N", min=0, max=MAX_LINES, help="Begin with the last N lines.")
     ] = DEFAULT_LINES,
+    as_json: JsonFlag = False,
 ) -> None:
     """Watch a delegation: its log as it comes, and how it stands.
 
     A line below tells what time went by and is left, and how many bytes and files it touched. Ctrl-C detaches, and the
     work goes on; it never cancels. Exit status as of `delegate`.
 
-    With FILE it sends that file to the room of that name, with --get it fetches one from there.
+    With FILE it sends that file to the room of that name, with --get it fetches one from there; --json is for these.
     """
     if file is not None or get is not None:
-        _of_room(ctx, delegation_id, file, get, output)
+        _of_room(ctx, delegation_id, file, get, output, as_json)
         return
+    if as_json:
+        raise typer.BadParameter("a delegation is watched by people; for scripts: sublet output ID --follow --json")
     screen = Screen()
 
     async def body(control: Control) -> Exit:
@@ -77,25 +81,35 @@ def attach(
     run(ctx, screen, body)
 
 
-def _of_room(ctx: typer.Context, room: str, file: Path | None, get: str | None, output: str | None) -> None:
-    screen = Screen()
+def _of_room(
+    ctx: typer.Context, room: str, file: Path | None, get: str | None, output: str | None, as_json: bool
+) -> None:
+    from sublet.cli.room_files import STDOUT, download, upload
+
+    screen = Screen(as_json=as_json)
     if file is not None and get is not None:
         raise typer.BadParameter("give a file to send, or --get")
+    if as_json and output == STDOUT:
+        raise typer.BadParameter("stdout is for the file, or for --json")
 
     async def body(control: Control) -> None:
         from sublet.cli.room_arguments import resolve_ref, resolve_room
-        from sublet.cli.room_files import STDOUT, download, upload
         from sublet.daemon.api.room_models import SendMessage
 
         room_id = await resolve_room(control, room)
         if file is not None:
             kept = await upload(control, room_id, file)
             sent = await control.rooms.send_message(room_id, SendMessage(body=kept.filename, media=kept.blob_hash))
-            screen.out.print(sent.ref_id)
+            if as_json:
+                screen.emit(sent.model_dump(mode="json"))
+            else:
+                screen.out.print(sent.ref_id)
             return
         one = await control.marks.get_message(room_id, await resolve_ref(control, room_id, str(get)))
         path = await download(control, room_id, one, output)
-        if path != STDOUT:
+        if as_json:
+            screen.emit({"room_id": room_id, "ref_id": one.ref_id, "path": str(Path(path).absolute())})
+        elif path != STDOUT:
             screen.show(path)
 
     run(ctx, screen, body)

@@ -32,6 +32,11 @@ class EntityNames:
         self._peers = dict(peers)
         self._nodes = {name: node for node, name in peers.items()}
 
+    def is_near(self, entity: str) -> bool:
+        """Tell whether an entity is of this daemon or of one that is paired with it."""
+        domain = entity.rpartition(":")[2]
+        return domain == self.me.partition(":")[2] or domain in self._peers
+
     def short(self, entity: str) -> str:
         """Return how a person knows an entity; in full where nobody here knows its daemon."""
         if entity == self.me:

@@ -11,6 +11,7 @@ from sublet.cli.connection import run
 from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room
 from sublet.cli.screen import Screen
+from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
@@ -41,6 +42,7 @@ def receipts(
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
+        from sublet.cli.entity_names import load_names
         from sublet.daemon.api.delivery_models import AskReceipts
         from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
@@ -57,7 +59,9 @@ def receipts(
             return
         if not found.recipients:
             screen.show("Nobody else was in the room.")
+        names = await load_names(control)
         for one in found.recipients:
-            screen.show(f"{one.receipt}  {one.entity}" + (f"  ({one.reason})" if one.reason else ""))
+            reason = f"  ({clean_line(one.reason)})" if one.reason else ""
+            screen.show(f"{one.receipt}  {names.short(one.entity)}{reason}")
 
     run(ctx, screen, body)

@@ -9,8 +9,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Quoted, inset
-from sublet.cli.render import local_time
+from sublet.cli.render import local_time, size
 from sublet.cli.room_arguments import DELETED
+from sublet.protocol.ezagent.ids import is_entity_id
 from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -24,18 +25,25 @@ MAX_ANSWERED_CHARS = 40
 MAX_VALUE_CHARS = 400
 
 
-def rooms(found: Sequence[RoomView]) -> RenderableType:
+def rooms(found: Sequence[RoomView], names: EntityNames) -> RenderableType:
     """Return the table of rooms."""
     rows = [
-        [Text(one.room_id), Text(one.role), Text(str(one.members)), Text(clean_line(one.name, MAX_NAME_CHARS))]
-        for one in found
+        [Text(one.room_id), Text(one.role), Text(str(one.members)), Text(room_name(one.name, names))] for one in found
     ]
     return Columns(["id", "role", "members", "name"], rows)
 
 
+def room_name(name: str, names: EntityNames) -> str:
+    """Return a room's name in clean text; of a conversation of two, whom it is with."""
+    low, joined, high = name.partition(" and ")
+    if joined and names.me in (low, high) and is_entity_id(low) and is_entity_id(high):
+        return f"with {names.short(high if low == names.me else low)}"
+    return clean_line(name, MAX_NAME_CHARS)
+
+
 def room(found: RoomDetail, names: EntityNames) -> list[RenderableType]:
     """Return a room with its members and who knocks."""
-    title = Text.assemble((clean_line(found.name, MAX_NAME_CHARS), "bold"), f"  {found.room_id}  ({found.policy})")
+    title = Text.assemble((room_name(found.name, names), "bold"), f"  {found.room_id}  ({found.policy})")
     rows = [
         [Text(names.short(entity)), Text(role), Text(str(found.powers.get(entity, ""))), Text(entity, style="dim")]
         for entity, role in sorted(found.roles.items())
@@ -132,8 +140,8 @@ def attached(one: MessageView) -> str:
     media = one.ext.get("media")
     if not isinstance(media, dict):
         return ""
-    name = clean_line(str(media.get("filename") or "file"), MAX_NAME_CHARS)
-    return f"file: {name}"
+    name, count = clean_line(str(media.get("filename") or "file"), MAX_NAME_CHARS), media.get("size_bytes")
+    return f"file: {name}" + (f" ({size(count)})" if isinstance(count, int) else "")
 
 
 def channels(found: Sequence[ChannelView]) -> RenderableType:

@@ -47,8 +47,10 @@ def room_create(
         made = await control.rooms.create_room(request)
         if as_json:
             screen.emit(made.model_dump(mode="json"))
-        else:
-            screen.out.print(made.room_id)
+            return
+        screen.out.print(made.room_id)
+        if len([one for one in await control.rooms.list_rooms() if one.name == name]) > 1:
+            screen.note("Another room has that name too, so give the id of the one that you mean.")
 
     run(ctx, screen, body)
 
@@ -65,9 +67,10 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
         elif not found:
             screen.show("No rooms. Open one: sublet room create NAME")
         else:
+            from sublet.cli.entity_names import load_names
             from sublet.cli.render_rooms import rooms
 
-            screen.show(rooms(found))
+            screen.show(rooms(found, await load_names(control)))
 
     run(ctx, screen, body)
 

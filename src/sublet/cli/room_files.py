@@ -6,11 +6,11 @@ import asyncio
 import base64
 import mimetypes
 import re
+import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import typer
 
 from sublet.protocol.errors import LocalCode, SubletError
 
@@ -29,7 +29,7 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     """Put a file of this machine into a room.
 
     Raises:
-        typer.BadParameter: it can't be read, is empty or too large.
+        SubletError: ``INVALID_ARGUMENT``: it can't be read, is empty or too large.
     """
     from sublet.daemon.api.room_file_models import UploadFile
 
@@ -56,8 +56,8 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
     """
     from sublet.daemon.api.room_file_models import FetchFile
 
-    media = one.ext.get("media")
-    if not isinstance(media, dict) or not isinstance(media.get("blob_hash"), str):
+    media = media_of(one)
+    if media is None:
         raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "`sublet read ROOM` shows files.")
     found = await control.files.fetch_file(room_id, FetchFile(blob_hash=str(media["blob_hash"])))
     data = base64.b64decode(found.data)
@@ -69,15 +69,41 @@ async def download(control: Control, room_id: str, one: MessageView, output: str
     return str(path)
 
 
+def media_of(one: MessageView) -> dict[str, Any] | None:
+    """Return what a message says of the file that it comes with; None where it comes with none."""
+    media = one.ext.get("media")
+    return media if isinstance(media, dict) and isinstance(media.get("blob_hash"), str) else None
+
+
+def typed_path(typed: str) -> Path:
+    """Return the path that somebody typed, or had a terminal put there, which quotes blanks; ``~`` is the home."""
+    path = Path(typed.strip()).expanduser()
+    if not path.exists():
+        with suppress(ValueError):
+            words = shlex.split(typed)
+            if len(words) == 1:
+                return Path(words[0]).expanduser()
+    return path
+
+
 def _read(path: Path) -> bytes:
     from sublet.daemon.api.room_file_models import MAX_FILE_BYTES
 
+    most = f"{MAX_FILE_BYTES >> 20} MiB"
     try:
-        if not path.is_file() or not 0 < path.stat().st_size <= MAX_FILE_BYTES:
-            raise typer.BadParameter(f"{path} is no file of 1 byte to {MAX_FILE_BYTES >> 20} MiB; lend what is larger")
+        if not path.is_file():
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path} is no file here", f"Name one of up to {most}.")
+        if not 0 < path.stat().st_size <= MAX_FILE_BYTES:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"{path} is empty, or larger than {most}",
+                "Lend the directory of what is larger: sublet delegate",
+            )
         return path.read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"{path} can't be read: {error.strerror}") from None
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT, f"{path} can't be read: {error.strerror}", "May you read it?"
+        ) from None
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -85,9 +111,9 @@ def _write(path: Path, data: bytes) -> None:
         with path.open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise SubletError(LocalCode.CONFLICT, f"{path} is there already", "Name another one by --output.") from None
+        raise SubletError(LocalCode.CONFLICT, f"{path} is there already", "Name another place for it.") from None
     except OSError as error:
-        raise SubletError(LocalCode.UNAVAILABLE, f"{path}: {error.strerror}", "Name another by --output.") from None
+        raise SubletError(LocalCode.UNAVAILABLE, f"{path}: {error.strerror}", "Name another place for it.") from None
 
 
 def safe_name(given: str) -> str:

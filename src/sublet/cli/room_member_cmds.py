@@ -26,11 +26,20 @@ MAX_REASON_CHARS = 500
 @room.command(cls=Sectioned, name="invite", rich_help_panel=MEMBERS)
 def room_invite(ctx: typer.Context, room: RoomArgument, entity: EntityArgument, as_json: JsonFlag = False) -> None:
     """Make somebody a member; also the yes to who knocks."""
+    screen = Screen(as_json=as_json)
 
-    async def invite(control: Control, room_id: str) -> RoomChange:
-        return await control.rooms.invite_to_room(room_id, (await load_names(control)).entity(entity))
+    async def body(control: Control) -> None:
+        room_id, names = await resolve_room(control, room), await load_names(control)
+        invited = names.entity(entity)
+        done = await control.rooms.invite_to_room(room_id, invited)
+        if as_json:
+            screen.emit(done.model_dump(mode="json"))
+            return
+        screen.show("Invited.")
+        if not names.is_near(invited):
+            screen.note("Your daemons are not paired, so the room is not there until they are: sublet pair")
 
-    _do(ctx, room, invite, "Invited.", as_json)
+    run(ctx, screen, body)
 
 
 @room.command(cls=Sectioned, name="join", rich_help_panel=MEMBERS)

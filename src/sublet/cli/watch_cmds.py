@@ -71,13 +71,16 @@ def watch_events(
             screen.emit(found.model_dump(mode="json"))
         else:
             from sublet.cli.entity_names import load_names
+            from sublet.cli.render_rooms import room_name
 
-            names = await load_names(control)
+            names, called = await load_names(control), await _called(control)
             for event in found.events:
                 by = next((str(event[key]) for key in ("author", "by", "entity", "watcher") if event.get(key)), "")
-                about = next((str(event[key]) for key in ("new_ref_id", "ref_id") if event.get(key)), "")
+                about = next((str(event[key]) for key in ("new_ref_id", "ref_id", "target_ref") if event.get(key)), "")
                 who = names.short(by) if by else ""
-                line = f"{event['cursor']}  {event['kind']}  {event['room_id']}  {who}  {about}"
+                where = room_name(called.get(event["room_id"]) or event["room_id"], names)
+                what = " ".join(str(event[key]) for key in ("action", "emoji", "channel", "reason") if event.get(key))
+                line = f"{event['cursor']}  {where}  {who}  {event['kind']}  {what}  {about}"
                 screen.show(clean_line(line, MAX_LINE_CHARS))
             if found.missed:
                 screen.note("More had happened than is kept: read the rooms with sublet read.")
@@ -127,7 +130,7 @@ def watch_set(
             request = SetWatch.model_validate(given)
         except ValidationError:
             raise typer.BadParameter("a reason has at most 200 characters, a channel 64") from None
-        _show(screen, await control.watching.set_watch(request))
+        await _show(control, screen, await control.watching.set_watch(request))
 
     run(ctx, screen, body)
 
@@ -138,7 +141,7 @@ def watch_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:
-        _show(screen, await control.watching.watches())
+        await _show(control, screen, await control.watching.watches())
 
     run(ctx, screen, body)
 
@@ -161,15 +164,27 @@ def watch_unset(
 
         room_id = await resolve_room(control, room)
         ref_id = None if ref is None else await resolve_ref(control, room_id, ref)
-        _show(screen, await control.watching.unset_watch(UnsetWatch(room=room_id, ref_id=ref_id)))
+        await _show(control, screen, await control.watching.unset_watch(UnsetWatch(room=room_id, ref_id=ref_id)))
 
     run(ctx, screen, body)
 
 
-def _show(screen: Screen, found: Watches) -> None:
+async def _called(control: Control) -> dict[str, str]:
+    return {one.room_id: one.name for one in await control.rooms.list_rooms()}
+
+
+async def _show(control: Control, screen: Screen, found: Watches) -> None:
     if screen.as_json:
         screen.emit(found.model_dump(mode="json"))
         return
+    from sublet.cli.entity_names import load_names
+    from sublet.cli.render_rooms import room_name
+
+    names, called = await load_names(control), await _called(control)
+
+    def where(room_id: str) -> str:
+        return room_name(called.get(room_id) or room_id, names)
+
     if found.removed is not None:
         screen.show("Ended." if found.removed else "There was no such watch.")
     for ref in found.refs:
@@ -180,9 +195,9 @@ def _show(screen: Screen, found: Watches) -> None:
             "reactions": ref.on_reaction,
         }
         told = ", ".join(name for name, on in flags.items() if on)
-        screen.show(clean_line(f"{ref.room_id}  {ref.ref_id}  {told}  {ref.reason}", MAX_LINE_CHARS))
+        screen.show(clean_line(f"{where(ref.room_id)}  {ref.ref_id}  {told}  {ref.reason}", MAX_LINE_CHARS))
     for one in found.channels:
-        names = " ".join(f"#{name}" for name in one.channels)
-        screen.show(clean_line(f"{one.room_id}  {names}  ({one.scope})", MAX_LINE_CHARS))
+        channels = " ".join(f"#{name}" for name in one.channels)
+        screen.show(clean_line(f"{where(one.room_id)}  {channels}  ({one.scope})", MAX_LINE_CHARS))
     if not found.refs and not found.channels and found.removed is None:
         screen.show("No watches. Put one: sublet watch set ROOM REF")

@@ -23,6 +23,9 @@ from support.fake_control import FakeControl
         ("/reply k3f9 all of  this", Command("reply", ("k3f9", "all of  this"))),
         ("/react +1", Command("react", ("+1",))),
         ("/edit two\nlines", Command("edit", ("two", "lines"))),
+        ("/attach my file.txt", Command("attach", ("my file.txt",))),
+        ("/save", Command("save")),
+        ("/save k3f9 ~/a b", Command("save", ("k3f9", "~/a b"))),
         ("/redact k3f9 it is spam", Command("redact", ("k3f9", "it is spam"))),
     ],
 )
@@ -30,7 +33,7 @@ def test_words_and_commands(typed: str, meant: object) -> None:
     assert parse(typed) == meant
 
 
-@pytest.mark.parametrize("typed", ["/", "/ ", "/nothing", "/react", "/quit now", "/pin", "/\x1b[2J"])
+@pytest.mark.parametrize("typed", ["/", "/ ", "/nothing", "/react", "/quit now", "/pin", "/attach", "/\x1b[2J"])
 def test_what_is_written_otherwise_is_refused_in_clean_words(typed: str) -> None:
     with pytest.raises(SubletError) as refused:
         parse(typed)

@@ -32,6 +32,8 @@ COMMANDS: Final = {
     "redact": Usage("ID [REASON]", "take a message down, as a moderator", 1, 2),
     "pin": Usage("ID", "pin a message, as a moderator", 1, 1),
     "unpin": Usage("ID", "pin it no longer", 1, 1),
+    "attach": Usage("FILE", "send a file of up to 16 MiB", 1, 1),
+    "save": Usage("[ID] [PATH]", "write the file of a message to PATH, by default under its own name here", 0, 2),
     "who": Usage("", "who is here, and how far they have read"),
     "invite": Usage("ENTITY", "make somebody a member", 1, 1),
     "clear": Usage("", "take away what is not from the room"),

@@ -39,6 +39,11 @@ async def do(talk: Talk, typed: str) -> Done:
             talk.timeline.remark(await talk.who())
         case Command("invite", (entity,)):
             await talk.invite(entity)
+        case Command("attach", (path,)):
+            await talk.attach(path)
+        case Command("save", arguments):
+            given, path = _target(talk, arguments)
+            talk.timeline.remark(f"* kept as {await talk.save(given, path or None)}")
         case Command("reply", arguments):
             return await _reply(talk, arguments)
         case Command("edit", arguments):

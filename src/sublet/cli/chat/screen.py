@@ -22,6 +22,7 @@ from rich.cells import cell_len
 from sublet.cli.chat.doing import do
 from sublet.cli.chat.lines import Line, fitted, tag_of
 from sublet.cli.chat.talk import Talk
+from sublet.cli.render_rooms import room_name
 from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
 
@@ -131,7 +132,7 @@ class ChatScreen:
         if here := self._talk.here:
             people += f" | here: {', '.join(here[:MAX_NAMES])}" + (", …" if len(here) > MAX_NAMES else "")
         knocking = f" | {len(room.knocks)} at the door: /who" if room.knocks else ""
-        text = f" {clean_line(room.name, 80)} | {people}{knocking} | /help"
+        text = f" {room_name(room.name, self._talk.names)} | {people}{knocking} | /help"
         return [("class:bar", fitted(text, columns))]
 
     def _below(self) -> StyleAndTextTuples:

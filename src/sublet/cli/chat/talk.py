@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from sublet.cli.chat.lines import TAG_CHARS
 from sublet.cli.chat.timeline import Timeline
 from sublet.cli.entity_names import EntityNames, load_names
+from sublet.cli.render_rooms import room_name
 from sublet.cli.room_arguments import LAST, pick
+from sublet.cli.room_files import download, media_of, typed_path, upload
 from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, MessageView, ReadMessages, RoomDetail, SendMessage, WatchRooms
 from sublet.daemon.api.room_people_models import MarkRead
@@ -229,8 +231,26 @@ class Talk:
     async def send(self, text: str, *, reply_to: str | None = None) -> None:
         """Send a message."""
         await self._control.rooms.send_message(self.room_id, SendMessage(body=text, reply_to=reply_to))
+        self._said()
+
+    def _said(self) -> None:
         self.timeline.unread_after = None
         self.timeline.to_end()
+
+    async def attach(self, typed: str) -> None:
+        """Send a file of this machine, as an answer where the aim says so."""
+        kept = await upload(self._control, self.room_id, typed_path(typed))
+        reply_to = self.aim.ref_id if self.aim is not None and self.aim.kind == "reply" else None
+        request = SendMessage(body=kept.filename, media=kept.blob_hash, reply_to=reply_to)
+        await self._control.rooms.send_message(self.room_id, request)
+        self.aim = None
+        self._said()
+
+    async def save(self, given: str, path: str | None) -> str:
+        """Write the file of a message, of the last one that has one where ``given`` is ``last``; return where."""
+        with_file = [one for one in self.timeline.messages if media_of(one) is not None]
+        one = with_file[-1] if given == LAST and with_file else self.message(given)
+        return await download(self._control, self.room_id, one, path and str(typed_path(path).absolute()))
 
     async def edit(self, ref_id: str, text: str) -> None:
         """Let a message say something else."""
@@ -258,7 +278,7 @@ class Talk:
     async def who(self) -> str:
         """Return the members, how far they have read, and who knocks."""
         reading = await self._control.people.get_reading(self.room_id)
-        lines = [f"{self.room.name}  {self.room_id}  ({self.room.policy})"]
+        lines = [f"{room_name(self.room.name, self.names)}  {self.room_id}  ({self.room.policy})"]
         for entity, role in sorted(self.room.roles.items()):
             place = reading.readers.get(entity)
             ref_id = str(place.get("last_read_ref")) if isinstance(place, dict) else ""

@@ -11,7 +11,10 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, is_entity_id, is_room_
 from sublet.protocol.text import clean_line
 
 MAX_SHOWN_CHARS: Final = 100
-_HINT: Final = "Give a room's id or name, @entity, AGENT@PEER, or a paired daemon's name; directory lists them."
+_HINT: Final = (
+    "Give a room's id or name, @entity, AGENT@PEER, or a paired daemon's name: "
+    "`sublet room list`, `sublet peers`, or the tool directory."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,11 @@ class TalkService:
             return
         if await self._answers(entity, caller):  # whose daemon had only just begun
             return
-        raise SubletError(LocalCode.NOT_FOUND, f"there is no {shown} there", "directory lists its agents.")
+        raise SubletError(
+            LocalCode.NOT_FOUND,
+            f"there is no {shown} there",
+            "See its agents: `sublet peers show NAME`, or the tool directory.",
+        )
 
     async def _answers(self, entity: EntityId, caller: Subject) -> bool:
         """Tell whether an entity is there now and shows that it holds its key."""
