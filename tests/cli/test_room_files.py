@@ -52,5 +52,6 @@ def test_a_conversation_of_two_is_called_by_whom_it_is_with() -> None:
     assert room_name(f"{ME} and {HIM}", names) == "with bob"
     assert room_name(f"{HIM} and {HIM}", names) == f"{HIM} and {HIM}"
     assert room_name("salt and pepper", names) == "salt and pepper"
-    assert names.is_near(HIM) and names.is_near(ME)
+    assert names.is_near(HIM)
+    assert names.is_near(ME)
     assert not names.is_near("@human:node-cccccccccccccccc")

@@ -38,6 +38,7 @@ from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
+from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.defaults import CEILING, DEFAULT_RULES
 from sublet.policy.model import Action, Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -282,6 +283,7 @@ def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
         RoomMarkService,
         RoomPeopleService,
         RoomPresenceService,
+        RoomTextService,
         TalkService,
     ):
         source = inspect.getsource(service)

@@ -60,9 +60,9 @@ def test_a_room_in_a_terminal(tmp_path: Path) -> None:
             terminal.until("kept as")
             assert (tmp_path / "hers").read_text() == "all green"
             terminal.type(f"/save last {tmp_path}/hers\r")
-            terminal.until("is there already")
+            terminal.until("a file is there already")
             terminal.type(f"/attach {tmp_path}/none\r")
-            terminal.until("is no file here")
+            terminal.until("no file here")
             terminal.type(f"/edit {alice.json('read', room)[-4]['ref_id'][-4:].lower()}\r")
             terminal.until("Esc stops that")
             terminal.type(" entirely\r")

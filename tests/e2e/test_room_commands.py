@@ -133,6 +133,41 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     assert "(deleted)" in bob.run("read", "Talk")
 
 
+def test_a_text_is_written_by_several(pair: tuple[Typing, Typing]) -> None:
+    alice, bob = pair
+    hers, his = (who.json("whoami")["entity_id"] for who in pair)
+    room = alice.json("room", "create", "Texts")["room_id"]
+    alice.run("room", "invite", room, "bob")
+    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    ref = alice.json("send", room, "one\ntwo\nthree")["ref_id"]
+    until(lambda: message(bob, room, ref) != {}, "the message")
+    assert bob.refused("text", "show", room, ref) == "CONFLICT"
+    assert bob.refused("text", "share", room, ref, "--all") == "POLICY_DENIED"
+    assert alice.json("text", "share", room, ref)["mode"] == "owner_only"
+
+    shared = alice.json("text", "share", room, "last", "--with", "bob")
+    assert (shared["owner"], shared["mode"], shared["editors"]) == (hers, "explicit", [his])
+    until(lambda: bob.json("text", "share", room, ref)["editors"] == [his], "the leave")
+    assert "Written by bob" not in alice.run("text", "share", room, ref)
+    until(lambda: bob.json("text", "show", room, ref)["may_edit"] is True, "the text")
+    assert bob.json("text", "edit", room, ref, "one\n2\nthree")["text"] == "one\n2\nthree"
+    alice.run("text", "edit", room, ref, "--append", "\nfour")
+    bob.run("text", "edit", room, ref, "--append", "\nfive")
+    for who in pair:
+        until(
+            lambda who=who: {"2", "four", "five"} <= set(who.run("text", "show", room, ref).split()), "what both wrote"
+        )
+    long = "\n".join(map(str, range(5_000)))
+    alice.run("text", "edit", room, ref, "-", stdin=f"{long}\n")
+    assert alice.json("text", "show", room, ref)["text"] == long
+    assert "(edited)" in alice.run("read", room)
+
+    alice.run("text", "share", room, ref, "--without", "bob")
+    until(lambda: bob.json("text", "show", room, ref)["may_edit"] is False, "the end of the leave")
+    assert bob.refused("text", "edit", room, ref, "mine") == "POLICY_DENIED"
+    assert alice.json("text", "share", room, ref, "--all")["mode"] == "room_members"
+
+
 def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typing], tmp_path: Path) -> None:
     alice, bob = pair
     hers = alice.json("whoami")["entity_id"]
@@ -157,10 +192,10 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
     sent = alice.json("send", room, "here they are", "--attach", str(notes))["ref_id"]
     until(lambda: message(bob, room, sent) != {}, "the message with a file")
     assert "file: notes.txt" in bob.run("read", room)
-    bob.run("attach", room, "--get", sent, "--output", str(tmp_path / "copy"))
+    assert bob.json("attach", room, "--get", sent, "--output", str(tmp_path / "copy"))["path"].endswith("/copy")
     assert (tmp_path / "copy").read_bytes() == notes.read_bytes()
     bob.run("attach", room, "--get", sent, "--output", str(tmp_path / "copy"), fails=True)
-    answer = bob.run("attach", room, str(notes)).strip()
+    answer = bob.json("attach", room, str(notes))["ref_id"]
     until(lambda: message(alice, room, answer) != {}, "the file back")
     assert message(alice, room, answer)["ext"]["media"]["filename"] == "notes.txt"
 

@@ -38,6 +38,7 @@ from sublet.cli import (
     room_member_cmds,
     sessions_cmds,
     steer_cmds,
+    text_cmds,
     watch_cmds,
     web_cmd,
 )
@@ -90,6 +91,7 @@ _add("Rooms", message_cmds.thread, message_cmds.channels)
 app.add_typer(watch_cmds.watch, rich_help_panel="Rooms")
 _add("Rooms", presence_cmds.presence, presence_cmds.drafts, people_cmds.search, people_cmds.profile)
 _add("Messages", mark_cmds.react, mark_cmds.edit, mark_cmds.delete, mark_cmds.redact, mark_cmds.pin, mark_cmds.unpin)
+app.add_typer(text_cmds.text, rich_help_panel="Messages")
 app.add_typer(capability_cmds.capability, rich_help_panel="Governance")
 app.add_typer(gateway_cmds.gateway, rich_help_panel="Governance")
 app.add_typer(policy_cmds.policy, rich_help_panel="Governance")

@@ -99,7 +99,8 @@ def _of_room(
         room_id = await resolve_room(control, room)
         if file is not None:
             kept = await upload(control, room_id, file)
-            sent = await control.rooms.send_message(room_id, SendMessage(body=kept.filename, media=kept.blob_hash))
+            request = SendMessage(body=kept.filename, media=kept.blob_hash, filename=kept.filename)
+            sent = await control.rooms.send_message(room_id, request)
             if as_json:
                 screen.emit(sent.model_dump(mode="json"))
             else:
@@ -108,7 +109,7 @@ def _of_room(
         one = await control.marks.get_message(room_id, await resolve_ref(control, room_id, str(get)))
         path = await download(control, room_id, one, output)
         if as_json:
-            screen.emit({"room_id": room_id, "ref_id": one.ref_id, "path": str(Path(path).absolute())})
+            screen.emit({"room_id": room_id, "ref_id": one.ref_id, "path": path})
         elif path != STDOUT:
             screen.show(path)
 

@@ -79,7 +79,8 @@ def send(
         if attach is not None:
             from sublet.cli.room_files import upload
 
-            given["media"] = (await upload(control, room_id, attach)).blob_hash
+            kept = await upload(control, room_id, attach)
+            given |= {"media": kept.blob_hash, "filename": kept.filename}
         try:
             request = SendMessage.model_validate(given)
         except ValidationError:

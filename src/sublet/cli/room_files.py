@@ -39,7 +39,8 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
         "media_type": mimetypes.guess_type(path.name)[0] or ANY_TYPE,
         "data": base64.b64encode(data),
     }
-    return await control.files.upload_file(room_id, UploadFile.model_validate(given))
+    kept = await control.files.upload_file(room_id, UploadFile.model_validate(given))
+    return kept.model_copy(update={"filename": given["filename"]})  # the room may have it under another name
 
 
 async def download(control: Control, room_id: str, one: MessageView, output: str | None) -> str:
@@ -92,17 +93,17 @@ def _read(path: Path) -> bytes:
     most = f"{MAX_FILE_BYTES >> 20} MiB"
     try:
         if not path.is_file():
-            raise SubletError(LocalCode.INVALID_ARGUMENT, f"{path} is no file here", f"Name one of up to {most}.")
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"no file here: {path}", f"Name one of up to {most}.")
         if not 0 < path.stat().st_size <= MAX_FILE_BYTES:
             raise SubletError(
                 LocalCode.INVALID_ARGUMENT,
-                f"{path} is empty, or larger than {most}",
+                f"empty, or larger than {most}: {path}",
                 "Lend the directory of what is larger: sublet delegate",
             )
         return path.read_bytes()
     except OSError as error:
         raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"{path} can't be read: {error.strerror}", "May you read it?"
+            LocalCode.INVALID_ARGUMENT, f"it can't be read ({error.strerror}): {path}", "May you read it?"
         ) from None
 
 
@@ -111,7 +112,9 @@ def _write(path: Path, data: bytes) -> None:
         with path.open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise SubletError(LocalCode.CONFLICT, f"{path} is there already", "Name another place for it.") from None
+        raise SubletError(
+            LocalCode.CONFLICT, f"a file is there already: {path}", "Name another place for it."
+        ) from None
     except OSError as error:
         raise SubletError(LocalCode.UNAVAILABLE, f"{path}: {error.strerror}", "Name another place for it.") from None
 

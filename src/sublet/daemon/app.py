@@ -35,6 +35,7 @@ from sublet.daemon.control.room_member_routes import RoomMemberArea
 from sublet.daemon.control.room_people_routes import RoomPeopleArea
 from sublet.daemon.control.room_presence_routes import RoomPresenceArea
 from sublet.daemon.control.room_routes import RoomArea
+from sublet.daemon.control.room_text_routes import RoomTextArea
 from sublet.daemon.control.room_watch_routes import RoomWatchArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
@@ -147,6 +148,7 @@ class _Daemon:
                     RoomPeopleArea(parts.rooms.people),
                     RoomPresenceArea(parts.rooms.presence),
                     RoomFileArea(parts.rooms.files),
+                    RoomTextArea(parts.rooms.texts),
                     RoomWatchArea(parts.rooms.talk),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),

@@ -13,11 +13,13 @@ from sublet.daemon.api.room_mark_models import EditMessage, Moderate, React
 from sublet.daemon.api.room_member_models import ConfigureRoom, DeclineKnock, Knock, RemoveMember
 from sublet.daemon.api.room_people_models import FindProfile, MarkRead, SearchProfiles, UpdateProfile
 from sublet.daemon.api.room_presence_models import SaveDraft, SetPresence
+from sublet.daemon.api.room_text_models import EditText, ShareText, TextEdit
 from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.mark_service import RoomMarkService
 from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
+from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.policy.model import Kind, Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
@@ -57,6 +59,12 @@ CALLS: dict[type, list[Callable[[Any, Subject], Any]]] = {
     RoomFileService: [
         lambda api, who: api.upload_file(ROOM, FILE, who),
         lambda api, who: api.fetch_file(ROOM, FetchFile(blob_hash="0" * 64), who),
+    ],
+    RoomTextService: [
+        lambda api, who: api.get_text(ROOM, REF, who),
+        lambda api, who: api.edit_text(ROOM, REF, EditText(base="", edits=[TextEdit(index=0, insert="x")]), who),
+        lambda api, who: api.get_access(ROOM, REF, who),
+        lambda api, who: api.share_text(ROOM, REF, ShareText(mode="room_members"), who),
     ],
     RoomPresenceService: [
         lambda api, who: api.set_presence(ROOM, SetPresence(typing=True), who),

@@ -12,7 +12,7 @@ from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, *EXTENSIONS)
 OPERATIONS = {
-    "collab": {"collab.get_acl", "collab.update_acl", "collab.connect", "collab.edit"},
+    "collab": {"collab.get_acl", "collab.update_acl", "collab.connect", "collab.edit", "collab.patch"},
     "mutable": {"mutable.update", "mutable.versions"},
     "reactions": {"reactions.add", "reactions.remove"},
     "reply-to": set(),

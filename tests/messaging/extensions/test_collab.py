@@ -93,6 +93,26 @@ def test_editors_write_at_once_and_all_of_it_is_there() -> None:
     assert all(event["ref_id"] == text.ref for event in told)
 
 
+def test_several_places_are_edited_at_once_where_the_text_is_the_one_that_was_read() -> None:
+    text = Text("bob")
+    alice, bob = text.all
+    text.share("explicit", bob)
+    place = {"room_id": text.room, "ref_id": text.ref}
+    edits = [(0, 3, "1"), (8, 5, "3"), (13, 0, "!")]
+    assert bob.do("collab.patch", **place, edits=edits, base="one two three")["text"] == "1 two 3!"
+    text.spread()
+    assert [text.read(peer) for peer in text.all] == ["1 two 3!"] * 2
+    with pytest.raises(SubletError, match="another one by now"):
+        alice.do("collab.patch", **place, edits=[(0, 1, "uno")], base="one two three")
+    for wrong in [[(4, 3, "x"), (0, 1, "y")], [(0, 3, "x"), (2, 1, "y")], [(7, 2, "")], [(0, 0, "")], []]:
+        with pytest.raises(SubletError) as refused:
+            alice.do("collab.patch", **place, edits=wrong, base="1 two 3!")
+        assert refused.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(SubletError, match="bytes"):
+        alice.do("collab.patch", **place, edits=[(0, 0, "\N{SNOWMAN}" * 30_000)], base="1 two 3!")
+    assert text.read(alice) == "1 two 3!"
+
+
 def test_who_is_not_let_writes_nothing_that_counts() -> None:
     text = Text("bob", "carol")
     _, bob, carol = text.all

@@ -59,6 +59,9 @@ async def test_a_member_gets_the_file_that_a_message_comes_with(tmp_path: Path) 
             "mime_type": "image/png",
             "size_bytes": len(data),
         }
+        other = {"blob_hash": kept["blob_hash"], "filename": "b/copy.png"}
+        copy = (await alice.bus.message.send(room_id=room, body="the same", ext={"media": other}))["ref_id"]
+        assert (await alice.bus.timeline.get_ref(room_id=room, ref_id=copy))["ext.media"]["filename"] == "b_copy.png"
         with anyio.fail_after(SECONDS):
             while not await bob.bus.media.list(room_id=room):
                 await bob.service.synchronise(room)

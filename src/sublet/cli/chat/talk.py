@@ -241,7 +241,8 @@ class Talk:
         """Send a file of this machine, as an answer where the aim says so."""
         kept = await upload(self._control, self.room_id, typed_path(typed))
         reply_to = self.aim.ref_id if self.aim is not None and self.aim.kind == "reply" else None
-        request = SendMessage(body=kept.filename, media=kept.blob_hash, reply_to=reply_to)
+        name = kept.filename
+        request = SendMessage(body=name, media=kept.blob_hash, filename=name, reply_to=reply_to)
         await self._control.rooms.send_message(self.room_id, request)
         self.aim = None
         self._said()

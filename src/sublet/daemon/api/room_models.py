@@ -44,6 +44,8 @@ class SendMessage(Request):
     thread: RefId | None = None
     channels: Annotated[list[ChannelName], Field(max_length=MAX_CHANNELS)] = Field(default_factory=list)
     media: Annotated[str, Field(max_length=80)] | None = None
+    filename: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    """What to call the file, where that is not what the room calls it."""
 
 
 class ReadMessages(Request):

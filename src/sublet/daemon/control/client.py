@@ -34,6 +34,7 @@ from sublet.daemon.control.room_client import RoomClient
 from sublet.daemon.control.room_clients import RoomMarkClient, RoomMemberClient, RoomPeopleClient, RoomWatchClient
 from sublet.daemon.control.room_file_client import RoomFileClient
 from sublet.daemon.control.room_presence_client import RoomPresenceClient
+from sublet.daemon.control.room_text_client import RoomTextClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.talk_client import TalkClient
 from sublet.daemon.control.web_client import WebClient
@@ -297,6 +298,11 @@ class ControlClient:
     def files(self) -> RoomFileClient:
         """The operations on files in rooms."""
         return RoomFileClient(self)
+
+    @property
+    def texts(self) -> RoomTextClient:
+        """The operations on texts that several write."""
+        return RoomTextClient(self)
 
     @property
     def watching(self) -> RoomWatchClient:

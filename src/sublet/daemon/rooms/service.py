@@ -87,6 +87,8 @@ class RoomService:
         await self._gate.ask(caller, Action.ROOM_SEND, room_id, size_bytes=size)
         given = request.model_dump(include={"reply_to", "thread", "channels", "media"})
         ext = {name: value for name, value in given.items() if value}
+        if request.media and request.filename:
+            ext["media"] = {"blob_hash": request.media, "filename": request.filename}
         arguments = {"body": request.body, **({"ext": ext} if ext else {})}
         sent = await self._speaking.call(caller, "message.send", room_id=room_id, **arguments)
         return MessageSent.model_validate(sent)

@@ -20,6 +20,7 @@ from sublet.daemon.rooms.presence_service import RoomPresenceService
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
+from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.daemon.rooms.work_talk import WorkTalk
 from sublet.daemon.storage.journal import Journal
 
@@ -35,6 +36,7 @@ class Rooms:
     people: RoomPeopleService
     presence: RoomPresenceService
     files: RoomFileService
+    texts: RoomTextService
     talk: TalkService
     delivery: DeliveryService
     lent: LentRooms
@@ -59,6 +61,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
         people=RoomPeopleService(gate, speaking),
         presence=RoomPresenceService(gate, speaking),
         files=RoomFileService(gate, speaking),
+        texts=RoomTextService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None)),
         delivery=DeliveryService(gate, speaking),
         lent=LentRooms(journal, messaging, node_id),

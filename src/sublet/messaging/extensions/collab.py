@@ -48,6 +48,8 @@ COLLAB: Final = "collab"
 MODES: Final = ("owner_only", "explicit", "room_members")
 """Each lets more entities write than the one before; there is no way back."""
 MAX_EDITORS: Final = 256
+MAX_EDITS: Final = 64
+"""Places of a text that are edited at once."""
 _SEEN: Final = "seen"
 _SHARED_KEYS: Final = ("body", EDITED_AT)
 
@@ -148,7 +150,7 @@ def _shared(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[s
     ref = context.ref(room_id, ref_id)
     if not authored(ref["content_id"], room_id, ref["author"]):
         raise SubletError(
-            LocalCode.CONFLICT, "this message can't be written by several", "Its author may share it: collab.update_acl"
+            LocalCode.CONFLICT, "this message can't be written by several", "Its author may share it: sublet text share"
         )
     return ref
 
@@ -268,17 +270,52 @@ def _edit(
         SubletError: ``CONFLICT``: they are others; ``POLICY_DENIED``: the caller may not; ``INVALID_ARGUMENT``.
     """
     here = _connect(context, room_id, ref_id)
-    text: str = here["text"]
-    if not 0 <= index <= index + delete <= len(text) or not (delete or insert):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "no such characters in this text", "Read it again.")
-    if expected is not None and text[index : index + delete] != expected:
+    if expected is not None and here["text"][index : index + delete] != expected:
         raise SubletError(LocalCode.CONFLICT, "the text is another one there by now", "Read it again.")
-    if len((text[:index] + insert + text[index + delete :]).encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
-        raise SubletError(LocalCode.INVALID_ARGUMENT, f"a text has at most {MAX_BODY_BYTES} bytes", "Begin another.")
+    return _replace(context, room_id, ref_id, here, [(index, delete, insert)])
+
+
+def _patch(
+    context: OperationContext, room_id: RoomId, ref_id: RefId, edits: list[tuple[int, int, str]], base: str
+) -> dict[str, Any]:
+    """Replace characters of a text in several places at once, or nowhere.
+
+    Args:
+        context: who asks.
+        room_id: the room.
+        ref_id: the message.
+        edits: of each the first character in the text as it was read, how many go, and what comes in their place; in
+            order, and none within another; at most ``MAX_EDITS``.
+        base: the text that was read; where it is another one by now, nothing is done.
+
+    Raises:
+        SubletError: as ``_edit``.
+    """
+    here = _connect(context, room_id, ref_id)
+    if here["text"] != base:
+        raise SubletError(LocalCode.CONFLICT, "the text is another one by now", "Read it again.")
+    return _replace(context, room_id, ref_id, here, edits)
+
+
+def _replace(
+    context: OperationContext, room_id: RoomId, ref_id: RefId, here: dict[str, Any], edits: list[tuple[int, int, str]]
+) -> dict[str, Any]:
+    text, after, place = here["text"], "", 0
+    for index, delete, insert in edits:
+        if not place <= index <= index + delete <= len(text) or delete < 0 or not (delete or insert):
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "no such characters in this text", "Read it again.")
+        after, place = after + text[place:index] + insert, index + delete
+    if not 0 < len(edits) <= MAX_EDITS or len((after + text[place:]).encode("utf-8", "surrogatepass")) > MAX_BODY_BYTES:
+        raise SubletError(
+            LocalCode.INVALID_ARGUMENT,
+            f"a text has at most {MAX_BODY_BYTES} bytes, and is edited in at most {MAX_EDITS} places at once",
+            "Begin another text, or edit fewer places.",
+        )
     engine, name = context.engine, content_document(room_id, here["content_id"])
     marks: dict[str, Value] = {EDITED_AT: rfc3339(engine.now_ms())}
     try:
-        engine.texts.edit(context.entity, name, index, index + delete, insert, marks)
+        for index, delete, insert in reversed(edits):  # the last one first, so that places stay what they are
+            engine.texts.edit(context.entity, name, index, index + delete, insert, marks)
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
     ref = context.ref(room_id, ref_id)
@@ -340,6 +377,7 @@ COLLABORATIVE: Final = Declaration(
         Operation("collab.update_acl", _update_acl, writes="collab_acl"),
         Operation("collab.connect", _connect),
         Operation("collab.edit", _edit, writes="mutable_content"),
+        Operation("collab.patch", _patch, writes="mutable_content"),
     ),
     widenings=(Widening("mutable_content", _editor_writes),),
     events=("message.edited",),

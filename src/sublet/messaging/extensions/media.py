@@ -74,10 +74,14 @@ def _facts(name: str, found: dict[str, Any]) -> dict[str, Any] | None:
     digest = parse_doc_id(name).hash
     return {
         _HASH: f"{_PREFIX}{digest}",
-        _NAME: clean_line(filename, MAX_FILENAME_CHARS).replace("/", "_") or "file",
+        _NAME: _clean_name(filename),
         _TYPE: clean_line(kind, MAX_TYPE_CHARS),
         _SIZE: size,
     }
+
+
+def _clean_name(given: str) -> str:
+    return clean_line(given, MAX_FILENAME_CHARS).replace("/", "_") or "file"
 
 
 def _told(facts: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +201,10 @@ def _comes_with_file(intent: Intent) -> bool:
 
 
 def _inject(context: PreSend) -> None:
-    """Bring what a message comes with into the one form, from what its room says of the file."""
+    """Bring what a message comes with into the one form, from what its room says of the file.
+
+    A message may call it otherwise, since a file has one name in a room, which is that of whoever put it there first.
+    """
     given, room_id = context.fields[_FIELD], context.intent.room_id
     blob_hash = given.get(_HASH) if isinstance(given, dict) else given
     if not isinstance(blob_hash, str) or room_id is None:
@@ -206,7 +213,8 @@ def _inject(context: PreSend) -> None:
     facts = _facts(name, context.read_document(name))
     if facts is None:
         raise context.refuse("this room names no such file", "Upload it to this room first.")
-    context.annotate(MEDIA, facts)
+    called = given.get(_NAME) if isinstance(given, dict) else None
+    context.annotate(MEDIA, facts | ({_NAME: _clean_name(called)} if isinstance(called, str) else {}))
 
 
 def _names_file(change: Happened) -> bool:
