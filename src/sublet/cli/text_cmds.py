@@ -67,8 +67,9 @@ def text_share(
         if having or without or all_members:
             gone = {names.entity(one) for one in without or []}
             editors = dict.fromkeys([*found.editors, *(names.entity(one) for one in having or [])])
+            kept = [one for one in editors if one not in gone]
             mode = "room_members" if all_members else "explicit" if found.mode == "owner_only" else None
-            request = ShareText(mode=mode, editors=[one for one in editors if one not in gone])
+            request = ShareText.model_validate({"mode": mode, "editors": kept})
             found = await control.texts.share_text(room_id, ref_id, request)
         if as_json:
             screen.emit(found.model_dump(mode="json"))

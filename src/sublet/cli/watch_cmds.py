@@ -78,7 +78,8 @@ def watch_events(
                 by = next((str(event[key]) for key in ("author", "by", "entity", "watcher") if event.get(key)), "")
                 about = next((str(event[key]) for key in ("new_ref_id", "ref_id", "target_ref") if event.get(key)), "")
                 who = names.short(by) if by else ""
-                where = room_name(called.get(event["room_id"]) or event["room_id"], names)
+                in_room = str(event["room_id"])
+                where = room_name(called.get(in_room) or in_room, names)
                 what = " ".join(str(event[key]) for key in ("action", "emoji", "channel", "reason") if event.get(key))
                 line = f"{event['cursor']}  {where}  {who}  {event['kind']}  {what}  {about}"
                 screen.show(clean_line(line, MAX_LINE_CHARS))
@@ -183,7 +184,7 @@ async def _show(control: Control, screen: Screen, found: Watches) -> None:
     names, called = await load_names(control), await _called(control)
 
     def where(room_id: str) -> str:
-        return room_name(called.get(room_id) or room_id, names)
+        return room_name(called.get(in_room) or in_room, names)
 
     if found.removed is not None:
         screen.show("Ended." if found.removed else "There was no such watch.")
