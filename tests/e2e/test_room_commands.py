@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,11 @@ def joined(who: Typing, room: str) -> bool:
     except AssertionError:
         return False
     return True
+
+
+def has_all(who: Typing, room: str, ref: str) -> bool:
+    """Tell whether the text of several is there with what each has written."""
+    return {"2", "four", "five"} <= set(who.run("text", "show", room, ref).split())
 
 
 def until(check: Callable[[], bool], what: str) -> None:
@@ -154,9 +160,7 @@ def test_a_text_is_written_by_several(pair: tuple[Typing, Typing]) -> None:
     alice.run("text", "edit", room, ref, "--append", "\nfour")
     bob.run("text", "edit", room, ref, "--append", "\nfive")
     for who in pair:
-        until(
-            lambda who=who: {"2", "four", "five"} <= set(who.run("text", "show", room, ref).split()), "what both wrote"
-        )
+        until(partial(has_all, who, room, ref), "what both wrote")
     long = "\n".join(map(str, range(5_000)))
     alice.run("text", "edit", room, ref, "-", stdin=f"{long}\n")
     assert alice.json("text", "show", room, ref)["text"] == long

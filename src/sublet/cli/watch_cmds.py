@@ -184,7 +184,7 @@ async def _show(control: Control, screen: Screen, found: Watches) -> None:
     names, called = await load_names(control), await _called(control)
 
     def where(room_id: str) -> str:
-        return room_name(called.get(in_room) or in_room, names)
+        return room_name(called.get(room_id) or room_id, names)
 
     if found.removed is not None:
         screen.show("Ended." if found.removed else "There was no such watch.")
