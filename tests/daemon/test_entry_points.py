@@ -67,6 +67,7 @@ CLI_MAY_IMPORT = {
     "sublet.daemon.approvals.human_key": "the person's own key file, unlocked by a passphrase here and nowhere else",
     "sublet.daemon.approvals.service": "the words that a person signs",
     "sublet.daemon.config": "says where its files are",
+    "sublet.daemon.config_view": "shows the person's own files where no daemon runs",
     "sublet.daemon.control.client": "speaks with the daemon",
     "sublet.daemon.diagnosis": "looks at this machine where no daemon runs",
     "sublet.daemon.failures": "tells failures",

@@ -135,6 +135,21 @@ def test_a_second_daemon_of_the_same_home_names_the_first(alone: Daemon) -> None
     assert alone.json("status")["pid"] == alone.pid
 
 
+def test_the_configuration_is_shown_with_and_without_a_daemon(alone: Daemon) -> None:
+    def shown() -> dict[str, tuple[str, str]]:
+        values = alone.json("config", "show")["values"]
+        return {one["name"]: (one["origin"], str(one["value"])) for one in values}
+
+    assert shown()["a2a"] == ("default", "127.0.0.1:8642")
+    alone.info = alone.json("up", "--detach", *FREE)
+    assert shown()["a2a"] == ("option", "127.0.0.1:0")
+    (alone.home / "config" / "config.json").write_text('{"messaging": {"max_hops": 3}}')
+    assert shown()["messaging.max_hops"] == ("default", "32"), "what the daemon runs with"
+    told = alone.run("config", "--chosen")
+    assert "--a2a" in told.stdout
+    assert "the daemon began" in told.stderr
+
+
 def test_doctor_and_status_tell_whether_a_daemon_runs(alone: Daemon) -> None:
     assert json.loads(alone.run("status", "--json", check=(4,)).stdout)["error"]["code"] == "DAEMON_UNAVAILABLE"
     without = alone.json("doctor")

@@ -27,7 +27,7 @@ from a2a.utils.errors import A2AError
 from sublet.a2a_server import assertion, hosts, limits, parts, task_store
 from sublet.a2a_server.json_rpc import complaint
 from sublet.cli import options
-from sublet.daemon import config, lock
+from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
 from sublet.daemon.audit_log.segments import lines
@@ -569,9 +569,9 @@ def _agents(data: bytes) -> None:
     assert agent_config.load_agents(_file("agent.json", data))
 
 
-@target("config_json", "daemon.config:read_config", raises=[SubletError])
+@target("config_json", "daemon.config_file:read_config", raises=[SubletError])
 def _config(data: bytes) -> None:
-    config.read_config(_file("config.json", data))
+    config_file.read_config(_file("config.json", data))
 
 
 @target(

@@ -18,6 +18,7 @@ from sublet.cli import (
     audit_cmds,
     capability_cmds,
     chat_cmd,
+    config_cmds,
     daemon_cmd,
     delegate_cmd,
     events_cmd,
@@ -70,6 +71,7 @@ def _add(panel: str, *commands: Callable[..., None], epilog: str | None = None) 
 
 _add("Daemon", daemon_cmd.up, epilog=daemon_cmd.UP_EPILOG)
 _add("Daemon", daemon_cmd.down, daemon_cmd.status, lease_cmds.work, daemon_cmd.reload, daemon_cmd.doctor)
+app.add_typer(config_cmds.config, rich_help_panel="Daemon")
 _add("Daemon", web_cmd.web)
 _add("Peers", peers_cmd.pair)
 app.add_typer(peers_cmd.peers, rich_help_panel="Peers")

@@ -25,6 +25,8 @@ from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.approval_routes import ApprovalArea
 from sublet.daemon.control.capability_routes import CapabilityArea
+from sublet.daemon.control.config_routes import ConfigArea
+from sublet.daemon.control.config_service import ConfigService
 from sublet.daemon.control.delivery_routes import DeliveryArea
 from sublet.daemon.control.gateway_routes import GatewayArea
 from sublet.daemon.control.policy_routes import PolicyArea
@@ -150,6 +152,7 @@ class _Daemon:
                     RoomFileArea(parts.rooms.files),
                     RoomTextArea(parts.rooms.texts),
                     RoomWatchArea(parts.rooms.talk),
+                    ConfigArea(ConfigService(parts.gate, self._config)),
                     PolicyArea(parts.policy_service),
                     CapabilityArea(parts.modules.service),
                     GatewayArea(GatewayService(parts.gate, parts.gateways)),

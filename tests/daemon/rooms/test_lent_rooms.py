@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
-from sublet.daemon.config import MessagingConfig
+from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.rooms import lent_rooms
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.lent_rooms import RESULT, LentRooms, is_closed

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.daemon.config import MessagingConfig
+from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.peering.peers import Peer
 from sublet.daemon.ports import BusDoor, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom, ReadMessages, SendMessage, WatchRooms
-from sublet.daemon.config import MessagingConfig
+from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService

@@ -15,7 +15,7 @@ from sublet.daemon.api.delivery_models import AskReceipts
 from sublet.daemon.api.room_file_models import UploadFile
 from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
-from sublet.daemon.config import MessagingConfig
+from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.delivery import DeliveryService

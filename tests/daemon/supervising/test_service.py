@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from sublet.daemon.api.supervisor_models import AskAnswer, AskRequest, SessionChange
-from sublet.daemon.config import SupervisorConfig
+from sublet.daemon.config_file import SupervisorConfig
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store

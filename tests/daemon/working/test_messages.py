@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from sublet.daemon.api.daemon_api import AskedBack
-from sublet.daemon.config import SupervisorConfig
+from sublet.daemon.config_file import SupervisorConfig
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.supervising.runs import MAX_PENDING_PIECES

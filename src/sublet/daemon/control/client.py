@@ -25,6 +25,7 @@ from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.approval_client import ApprovalClient
 from sublet.daemon.control.capability_client import CapabilityClient
+from sublet.daemon.control.config_client import ConfigClient
 from sublet.daemon.control.delivery_client import DeliveryClient
 from sublet.daemon.control.gateway_client import GatewayClient
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
@@ -298,6 +299,11 @@ class ControlClient:
     def files(self) -> RoomFileClient:
         """The operations on files in rooms."""
         return RoomFileClient(self)
+
+    @property
+    def config(self) -> ConfigClient:
+        """The operation that shows the configuration."""
+        return ConfigClient(self)
 
     @property
     def texts(self) -> RoomTextClient:

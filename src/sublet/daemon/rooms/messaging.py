@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.config import MessagingConfig
+from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore

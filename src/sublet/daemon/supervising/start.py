@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from sublet.daemon.config import SupervisorConfig
+from sublet.daemon.config_file import SupervisorConfig
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.supervising.agents import AgentSet, GateMaker

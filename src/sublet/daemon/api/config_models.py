@@ -1,0 +1,51 @@
+"""What faces exchange with the daemon about its configuration, and the operation that shows it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from sublet.daemon.api.models import View
+from sublet.policy.model import Subject
+
+
+class Origin(StrEnum):
+    """Where a value comes from, what counts most last."""
+
+    DEFAULT = "default"
+    DERIVED = "derived"
+    FILE = "file"
+    OPTION = "option"
+    ENVIRONMENT = "environment"
+
+
+class ConfigEntry(View):
+    """A value that holds. ``source`` is the option, file, variable or other value that it comes from."""
+
+    name: str
+    value: JsonValue
+    origin: Origin
+    source: str | None
+
+
+class ConfigView(View):
+    """The configuration of a daemon, or the one that it would begin with.
+
+    ``stale`` tells that the file says something else than when the daemon began, ``problem`` why it can't be read now.
+    """
+
+    file: str
+    file_exists: bool
+    running: bool
+    stale: bool
+    problem: str | None
+    values: list[ConfigEntry]
+
+
+class ConfigApi(Protocol):
+    """The configuration, as its owner sees it. Asks policy; failures are ``SubletError``."""
+
+    async def show_config(self, caller: Subject) -> ConfigView:
+        """Return every value that holds, and where it comes from, without secrets."""
