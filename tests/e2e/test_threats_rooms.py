@@ -121,7 +121,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: tuple[Daemon, Daemon, str]
             eve.publish(shard, seal(eve.peer.entity.key, eve.id, shard, 0, b"\1\1\7\0\0" + bytes(50)).raw)
         mine = eve.peer.do("room.create", name=HOSTILE, invite=[hers])["room_id"]
         eve.peer.engine.intake.learn(_record_of(eve, hers))
-        offer = inbox(eve.peer.engine, hers)
+        offer = inbox(eve.peer.engine, hers, ())
         assert offer is not None
         friend = bob.json("whoami")["entity_id"]
         lie = seal(eve.peer.entity.key, friend, doc_id("config", room_id=mine), 1, b"\0\0").raw

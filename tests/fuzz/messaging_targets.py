@@ -26,6 +26,7 @@ from sublet.protocol.ezagent import (
     envelope,
     heads,
     identity,
+    inbox,
     keys,
     question,
     writer_rules,
@@ -231,6 +232,12 @@ def _applied(peer: Peer, name: str) -> None:
 
 
 ASKER = Peer("alice", 1)
+
+
+@target("inbox_known", "protocol.ezagent.inbox:parse_known", raises=[Refused])
+def _known(data: bytes) -> None:
+    found = inbox.parse_known(data)
+    assert inbox.parse_known(inbox.encode_known(found)) == found
 
 
 @target("peer_question", "protocol.ezagent.question:parse_question", raises=[Refused])

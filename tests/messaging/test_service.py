@@ -193,7 +193,7 @@ async def test_only_who_signed_the_grant_brings_us_into_a_room(tmp_path: Path, m
     def invitation(by: Peer) -> tuple[str, Bundle]:
         by.engine.intake.learn(local_entity("bob", 2).record.encode())
         room = by.do("room.create", name="r", invite=[bob])["room_id"]
-        answer = inbox(by.engine, bob)
+        answer = inbox(by.engine, bob, ())
         by.engine.wanted_rooms.discard(room)
         assert answer is not None
         return room, decode_bundle(answer)

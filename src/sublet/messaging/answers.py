@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sublet.messaging.engine.backend import Fork
@@ -14,6 +14,7 @@ from sublet.protocol.ezagent.content import named_contents
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.inbox import parse_known
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
@@ -44,7 +45,7 @@ def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
     if place.kind == "blob" and place.hash is not None:
         return piece(engine, place.hash, parse_wanted(body).offset)
     if place.kind == "inbox" and place.entity_id is not None:
-        return inbox(engine, place.entity_id)
+        return inbox(engine, place.entity_id, parse_known(body))
     if place.kind == "content" and place.room_id is not None and place.content_id is not None:
         raw = engine.store.content(place.room_id, place.content_id)
         return encode_bundle([(RecordKind.CONTENT, raw)]) if raw is not None else None
@@ -82,20 +83,34 @@ def piece(engine: Engine, digest: str, offset: int) -> bytes | None:
     return encode_piece(Piece(size, engine.blobs.read(digest, offset, PIECE_BYTES)))
 
 
-def inbox(engine: Engine, entity: EntityId) -> bytes | None:
-    """Return the configs of the rooms that we know an entity to be a member of."""
-    records: list[tuple[RecordKind, bytes]] = []
-    size = 0
-    for room_id in sorted(engine.wanted_rooms):
-        if engine.rooms.state(room_id).role(entity) is None:
-            continue
+def inbox(engine: Engine, entity: EntityId, known: Collection[RoomId]) -> bytes | None:
+    """Return the configs of rooms that we know an entity to be a member of, and that it does not; None where none is.
+
+    Args:
+        engine: the engine.
+        entity: a member.
+        known: the rooms that it knows itself to be in. There are more where the answer says so.
+    """
+    return offer(engine, entity, sorted(engine.wanted_rooms.difference(known)))
+
+
+def offer(engine: Engine, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | None:
+    """Return the configs of those of some rooms that an entity is a member of, until they take ``MAX_ANSWER_BYTES``."""
+    envelopes: list[bytes] = []
+    size, more = 0, False
+    for room_id in rooms:
         row = engine.store.find_document(doc_id("config", room_id=room_id))
-        if row is not None and size < MAX_ANSWER_BYTES:
-            envelopes, _ = engine.store.log_after(row.number, {}, MAX_ANSWER_BYTES)
-            records += [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
-            records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
-            size += sum(map(len, envelopes))
-    return encode_bundle(records) if records else None
+        if row is None or not engine.is_member(entity, room_id):
+            continue
+        if more := size >= MAX_ANSWER_BYTES:
+            break
+        config, _ = engine.store.log_after(row.number, {}, MAX_ANSWER_BYTES)
+        envelopes += config
+        size += sum(map(len, config))
+    if not envelopes:
+        return None
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, envelopes)]
+    return encode_bundle(records + [(RecordKind.ENVELOPE, raw) for raw in envelopes], more=more)
 
 
 def challenged(engine: Engine, entity: EntityId, raw: bytes) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from sublet.messaging.engine.engine import Engine
@@ -37,16 +38,32 @@ def documents_of_members(engine: Engine) -> list[str]:
     return [name for entity in members for name in engine.registry.entity_documents(entity)]
 
 
-def rooms_in(bundle: Bundle) -> dict[RoomId, set[EntityId]]:
-    """Return the rooms whose configs a bundle holds, with who says that they have signed them; nothing is verified."""
-    rooms: dict[RoomId, set[EntityId]] = {}
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A room's config as somebody has sent it, with who says that they have signed it; nothing is verified."""
+
+    config: Bundle
+    signers: frozenset[EntityId]
+
+
+def rooms_in(bundle: Bundle) -> dict[RoomId, Offered]:
+    """Return the rooms whose configs a bundle holds, each by itself, so that many cost as much as one by one."""
+    who = [(RecordKind.IDENTITY, raw) for raw in dict.fromkeys(bundle.of(RecordKind.IDENTITY))]
+    configs: dict[RoomId, list[tuple[RecordKind, bytes]]] = {}
+    signers: dict[RoomId, set[EntityId]] = {}
     for raw in bundle.of(RecordKind.ENVELOPE):
         with suppress(Refused):
             envelope = unpack(raw)
             place = parse_doc_id(envelope.doc_id)
             if place.kind == "config" and place.room_id is not None:
-                rooms.setdefault(place.room_id, set()).add(envelope.signer)
-    return rooms
+                configs.setdefault(place.room_id, []).append((RecordKind.ENVELOPE, raw))
+                signers.setdefault(place.room_id, set()).add(envelope.signer)
+    return {room: Offered(Bundle((*who, *config)), frozenset(signers[room])) for room, config in configs.items()}
+
+
+def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
+    """Return the rooms that one of ours is a member of by what is known here, of which it need not be told."""
+    return {room_id for room_id in engine.wanted_rooms if engine.is_member(entity, room_id)}
 
 
 def follow(

@@ -37,7 +37,14 @@ from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.hand_over import HandOver, tried
 from sublet.messaging.history import History
-from sublet.messaging.invitations import documents_of_members, follow, known, rooms_in, writers_of_drafts
+from sublet.messaging.invitations import (
+    documents_of_members,
+    follow,
+    known,
+    rooms_in,
+    rooms_known,
+    writers_of_drafts,
+)
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner
 from sublet.messaging.presence import Presences, Tokens, company
@@ -60,6 +67,8 @@ DECLARERS: Final = 4
 """Threads that declare on the network; more of them would take turns there."""
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
+MAX_INBOX_PARTS: Final = 64
+"""Answers, one after the other, in which an entity that was away learns of its rooms."""
 PERIODS_FOR_MEMBERS: Final = 10
 """After how many of those what members keep for all their rooms is asked for."""
 ResultT = TypeVar("ResultT")
@@ -169,8 +178,7 @@ class MessagingService:
         entity_id = entity.record.entity_id
         await self._declare(self._subscriptions.own, entity_id)
         await self._declare(self._subscriptions.known, entity_id)
-        for bundle in await self._sync.inbox(entity_id):
-            await self._take_invitation(bundle)
+        await self._ask_for_rooms(entity_id)
 
     async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any:
         """Return what an operation answers; durable when it does.
@@ -368,8 +376,7 @@ class MessagingService:
         for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
             await self._listen(room_id)
         for entity in tuple(self._local):
-            for bundle in await self._sync.inbox(entity.record.entity_id):
-                await self._take_invitation(bundle)
+            await self._ask_for_rooms(entity.record.entity_id)
 
     def _acknowledged(self, sample: Sample) -> None:
         self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
@@ -382,14 +389,14 @@ class MessagingService:
             if row.kind in ("room.member.joined", "room.member.left") and row.room_id is not None:
                 self._hand_over.soon(self._see, row.room_id)
             if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
-                self._hand_over.soon(self._member_came, entity, row.data.get("local") is True)
+                self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
 
-    async def _member_came(self, entity: EntityId, invited_here: bool) -> None:
+    async def _member_came(self, room_id: RoomId, entity: EntityId, invited_here: bool) -> None:
         await self._declare(self._subscriptions.member, entity)
         await self._declare(self._subscriptions.known, entity)
         for name in self._registry.entity_documents(entity):
             self._sync.want(name)
-        self._sync.want(f"{'offer' if invited_here else 'bring'}:{entity}")
+        self._sync.want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")
 
     def _invited(self, query: Answer) -> None:
         self._hand_over.soon(self._read_invitation, query)
@@ -402,10 +409,23 @@ class MessagingService:
         else:
             await self._declare(query.reply, encode_bundle(()))
 
-    async def _take_invitation(self, bundle: Bundle) -> None:
-        """Take up the rooms that a bundle of configs shows one of ours to be a member of."""
-        for room_id, signers in rooms_in(bundle).items():
-            may_invite = {signer for signer in signers if self._accept_invitation(signer)}
-            taken = partial(follow, room_id=room_id, bundle=bundle, may_invite=may_invite, trial=self._trial)
+    async def _ask_for_rooms(self, entity: EntityId) -> None:
+        """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
+        told = await self._call(partial(rooms_known, entity=entity))
+        for _ in range(MAX_INBOX_PARTS):
+            before, more = len(told), False
+            for bundle in await self._sync.inbox(entity, told):
+                told |= await self._take_invitation(bundle)
+                more |= bundle.more
+            if not more or len(told) == before:
+                return
+
+    async def _take_invitation(self, bundle: Bundle) -> set[RoomId]:
+        """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds."""
+        rooms = rooms_in(bundle)
+        for room_id, offered in rooms.items():
+            may_invite = {signer for signer in offered.signers if self._accept_invitation(signer)}
+            taken = partial(follow, room_id=room_id, bundle=offered.config, may_invite=may_invite, trial=self._trial)
             if await self._call(taken):
                 await self._listen(room_id)
+        return set(rooms)

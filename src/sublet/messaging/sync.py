@@ -7,7 +7,7 @@ Subscribe first, then ask: the other order loses what comes between. All answers
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from sublet.messaging.answers import inbox
+from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.engine import Engine
@@ -23,6 +23,7 @@ from sublet.messaging.engine.intake import Outcome
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.inbox import encode_known
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
 from sublet.protocol.ezagent.yjs.vectors import closed, encode_vector
@@ -65,7 +66,7 @@ class Sync:
     def want(self, name: str) -> None:
         """Ask for a document, a room (``room:ID``) or a key (``key:ENTITY``) soon; on the event loop.
 
-        ``offer:ENTITY`` and ``bring:ENTITY`` tell an entity of its rooms that we, or others, have invited it to.
+        ``offer:ROOM/ENTITY`` and ``bring:ROOM/ENTITY`` tell an entity of a room that we, or others, have invited it to.
         """
         self._wanted[name] = None
         self._ready.set()
@@ -87,9 +88,9 @@ class Sync:
             elif name.startswith("key:"):
                 await self.key(name.removeprefix("key:"))
             elif name.startswith("offer:"):
-                await self.offer(name.removeprefix("offer:"))
+                await self.offer(*name.removeprefix("offer:").split("/", 1))
             elif name.startswith("bring:"):
-                await self.bring(name.removeprefix("bring:"))
+                await self.bring(*name.removeprefix("bring:").split("/", 1))
             else:
                 await self.document(name)
         except Exception:
@@ -152,30 +153,30 @@ class Sync:
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
             await self._known(entity)
 
-    async def offer(self, entity: EntityId) -> None:
-        """Tell an entity which rooms it is a member of, until it has heard; who is away asks when it comes back."""
+    async def offer(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity that it is a member of a room, until it has heard; who is away asks when it comes back."""
         wait = SETTLE_SECONDS
         for _ in range(OFFERS):
-            if await self._offered(entity):
+            if await self._offered(room_id, entity):
                 return
             await anyio.sleep(wait)
             wait *= 2
 
-    async def bring(self, entity: EntityId) -> None:
-        """Tell an entity once which rooms it is a member of, where it is not there: who invited it may not reach it."""
+    async def bring(self, room_id: RoomId, entity: EntityId) -> None:
+        """Tell an entity once that it is a member of a room, if it is not there: who invited it may not reach it."""
         await anyio.sleep(BRING_SECONDS)
-        if await self._call(partial(_is_missing, entity=entity)):
-            await self._offered(entity)
+        if await self._call(lambda engine: not engine.ephemeral.is_present(room_id, entity)):
+            await self._offered(room_id, entity)
 
-    async def _offered(self, entity: EntityId) -> bool:
-        """Tell an entity of its rooms; return whether it has heard, or there is nothing to tell."""
-        payload = await self._call(partial(inbox, entity=entity))
+    async def _offered(self, room_id: RoomId, entity: EntityId) -> bool:
+        """Tell an entity of a room; return whether it has heard, or there is nothing to tell."""
+        payload = await self._call(partial(offer, entity=entity, rooms=[room_id]))
         key = channel_key(doc_id("inbox", entity_id=entity), Channel.UPDATES)
         return payload is None or bool(await self.ask(key, payload))
 
-    async def inbox(self, entity: EntityId) -> list[Bundle]:
-        """Ask which rooms one of our entities is a member of."""
-        return await self._ask(doc_id("inbox", entity_id=entity), b"")
+    async def inbox(self, entity: EntityId, known: Collection[RoomId]) -> list[Bundle]:
+        """Ask which rooms one of our entities is a member of, beside those that are known."""
+        return await self._ask(doc_id("inbox", entity_id=entity), encode_known(known))
 
     async def ask(self, key: str, payload: bytes) -> list[bytes]:
         """Ask all peers under a key, and return what they answer as it came."""
@@ -226,11 +227,6 @@ def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
     for kind in ("content", "acl", "blob_ref"):
         names += [row.doc_id for row in engine.store.documents(room_id, kind)[-MAX_CHANGING:]]
     return names
-
-
-def _is_missing(engine: Engine, entity: EntityId) -> bool:
-    rooms = [room for room in engine.wanted_rooms if engine.is_member(entity, room)]
-    return any(not engine.ephemeral.is_present(room, entity) for room in rooms)
 
 
 def _is_empty(engine: Engine, name: str) -> bool:

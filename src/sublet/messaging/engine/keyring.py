@@ -45,6 +45,8 @@ class Keyring:
         self.local = {entity.record.entity_id: entity for entity in local}
         self._records: dict[EntityId, EntityRecord] = {}
         self._keys: dict[EntityId, tuple[VerifyKey, ...]] = {}
+        self._proven: set[bytes] = set()
+        """Records as they travel, which come again with every answer and are not proven each time."""
         for raw in store.records().values():
             self._put(parse_record(raw))
         for entity in local:
@@ -73,6 +75,8 @@ class Keyring:
         Raises:
             Refused: it does not prove itself, it claims one of our own entities, or there are too many.
         """
+        if raw in self._proven:
+            return None
         record = parse_record(raw)
         known = self._records.get(record.entity_id)
         if known is not None and known.version >= record.version:
@@ -85,5 +89,9 @@ class Keyring:
         return record
 
     def _put(self, record: EntityRecord) -> None:
+        before = self._records.get(record.entity_id)
+        if before is not None:
+            self._proven.discard(before.encode())
+        self._proven.add(record.encode())
         self._records[record.entity_id] = record
         self._keys[record.entity_id] = record.verify_keys()
