@@ -22,11 +22,18 @@ from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.daemons import Daemon, two_daemons, wait_for
 from support.rooms import Clock, Peer
+from support.typed_commands import Typing
 
 WAIT_SECONDS = 60
 pytestmark = pytest.mark.timeout(300)
 DATA = Qos(Priority.DATA, droppable=False)
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202etxt.exe\u2066\x9b31m\r\nfake: line\x00\u200b"
+
+
+def linked(daemon: Daemon) -> ZenohNetwork:
+    """Return a connection to the bus of a daemon."""
+    port = json.loads((daemon.home / "state/ports.json").read_text())["bus"]
+    return ZenohNetwork(Endpoints(connect=(f"tcp/127.0.0.1:{port}",)))
 
 
 class Mallory:
@@ -35,8 +42,7 @@ class Mallory:
     def __init__(self, daemon: Daemon, name: str = "mallory", nonce: int = 1) -> None:
         self.peer = Peer(name, nonce, declarations=(*BUILT_INS, *EXTENSIONS), clock=Clock(time.time_ns() // 1_000_000))
         self.id = self.peer.id
-        port = json.loads((daemon.home / "state/ports.json").read_text())["bus"]
-        self.network = ZenohNetwork(Endpoints(connect=(f"tcp/127.0.0.1:{port}",)))
+        self.network = linked(daemon)
         record = encode_bundle([(RecordKind.IDENTITY, self.peer.entity.record.encode())])
         self.network.serve(doc_id("pubkey", entity_id=self.id), lambda query: query.reply(record))
 
@@ -67,16 +73,17 @@ class Mallory:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon, str]]:
     with two_daemons(tmp_path) as (alice, bob):
-        room = alice.json("room", "create", "Work")["room_id"]
-        alice.run("room", "invite", room, bob.json("whoami")["entity_id"])
-        wait_for(lambda: room in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "the room")
-        alice.run("send", room, "hello")
+        hers, his = Typing(alice), Typing(bob)
+        room = hers.json("room", "create", "Work")["room_id"]
+        hers.run("room", "invite", room, "bob")
+        wait_for(lambda: room in [one["room_id"] for one in his.json("room", "list")], WAIT_SECONDS, "the room")
+        hers.run("send", room, "hello")
         wait_for(lambda: bodies(bob, room) == ["hello"], WAIT_SECONDS, "the message")
         yield alice, bob, room
 
 
 def bodies(daemon: Daemon, room: str) -> list[str]:
-    return [one["body"] for one in daemon.json("read", room, "--limit", "200")]
+    return [one["body"] for one in Typing(daemon).json("read", room, "--limit", "200")]
 
 
 def kept(daemon: Daemon) -> dict[str, int]:
@@ -86,10 +93,16 @@ def kept(daemon: Daemon) -> dict[str, int]:
         return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
 
+def named(daemon: Daemon) -> list[str]:
+    """Return who is named as a forger, once a link has come: that lets members compare what they have."""
+    linked(daemon).close()
+    return [event["entity"] for event in kinds(daemon, "room.equivocation")]
+
+
 def kinds(daemon: Daemon, kind: str) -> list[dict[str, Any]]:
     found, cursor = [], 0
     while True:
-        answer = daemon.json("watch", "--since", str(cursor), "--wait", "0", "--peek")
+        answer = Typing(daemon).json("watch", "--since", str(cursor), "--wait", "0", "--peek")
         found += [event for event in answer["events"] if event["kind"] == kind]
         if not answer["events"]:
             return found
@@ -165,11 +178,7 @@ def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: tuple[
         eve.send()
         twin.send()
         for daemon in (alice, bob):
-            wait_for(
-                lambda daemon=daemon: [e["entity"] for e in kinds(daemon, "room.equivocation")] == [eve.id],
-                WAIT_SECONDS,
-                "her name",
-            )
+            wait_for(lambda daemon=daemon: named(daemon) == [eve.id], WAIT_SECONDS, "her name")
             assert not {"to alice", "to bob"} & set(bodies(daemon, room))
         bob.run("send", room, "after all")
         wait_for(lambda: bodies(alice, room)[-1] == bodies(bob, room)[-1] == "after all", WAIT_SECONDS, "the message")
