@@ -11,37 +11,38 @@ from pathlib import Path
 import pytest
 
 from support.daemons import Daemon, two_daemons, wait_for
+from support.typed_commands import Typing
 
 WAIT_SECONDS = 40
 pytestmark = pytest.mark.timeout(300)
-PAIR = tuple[Daemon, Daemon]
+PAIR = tuple[Typing, Typing]
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[PAIR]:
-    with two_daemons(tmp_path) as daemons:
-        yield daemons
+    with two_daemons(tmp_path) as (one, other):
+        yield Typing(one), Typing(other)
 
 
-def shared_room(alice: Daemon, bob: Daemon) -> str:
+def shared_room(alice: Typing, bob: Typing) -> str:
     room: str = alice.json("room", "create", "Work")["room_id"]
     alice.run("room", "invite", room, bob.json("whoami")["entity_id"])
     wait_for(lambda: room in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "the invited room")
     return room
 
 
-def new_messages(daemon: Daemon, *options: str) -> list[str]:
-    found = daemon.json("watch", *options)
+def new_messages(who: Typing | Daemon, *options: str) -> list[str]:
+    found = who.json("watch", *options)
     return [event["ref_id"] for event in found["events"] if event["kind"] == "message.new"]
 
 
-def until_new(daemon: Daemon, ref: str) -> None:
+def until_new(who: Typing, ref: str) -> None:
     """Wait until a message is there, without taking it."""
-    wait_for(lambda: ref in new_messages(daemon, "--peek", "--wait", "5"), WAIT_SECONDS, "the message")
+    wait_for(lambda: ref in new_messages(who, "--peek", "--wait", "5"), WAIT_SECONDS, "the message")
 
 
-def receipt(daemon: Daemon, room: str, ref: str, *options: str) -> str:
-    found: str = daemon.json("receipts", room, ref, *options)["receipt"]
+def receipt(who: Typing, room: str, ref: str, *options: str) -> str:
+    found: str = who.json("receipts", room, ref, *options)["receipt"]
     return found
 
 
@@ -62,7 +63,7 @@ def test_c31_and_c32_mail_waits_and_its_sender_knows_how_far_it_came(pair: PAIR)
 
     # Somebody watches: told at once, and what is sent while it goes idle is told by the next one.
     heard: list[str] = []
-    watching = threading.Thread(target=lambda: heard.extend(new_messages(bob, "--wait", str(WAIT_SECONDS))))
+    watching = threading.Thread(target=lambda: heard.extend(new_messages(bob.daemon, "--wait", str(WAIT_SECONDS))))
     watching.start()
     sent = [alice.json("send", room, f"number {number}")["ref_id"] for number in range(4)]
     watching.join()
@@ -79,45 +80,43 @@ def test_c31_and_c32_mail_waits_and_its_sender_knows_how_far_it_came(pair: PAIR)
     wait_for(lambda: new_messages(bob, "--peek") == [], WAIT_SECONDS, "what was read to be news no more")
 
     # Both sides are killed: what was acknowledged stays, what was not goes on.
-    bob.kill(signal.SIGKILL)
+    bob.daemon.kill(signal.SIGKILL)
     away = alice.json("send", room, "while you were away")["ref_id"]
     assert receipt(alice, room, away) == "queued"
-    alice.kill(signal.SIGKILL)
-    alice.up()
+    alice.daemon.kill(signal.SIGKILL)
+    alice.daemon.up()
     assert receipt(alice, room, page) == "read"
     assert receipt(alice, room, away) == "queued"
-    bob.up()
+    bob.daemon.up()
     assert receipt(alice, room, away, "--until", "delivered", "--wait", str(WAIT_SECONDS)) == "delivered"
-    bob.kill(signal.SIGKILL)
-    bob.up()
+    bob.daemon.kill(signal.SIGKILL)
+    bob.daemon.up()
     assert new_messages(bob) == [away]
     assert new_messages(bob) == []
 
     # Nobody: an error, never a receipt.
-    unknown = alice.run("send", "00000000-0000-7000-8000-000000000000", "hello?", "--json", check=None)
-    assert unknown.returncode != 0
-    assert json.loads(unknown.stdout)["error"]["code"] == "NOT_FOUND"
-    assert "error" in bob.json("receipts", room, away, check=None), "receipts are the author's"
+    assert alice.refused("send", "00000000-0000-7000-8000-000000000000", "hello?") == "NOT_FOUND"
+    assert bob.refused("receipts", room, away) == "NOT_FOUND", "receipts are the author's"
 
 
 def test_c33_a_message_to_who_is_gone_is_undeliverable_and_kept(pair: PAIR) -> None:
     alice, bob = pair
     room = shared_room(alice, bob)
-    bob.kill(signal.SIGKILL)
-    alice.run("down")
-    alice.wait_gone()
-    config = alice.home / "config"
+    bob.daemon.kill(signal.SIGKILL)
+    alice.daemon.run("down")
+    alice.daemon.wait_gone()
+    config = alice.daemon.home / "config"
     config.mkdir(mode=0o700, parents=True, exist_ok=True)
     (config / "config.json").write_text(json.dumps({"messaging": {"undeliverable_seconds": 0.01}}))
-    alice.up()
+    alice.daemon.up()
     lost = alice.json("send", room, "are you gone?")["ref_id"]
     wait_for(lambda: receipt(alice, room, lost) == "undeliverable", WAIT_SECONDS, "the receipt")
-    shown = alice.run("receipts", room, lost).stdout
+    shown = alice.run("receipts", room, lost)
     assert "has not answered" in shown
     assert [one["body"] for one in alice.json("read", room)] == ["are you gone?"]
 
     # Back again, it is delivered all the same.
-    bob.up()
+    bob.daemon.up()
     wait_for(lambda: receipt(alice, room, lost) == "delivered", WAIT_SECONDS, "its delivery")
     until_new(bob, lost)
 
