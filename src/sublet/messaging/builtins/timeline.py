@@ -24,7 +24,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.operating import OperationContext
+from sublet.messaging.engine.operating import OperationContext, no_message
 from sublet.messaging.engine.sequence import Node
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RefId, RoomId
@@ -88,6 +88,16 @@ def _detect_change(context: AfterWrite) -> None:
         context.emit("message.deleted", {"ref_id": change.entry_id, "author": change.signer})
 
 
+def check_limit(limit: int) -> None:
+    """Refuse a page of more messages than ``MAX_LIMIT``, or of none.
+
+    Raises:
+        SubletError: ``INVALID_ARGUMENT``.
+    """
+    if not 0 < limit <= MAX_LIMIT:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, f"limit is from 1 to {MAX_LIMIT}", "Ask for one page.")
+
+
 def _list(
     context: OperationContext,
     room_id: RoomId,
@@ -98,12 +108,9 @@ def _list(
 ) -> dict[str, Any]:
     """Return a page of refs in order: the last ones, or those before or after a ref; ``peek`` marks none as read."""
     context.state(room_id)
-    if not 0 < limit <= MAX_LIMIT or (before is not None and after is not None):
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT,
-            f"limit is from 1 to {MAX_LIMIT}, and before excludes after",
-            "Ask for one page.",
-        )
+    check_limit(limit)
+    if before is not None and after is not None:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "before excludes after", "Ask for one page.")
     cursor = before or after
     place = _place_of(context, room_id, cursor) if cursor is not None else None
     walk = _forwards(context, room_id, place) if after is not None else backwards(context, room_id, place)
@@ -123,7 +130,7 @@ def _get_ref(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[
 def _place_of(context: OperationContext, room_id: RoomId, cursor: RefId) -> tuple[str, Node]:
     found = context.engine.store.find_entry(cursor)
     if found is None or found[0].room_id != room_id:
-        raise _no_ref(cursor)
+        raise no_message(cursor)
     node = context.engine.document(found[0].doc_id).list.nodes[found[1]]
     return found[0].doc_id.rpartition("/")[2], node
 
@@ -174,10 +181,6 @@ def _set_annotation(context: OperationContext, room_id: RoomId, ref_id: RefId, n
             LocalCode.INVALID_ARGUMENT, f"ext.{name} is no map that several write", "See docs/messaging.md."
         )
     context.annotate(ref, name, key, value)
-
-
-def _no_ref(ref: RefId) -> SubletError:
-    return SubletError(LocalCode.NOT_FOUND, f"no message {ref} in this room", "Read the room for the ids of messages.")
 
 
 TIMELINE = Declaration(

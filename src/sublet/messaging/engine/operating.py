@@ -46,9 +46,7 @@ class OperationContext:
         self.state(room_id)
         ref = self.engine.reading.ref_in(room_id, ref_id)
         if ref is None:
-            raise SubletError(
-                LocalCode.NOT_FOUND, f"no message {ref_id} in this room", "Read the room for the ids of messages."
-            )
+            raise no_message(ref_id)
         return ref
 
     def annotate(self, ref: Mapping[str, Any], name: str, key: str, value: Any) -> None:
@@ -93,7 +91,22 @@ class OperationContext:
         """Return entries of an index, highest rank first."""
         return self.engine.store.scan_index(index, key, limit)
 
-    def shown(self, room_id: RoomId, ref_ids: Iterable[RefId]) -> list[dict[str, Any]]:
-        """Return those of some refs that are in a room and count, as the caller sees them: after the hooks."""
+    def shown(
+        self, room_id: RoomId, ref_ids: Iterable[RefId], query: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return those of some refs that are in a room and count, as the caller sees them: after the hooks.
+
+        Args:
+            room_id: the room.
+            ref_ids: the refs, in the order in which they are returned.
+            query: which view of the room is asked for, as hooks see it (``AfterRead.query``).
+        """
         found = (self.engine.reading.ref_in(room_id, ref_id) for ref_id in ref_ids)
-        return self.engine.reading.shown(self.entity, room_id, [ref for ref in found if ref is not None])
+        return self.engine.reading.shown(self.entity, room_id, [ref for ref in found if ref is not None], query)
+
+
+def no_message(ref_id: RefId) -> SubletError:
+    """Return the error for a message that a room does not have."""
+    return SubletError(
+        LocalCode.NOT_FOUND, f"no message {ref_id} in this room", "Read the room for the ids of messages."
+    )

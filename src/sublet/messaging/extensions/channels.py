@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, MAX_LIMIT
+from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, DELETED, check_limit
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
@@ -111,7 +111,7 @@ def _refs(
     Args:
         context: who asks.
         channel: its name.
-        limit: from 1 to ``MAX_LIMIT``.
+        limit: how many, from 1 to ``timeline.MAX_LIMIT``.
         before: the ``next_cursor`` of an earlier answer, or with ``room_id`` the id of a message.
         room_id: only the messages of this room.
 
@@ -119,10 +119,9 @@ def _refs(
         ``refs``, and ``next_cursor``, which is None where there are no older ones.
     """
     name = channel_name(channel)
-    if name is None or not 0 < limit <= MAX_LIMIT:
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT, f"no name of a channel, or a limit beyond {MAX_LIMIT}", "See channels.list."
-        )
+    if name is None:
+        raise SubletError(LocalCode.INVALID_ARGUMENT, "no name of a channel", "See channels.list.")
+    check_limit(limit)
     if room_id is not None and before is not None and is_ref_id(before):
         before = f"{context.ref(room_id, before)['created_at']}/{before}"
     found: list[tuple[str, RoomId, str]] = []
@@ -134,10 +133,8 @@ def _refs(
     page = found[:limit]
     refs: dict[str, dict[str, Any]] = {}
     for room_id in {room_id for _, room_id, _ in page}:
-        there = (context.engine.reading.ref_in(room_id, ref_id) for _, room, ref_id in page if room == room_id)
-        counting = [ref for ref in there if ref is not None]
-        shown = context.engine.reading.shown(context.entity, room_id, counting, {"channel": name})
-        refs |= {ref["ref_id"]: ref for ref in shown}
+        here = [ref_id for _, room, ref_id in page if room == room_id]
+        refs |= {ref["ref_id"]: ref for ref in context.shown(room_id, here, {"channel": name})}
     more = len(found) > limit
     return {
         "refs": [refs[ref_id] for _, _, ref_id in reversed(page) if ref_id in refs],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, MAX_LIMIT
+from sublet.messaging.builtins.timeline import DEFAULT_LIMIT, check_limit
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite, PreSend
 from sublet.messaging.engine.declaration import (
@@ -23,7 +23,7 @@ from sublet.messaging.engine.declaration import (
     Trigger,
 )
 from sublet.messaging.engine.operating import OperationContext
-from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import RefId, RoomId, is_ref_id
 
 THREAD_FIELD: Final = "ext.thread"
@@ -88,7 +88,7 @@ def _list(
         context: who asks.
         room_id: a room that they are a member of.
         root: the first message of a thread.
-        limit: from 1 to ``MAX_LIMIT``.
+        limit: how many, from 1 to ``timeline.MAX_LIMIT``.
         before: the ``next_cursor`` of an earlier answer.
 
     Returns:
@@ -96,18 +96,14 @@ def _list(
         thread begins with has its last reply as ``last_thread_reply``.
     """
     context.state(room_id)
-    if not 0 < limit <= MAX_LIMIT:
-        raise SubletError(LocalCode.INVALID_ARGUMENT, f"limit is from 1 to {MAX_LIMIT}", "Ask for one page.")
+    check_limit(limit)
     if root is not None:
         context.ref(room_id, root)
     index, key = (_ROOTS, room_id) if root is None else (_VIEW, f"{room_id}/{root}")
-    reading, store = context.engine.reading, context.engine.store
-    entries = store.scan_index(index, key, limit + 1, before)
+    entries = context.engine.store.scan_index(index, key, limit + 1, before)
     page = entries[:limit]
-    there = (reading.ref_in(room_id, entry.rank) for entry in reversed(page))
-    refs = [ref for ref in there if ref is not None]
     query = {"thread": root} if root is not None else None
-    shown = reading.shown(context.entity, room_id, refs, query)
+    shown = context.shown(room_id, [entry.rank for entry in reversed(page)], query)
     if root is None:
         for ref in shown:
             ref["last_thread_reply"] = _last_reply(context, room_id, ref["ref_id"])
