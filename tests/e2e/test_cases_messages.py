@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.daemons import Daemon, two_daemons, wait_for
+from support.daemon_rooms import Commands, shared_room
+from support.daemons import two_daemons, wait_for
 from support.typed_commands import Typing
 
 WAIT_SECONDS = 40
@@ -24,24 +25,17 @@ def pair(tmp_path: Path) -> Iterator[PAIR]:
         yield Typing(one), Typing(other)
 
 
-def shared_room(alice: Typing, bob: Typing) -> str:
-    room: str = alice.json("room", "create", "Work")["room_id"]
-    alice.run("room", "invite", room, bob.json("whoami")["entity_id"])
-    wait_for(lambda: room in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "the invited room")
-    return room
-
-
-def new_messages(who: Typing | Daemon, *options: str) -> list[str]:
+def new_messages(who: Commands, *options: str) -> list[str]:
     found = who.json("watch", *options)
     return [event["ref_id"] for event in found["events"] if event["kind"] == "message.new"]
 
 
-def until_new(who: Typing, ref: str) -> None:
+def until_new(who: Commands, ref: str) -> None:
     """Wait until a message is there, without taking it."""
     wait_for(lambda: ref in new_messages(who, "--peek", "--wait", "5"), WAIT_SECONDS, "the message")
 
 
-def receipt(who: Typing, room: str, ref: str, *options: str) -> str:
+def receipt(who: Commands, room: str, ref: str, *options: str) -> str:
     found: str = who.json("receipts", room, ref, *options)["receipt"]
     return found
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from support.daemon_rooms import WAIT_SECONDS, until_known
 from support.daemons import two_daemons, wait_for
 from support.rendered_terminal import rendered
 from support.typed_commands import Typing
-
-WAIT_SECONDS = 60
 
 
 def said(who: Typing, room: str) -> list[str]:
@@ -24,7 +23,7 @@ def test_a_room_in_a_terminal(tmp_path: Path) -> None:
         room = alice.json("room", "create", "Work")["room_id"]
         alice.run("send", room, "good morning")
         alice.run("room", "invite", room, "bob")
-        wait_for(lambda: room in [one["room_id"] for one in bob.json("room", "list")], WAIT_SECONDS, "the room")
+        until_known(bob, room)
         with rendered(daemon, "chat", "Work", environ={"NO_COLOR": "1"}) as terminal:
             terminal.until("good morning")
             terminal.until("2 members")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from support.daemon_rooms import WAIT_SECONDS, knows, until_known
 from support.daemons import two_daemons, wait_for
 from support.typed_commands import Typing
-
-WAIT_SECONDS = 60
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -60,7 +59,7 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     bob.run("room", "knock", room)
     until(lambda: his in alice.json("room", "show", room)["knocks"], "the second knock")
     alice.run("room", "invite", room, "bob")
-    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    until_known(bob, room)
     assert alice.json("room", "show", room)["knocks"] == {}
 
     config = alice.json("room", "config", room, "--name", "Play", "--power", "bob=10", "--level", "events_default=5")
@@ -74,11 +73,11 @@ def test_members_come_and_go_by_commands(pair: tuple[Typing, Typing]) -> None:
     assert bob.refused("room", "kick", room, hers)
 
     alice.run("room", "kick", room, "bob", "--reason", "for a test")
-    until(lambda: room not in [one["room_id"] for one in bob.json("room", "list")], "the removal")
+    until(lambda: not knows(bob, room), "the removal")
     bob.run("room", "join", room)
     until(lambda: his in alice.json("room", "show", room)["roles"], "the return")
     alice.run("room", "ban", room, "bob")
-    until(lambda: room not in [one["room_id"] for one in bob.json("room", "list")], "the ban")
+    until(lambda: not knows(bob, room), "the ban")
     assert bob.refused("room", "join", room)
     assert alice.refused("room", "kick", room, his)
     alice.run("room", "unban", room, "bob")
@@ -92,7 +91,7 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     his = bob.json("whoami")["entity_id"]
     room = alice.json("room", "create", "Talk")["room_id"]
     alice.run("room", "invite", room, his)
-    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    until_known(bob, room)
 
     root = alice.json("send", room, "-", "--channel", "#Ops", stdin="two\nlines\n")["ref_id"]
     until(lambda: message(bob, room, root) != {}, "the message")
@@ -178,7 +177,7 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
     room = alice.json("room", "create", "People")["room_id"]
     alice.run("profile", "--set", "display_name=Alice", "--set", "skills=python", "--text", "I review code.")
     alice.run("room", "invite", room, "bob")
-    until(lambda: room in [one["room_id"] for one in bob.json("room", "list")], "the room")
+    until_known(bob, room)
     until(lambda: [one["entity_id"] for one in bob.json("search", "Python", "review")] == [hers], "the profile")
     assert bob.json("profile", hers)["frontmatter"]["display_name"] == "Alice"
     assert "skills" not in alice.json("profile", "--set", "skills=")["frontmatter"]

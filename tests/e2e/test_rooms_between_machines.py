@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from nacl.signing import SigningKey
 
+from support.daemon_rooms import WAIT_SECONDS, bodies
 from support.daemons import Daemon, pair, wait_for
 from support.namespaces import Machine, needs_root, two_machines
 
 pytestmark = [needs_root, pytest.mark.timeout(240)]
-
-WAIT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         finally:
             for daemon in (ann, bob):
                 daemon.down()
-
-
-def bodies(daemon: Daemon, room: str) -> list[str]:
-    """Return what a room says; nothing where the daemon does not know it yet."""
-    known = [one["room_id"] for one in daemon.json("room", "list")]
-    return [one["body"] for one in daemon.json("read", room)] if room in known else []
 
 
 def until(daemon: Daemon, room: str, wanted: list[str]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_rooms_between_daemons import until_member, watched
+from support.daemon_rooms import shared_room, until_event
 from support.daemons import Daemon, two_daemons
+from support.typed_commands import Typing
 
 EXAMPLE = Path(__file__).parents[2] / "examples/extensions"
 
@@ -62,15 +63,15 @@ def test_a_daemon_runs_what_it_was_told_to_and_another_keeps_its_data(
 
     restart(alice, ["polls"])
     assert alice.json("status")["ezagent_level"] == level
-    room = alice.json("room", "create", "Work")["room_id"]
-    assert "polls" in alice.json("room", "show", room)["config"]["enabled_extensions"]
-    alice.run("room", "invite", room, bob.json("whoami")["entity_id"])
-    until_member(bob, room)
+    # Commands know no extension: they are typed here, where it is not installed.
+    hers, his = Typing(alice), Typing(bob)
+    room = shared_room(hers, his)
+    assert "polls" in hers.json("room", "show", room)["config"]["enabled_extensions"]
     wrong = alice.run("send", room, "poll: Lunch? pizza", "--json", check=None)
     assert "a poll has a question" in json.loads(wrong.stdout)["error"]["message"]
-    ref = alice.json("send", room, "poll: Lunch? pizza | pasta")["ref_id"]
-    watched(alice, 0, "poll.opened", ref_id=ref)
-    watched(bob, 0, "message.new", ref_id=ref)
+    ref = hers.json("send", room, "poll: Lunch? pizza | pasta")["ref_id"]
+    until_event(hers, 0, "poll.opened", ref_id=ref)
+    until_event(his, 0, "message.new", ref_id=ref)
     asked = {"question": "Lunch?", "options": ["pizza", "pasta"]}
-    assert [one["ext"]["poll"] for one in alice.json("read", room)] == [asked]
-    assert [one["ext"]["poll"] for one in bob.json("read", room)] == [asked], "who does not know it keeps it"
+    assert [one["ext"]["poll"] for one in hers.json("read", room)] == [asked]
+    assert [one["ext"]["poll"] for one in his.json("read", room)] == [asked], "who does not know it keeps it"

@@ -20,12 +20,13 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from support.daemon_rooms import WAIT_SECONDS, bodies, shared_room
 from support.daemons import Daemon, two_daemons, wait_for
 from support.rooms import Clock, Peer
 from support.typed_commands import Typing
 
-WAIT_SECONDS = 60
 pytestmark = pytest.mark.timeout(300)
+World = tuple[Typing, Typing, str]
 DATA = Qos(Priority.DATA, droppable=False)
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202etxt.exe\u2066\x9b31m\r\nfake: line\x00\u200b"
 
@@ -71,19 +72,13 @@ class Mallory:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon, str]]:
-    with two_daemons(tmp_path) as (alice, bob):
-        hers, his = Typing(alice), Typing(bob)
-        room = hers.json("room", "create", "Work")["room_id"]
-        hers.run("room", "invite", room, "bob")
-        wait_for(lambda: room in [one["room_id"] for one in his.json("room", "list")], WAIT_SECONDS, "the room")
-        hers.run("send", room, "hello")
+def world(tmp_path: Path) -> Iterator[World]:
+    with two_daemons(tmp_path) as daemons:
+        alice, bob = (Typing(daemon) for daemon in daemons)
+        room = shared_room(alice, bob)
+        alice.run("send", room, "hello")
         wait_for(lambda: bodies(bob, room) == ["hello"], WAIT_SECONDS, "the message")
         yield alice, bob, room
-
-
-def bodies(daemon: Daemon, room: str) -> list[str]:
-    return [one["body"] for one in Typing(daemon).json("read", room, "--limit", "200")]
 
 
 def kept(daemon: Daemon) -> dict[str, int]:
@@ -93,33 +88,33 @@ def kept(daemon: Daemon) -> dict[str, int]:
         return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
 
-def named(daemon: Daemon) -> list[str]:
+def named(who: Typing) -> list[str]:
     """Return who is named as a forger, once a link has come: that lets members compare what they have."""
-    linked(daemon).close()
-    return [event["entity"] for event in kinds(daemon, "room.equivocation")]
+    linked(who.daemon).close()
+    return [event["entity"] for event in kinds(who, "room.equivocation")]
 
 
-def kinds(daemon: Daemon, kind: str) -> list[dict[str, Any]]:
+def kinds(who: Typing, kind: str) -> list[dict[str, Any]]:
     found, cursor = [], 0
     while True:
-        answer = Typing(daemon).json("watch", "--since", str(cursor), "--wait", "0", "--peek")
+        answer = who.json("watch", "--since", str(cursor), "--wait", "0", "--peek")
         found += [event for event in answer["events"] if event["kind"] == kind]
         if not answer["events"]:
             return found
         cursor = answer["cursor"]
 
 
-def test_a_stranger_on_the_bus_changes_nothing(world: tuple[Daemon, Daemon, str]) -> None:
+def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
     alice, bob, room = world
     hers = alice.json("whoami")["entity_id"]
-    eve = Mallory(alice)
+    eve = Mallory(alice.daemon)
     try:
         eve.learn(room)
         assert eve.peer.engine.rooms.state(room).creator is None  # nobody tells her
         month = eve.peer.engine.shards.current_month()
         index = doc_id("index", room_id=room, shard_id=month)
         config = doc_id("config", room_id=room)
-        before = kept(alice)
+        before = kept(alice.daemon)
         names = [config, index, doc_id("ext", room_id=room, ext_id="moderation"), doc_id("profile", entity_id=hers)]
         for name in names:
             for payload in (b"", b"\0" * 64, b"garbage", b"\1" + b"\xff" * 300, bytes(MAX_ENVELOPE_BYTES + 1)):
@@ -144,7 +139,7 @@ def test_a_stranger_on_the_bus_changes_nothing(world: tuple[Daemon, Daemon, str]
         alice.run("send", room, "still here")
         wait_for(lambda: bodies(bob, room) == ["hello", "still here"], WAIT_SECONDS, "the message")
         assert [one["room_id"] for one in alice.json("room", "list")] == [room]
-        after = kept(alice)
+        after = kept(alice.daemon)
         for table in ("documents", "clients", "records", "contents", "forks", "strangers"):
             assert after[table] - before[table] == (1 if table == "contents" else 0), (table, before, after)
     finally:
@@ -156,10 +151,10 @@ def _record_of(eve: Mallory, entity: str) -> bytes:
     return decode_bundle(answer).of(RecordKind.IDENTITY)[0]
 
 
-def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: tuple[Daemon, Daemon, str]) -> None:
+def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: World) -> None:
     alice, bob, room = world
-    eve = Mallory(alice)
-    twin = Mallory(bob)
+    eve = Mallory(alice.daemon)
+    twin = Mallory(bob.daemon)
     try:
         alice.run("room", "invite", room, eve.id)
         for one in (eve, twin):
@@ -170,16 +165,16 @@ def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: tuple[
         twin.learn(room)
         # Nothing of hers reaches a terminal as more than text.
         for command in (["read", room], ["watch", "--since", "0", "--peek"]):
-            printed = alice.run(*command).stdout
+            printed = alice.daemon.run(*command).stdout
             assert not set(printed) & set("\x1b\x07\x9b\x00\r\u202e\u2066\u200b"), command
         # She says one thing to Alice and another to Bob.
         twin.peer.do("message.send", room_id=room, body="to bob")
         eve.peer.do("message.send", room_id=room, body="to alice")
         eve.send()
         twin.send()
-        for daemon in (alice, bob):
-            wait_for(lambda daemon=daemon: named(daemon) == [eve.id], WAIT_SECONDS, "her name")
-            assert not {"to alice", "to bob"} & set(bodies(daemon, room))
+        for who in (alice, bob):
+            wait_for(lambda who=who: named(who) == [eve.id], WAIT_SECONDS, "her name")
+            assert not {"to alice", "to bob"} & set(bodies(who, room))
         bob.run("send", room, "after all")
         wait_for(lambda: bodies(alice, room)[-1] == bodies(bob, room)[-1] == "after all", WAIT_SECONDS, "the message")
         # Removed, she writes on as if she did not know.

@@ -8,30 +8,31 @@ from typing import Any
 import pytest
 
 from support.browser import chromium
-from support.daemons import Daemon, two_daemons, wait_for
+from support.daemon_rooms import WAIT_SECONDS, knows
+from support.daemons import two_daemons, wait_for
+from support.typed_commands import Typing
 
 pytestmark = pytest.mark.timeout(240)
 
-WAIT_SECONDS = 30
 HOSTILE = "<img src=x onerror=document.title='taken over'> \u202egnp.exe"
 
 
-def messages(daemon: Daemon, room: str) -> list[dict[str, Any]]:
+def messages(who: Typing, room: str) -> list[dict[str, Any]]:
     """Return the messages of a room that the daemon may not know yet."""
-    known = [one["room_id"] for one in daemon.json("room", "list")]
-    return list(daemon.json("read", room)) if room in known else []
+    return list(who.json("read", room)) if knows(who, room) else []
 
 
-def refs(daemon: Daemon, room: str) -> list[str]:
-    return [one["ref_id"] for one in messages(daemon, room)]
+def refs(who: Typing, room: str) -> list[str]:
+    return [one["ref_id"] for one in messages(who, room)]
 
 
-def said(daemon: Daemon, room: str, body: str) -> list[dict[str, Any]]:
-    return [one for one in messages(daemon, room) if one["body"] == body]
+def said(who: Typing, room: str, body: str) -> list[dict[str, Any]]:
+    return [one for one in messages(who, room) if one["body"] == body]
 
 
 def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> None:
-    with two_daemons(tmp_path / "d") as (here, there), chromium() as browser:
+    with two_daemons(tmp_path / "d") as (ours, theirs), chromium() as browser:
+        here, there = Typing(ours), Typing(theirs)
         other = there.json("whoami")["entity_id"]
         browser.open(here.json("web")["url"])
         browser.wait_text("Nothing is lent yet")
