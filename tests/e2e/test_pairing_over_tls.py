@@ -8,7 +8,6 @@ import shutil
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,45 +24,20 @@ from sublet.protocol.ids import fingerprint
 from support.a2a_world import text
 from support.daemons import SHELL_AGENT, Daemon, pair, wait_for
 from support.leases import ask, delegate
-from support.namespaces import Machine, needs_root, two_machines
+from support.namespaces import needs_root
+from support.paired_machines import PORT, PairedMachines, paired_machines, start
 
 pytestmark = needs_root
 
-PORT = 8642
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Ann lends from the left machine, Bob works on the right one."""
-
-    ann: Daemon
-    bob: Daemon
-    left: Machine
-    right: Machine
-
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    base = tmp_path_factory.mktemp("tls")
-    with two_machines() as (left, right):
-        ann, bob = Daemon(base / "ann", prefix=left.prefix), Daemon(base / "bob", prefix=right.prefix)
-        try:
-            ann.up()
-            start(bob, right)
-            pair(ann, bob)
-            yield Scene(ann, bob, left, right)
-        finally:
-            for daemon in (ann, bob):
-                daemon.down()
-
-
-def start(daemon: Daemon, machine: Machine) -> Daemon:
-    """Start an executor at the one address that everybody knows."""
-    return daemon.up(a2a=f"{machine.address}:{PORT}", sftp=f"{machine.address}:0", agent=SHELL_AGENT)
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PairedMachines]:
+    with paired_machines(tmp_path_factory.mktemp("tls")) as both:
+        yield both
 
 
 @contextmanager
-def impostor(scene: Scene, home: Path, *stolen: str) -> Iterator[Daemon]:
+def impostor(scene: PairedMachines, home: Path, *stolen: str) -> Iterator[Daemon]:
     """Another daemon at Bob's address, with those of Bob's key files that were stolen."""
     scene.bob.run("down")
     keys = home / "state" / "keys"
@@ -84,7 +58,7 @@ def certificate(daemon: Daemon) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(daemon.home / "state" / "keys" / "tls.pem"))
 
 
-def test_beyond_loopback_everything_is_https_and_pinned(scene: Scene, tmp_path: Path) -> None:
+def test_beyond_loopback_everything_is_https_and_pinned(scene: PairedMachines, tmp_path: Path) -> None:
     assert scene.bob.info["a2a_url"] == f"https://{scene.right.address}:{PORT}"
     (bob,) = ask(scene.ann, lambda client: client.list_peers())
     assert (bob.a2a_url, bob.fingerprint) == (f"https://{scene.right.address}:{PORT}/", scene.bob.info["fingerprint"])
@@ -94,7 +68,7 @@ def test_beyond_loopback_everything_is_https_and_pinned(scene: Scene, tmp_path: 
     assert (tmp_path / "mark").read_text() == "hello\n"
 
 
-def test_a_link_whose_certificate_is_another_pairs_nobody_and_tells_the_server_nothing(scene: Scene) -> None:
+def test_a_link_whose_certificate_is_another_pairs_nobody_and_tells_the_server_nothing(scene: PairedMachines) -> None:
     link = ask(scene.bob, lambda client: client.create_pair_link()).link
     address, _, fragment = link.partition("#")
     parts = fragment.split(".")
@@ -110,7 +84,7 @@ def test_a_link_whose_certificate_is_another_pairs_nobody_and_tells_the_server_n
     assert scene.ann.json("peers", "add", link, "--name", "bob")["name"] == "bob"
 
 
-def test_an_impostor_with_another_certificate_is_refused_loudly(scene: Scene, tmp_path: Path) -> None:
+def test_an_impostor_with_another_certificate_is_refused_loudly(scene: PairedMachines, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine\n")
     with impostor(scene, tmp_path.with_name("mallory-1")) as mallory:
         done = scene.ann.run("delegate", str(tmp_path), "--to", "bob", "rm file", "--json", check=(5,))
@@ -124,7 +98,7 @@ def test_an_impostor_with_another_certificate_is_refused_loudly(scene: Scene, tm
     assert delegate(scene.ann, tmp_path, "true")["state"] == "completed", "the true one is still trusted"
 
 
-def test_an_impostor_with_the_stolen_certificate_is_refused_loudly(scene: Scene, tmp_path: Path) -> None:
+def test_an_impostor_with_the_stolen_certificate_is_refused_loudly(scene: PairedMachines, tmp_path: Path) -> None:
     with impostor(scene, tmp_path.with_name("mallory-2"), "tls.key", "tls.pem"):
         done = scene.ann.run("delegate", str(tmp_path), "--to", "bob", "touch mark", "--json", check=(5,))
 
@@ -134,7 +108,7 @@ def test_an_impostor_with_the_stolen_certificate_is_refused_loudly(scene: Scene,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_caller_who_poses_as_a_peer_with_another_key_is_refused_loudly(scene: Scene) -> None:
+def test_a_caller_who_poses_as_a_peer_with_another_key_is_refused_loudly(scene: PairedMachines) -> None:
     key = SigningKey.generate()
     posed = make_assertion(
         key,
@@ -166,7 +140,7 @@ def test_a_caller_who_poses_as_a_peer_with_another_key_is_refused_loudly(scene: 
     assert reports[-1]["shown"] == fingerprint(bytes(key.verify_key))
 
 
-def test_plain_http_is_not_spoken_beyond_loopback(scene: Scene, tmp_path: Path) -> None:
+def test_plain_http_is_not_spoken_beyond_loopback(scene: PairedMachines, tmp_path: Path) -> None:
     with scene.left.inside(), httpx.Client(trust_env=False) as client, pytest.raises(httpx.TransportError):
         client.get(f"http://{scene.right.address}:{PORT}/.well-known/agent-card.json")
     for options in (
@@ -178,7 +152,9 @@ def test_plain_http_is_not_spoken_beyond_loopback(scene: Scene, tmp_path: Path) 
         assert json.loads(done.stdout)["error"]["code"] == "INVALID_ARGUMENT"
 
 
-def test_a_daemon_that_listens_everywhere_names_an_address_that_others_reach(scene: Scene, tmp_path: Path) -> None:
+def test_a_daemon_that_listens_everywhere_names_an_address_that_others_reach(
+    scene: PairedMachines, tmp_path: Path
+) -> None:
     wide = Daemon(tmp_path / "wide", prefix=scene.right.prefix)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
@@ -196,7 +172,7 @@ def test_a_daemon_that_listens_everywhere_names_an_address_that_others_reach(sce
     assert (workspace / "mark").read_text() == "hello\n"
 
 
-def test_a_plain_client_needs_the_certificate_the_right_name_and_a_token(scene: Scene) -> None:
+def test_a_plain_client_needs_the_certificate_the_right_name_and_a_token(scene: PairedMachines) -> None:
     """What a client that knows nothing of Sublet does beyond loopback, with the certificate handed over as a file."""
     token = scene.bob.json("token", "create", "remote")["token"]
     url = str(scene.bob.info["a2a_url"])

@@ -8,28 +8,28 @@ from pathlib import Path
 import pytest
 
 from support.daemon_rooms import WAIT_SECONDS, until_event, until_known
-from support.daemons import Daemon, two_daemons, wait_for
+from support.daemons import two_daemons, wait_for
+from support.typed_commands import Typing
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[Daemon, Daemon]]:
-    with two_daemons(tmp_path) as daemons:
-        yield daemons
+def pair(tmp_path: Path) -> Iterator[tuple[Typing, Typing]]:
+    with two_daemons(tmp_path) as (one, other):
+        yield Typing(one), Typing(other)
 
 
-def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Daemon, Daemon]) -> None:
+def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Typing, Typing]) -> None:
     alice, bob = pair
-    hers, his = (daemon.json("whoami")["entity_id"] for daemon in pair)
+    hers, his = (who.json("whoami")["entity_id"] for who in pair)
     assert hers == f"@human:{alice.json('status')['node_id']}" != his
     assert isinstance(alice.json("status")["ezagent_level"], int)
 
     room = alice.json("room", "create", "Work")["room_id"]
     alice.run("send", room, "before Bob came")
     for command in (("read", room), ("room", "show", room), ("send", room, "let me in")):
-        refused = bob.run(*command, "--json", check=None)
-        assert refused.returncode != 0
-        assert "error" in refused.stdout
-        assert "before Bob came" not in refused.stdout
+        refused = bob.run(*command, "--json", fails=True)
+        assert "error" in refused
+        assert "before Bob came" not in refused
     assert bob.json("room", "list") == []
     alice.run("room", "invite", room, his)
     until_known(bob, room)
@@ -55,14 +55,14 @@ def test_paired_daemons_talk_in_a_room_and_again_after_a_restart(pair: tuple[Dae
     assert bob.json("send", hers, "yes?")["room_id"] == direct["room_id"]
     wait_for(lambda: [one["body"] for one in alice.json("read", "bob")][1:] == ["yes?"], WAIT_SECONDS, "the answer")
     assert alice.json("send", f"@human:{his.partition(':')[2]}", "good")["room_id"] == direct["room_id"]
-    assert alice.json("read", "@mcp:bob", check=None)["error"]["code"] == "NOT_FOUND"
+    assert alice.refused("read", "@mcp:bob") == "NOT_FOUND"
 
-    bob.run("down")
-    bob.wait_gone()
+    bob.daemon.run("down")
+    bob.daemon.wait_gone()
     late = alice.json("send", room, "while you were away")
-    bob.up()
+    bob.daemon.up()
     until_event(bob, cursor, "message.new", ref_id=late["ref_id"])
     bob.run("room", "leave", room)
     until_event(alice, 0, "room.member.left", entity=his)
-    assert "error" in bob.json("send", room, "one more", check=None)
+    assert bob.refused("send", room, "one more") == "NOT_FOUND"
     assert alice.json("room", "show", room)["roles"] == {hers: "owner"}

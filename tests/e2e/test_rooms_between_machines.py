@@ -6,73 +6,56 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nacl.signing import SigningKey
 
-from support.daemon_rooms import WAIT_SECONDS, bodies
-from support.daemons import Daemon, pair, wait_for
-from support.namespaces import Machine, needs_root, two_machines
+from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room
+from support.daemons import wait_for
+from support.namespaces import needs_root
+from support.paired_machines import PairedMachines, paired_machines
+from support.typed_commands import Typing
 
 pytestmark = [needs_root, pytest.mark.timeout(240)]
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Ann is behind a machine that nobody calls; Bob listens for other machines."""
-
-    ann: Daemon
-    bob: Daemon
-    left: Machine
-    right: Machine
-
-
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    base = tmp_path_factory.mktemp("lan")
-    with two_machines() as (left, right):
-        ann, bob = Daemon(base / "ann", prefix=left.prefix), Daemon(base / "bob", prefix=right.prefix)
-        try:
-            ann.up()
-            bob.up(a2a=f"{right.address}:8642", sftp=f"{right.address}:0")
-            pair(ann, bob)
-            yield Scene(ann, bob, left, right)
-        finally:
-            for daemon in (ann, bob):
-                daemon.down()
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PairedMachines]:
+    with paired_machines(tmp_path_factory.mktemp("lan")) as both:
+        yield both
 
 
-def until(daemon: Daemon, room: str, wanted: list[str]) -> None:
-    wait_for(lambda: sorted(bodies(daemon, room)) == sorted(wanted), WAIT_SECONDS, f"{wanted}")
+def until(who: Commands, room: str, wanted: list[str]) -> None:
+    wait_for(lambda: sorted(bodies(who, room)) == sorted(wanted), WAIT_SECONDS, f"{wanted}")
 
 
-def bus(daemon: Daemon) -> Any:
-    return daemon.json("status")["bus"]
+def bus(who: Commands) -> Any:
+    return who.json("status")["bus"]
 
 
-def test_two_machines_talk_encrypted_and_go_on_after_the_cable_was_out(scene: Scene) -> None:
-    assert bus(scene.bob).startswith(f"tls/{scene.right.address}:")
-    assert bus(scene.ann).startswith("tcp/127.0.0.1:")
-    room = scene.ann.json("room", "create", "plans")["room_id"]
-    scene.ann.json("room", "invite", room, scene.bob.json("whoami")["entity_id"])
-    scene.ann.json("send", room, "hello")
-    until(scene.bob, room, ["hello"])
-    scene.bob.json("send", room, "hello to you")
-    until(scene.ann, room, ["hello", "hello to you"])
+def test_two_machines_talk_encrypted_and_go_on_after_the_cable_was_out(scene: PairedMachines) -> None:
+    ann, bob = Typing(scene.ann), Typing(scene.bob)
+    assert bus(bob).startswith(f"tls/{scene.right.address}:")
+    assert bus(ann).startswith("tcp/127.0.0.1:")
+    room = shared_room(ann, bob)
+    ann.json("send", room, "hello")
+    until(bob, room, ["hello"])
+    bob.json("send", room, "hello to you")
+    until(ann, room, ["hello", "hello to you"])
     with scene.right.unplugged():
-        scene.ann.json("send", room, "can you hear me?")
-        scene.bob.json("send", room, "anybody?")
+        ann.json("send", room, "can you hear me?")
+        bob.json("send", room, "anybody?")
     both = ["hello", "hello to you", "can you hear me?", "anybody?"]
-    for daemon in (scene.ann, scene.bob):
-        until(daemon, room, both)
-    assert bodies(scene.ann, room) == bodies(scene.bob, room)
+    for who in (ann, bob):
+        until(who, room, both)
+    assert bodies(ann, room) == bodies(bob, room)
 
 
-def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_all(scene: Scene) -> None:
-    his = scene.bob.json("whoami")["entity_id"]
+def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_all(scene: PairedMachines) -> None:
+    ann, bob = Typing(scene.ann), Typing(scene.bob)
+    his = bob.json("whoami")["entity_id"]
     scene.ann.run("down")
     scene.ann.wait_gone()
     # Nor is there anybody who could tell where the relay is.
@@ -81,21 +64,21 @@ def test_c39_a_daemon_starts_and_is_written_with_while_there_is_no_network_at_al
     config.write_text(json.dumps({"messaging": {"relays": ["tls/relay.invalid:7447"]}}))
     with scene.left.unplugged():
         scene.ann.up()
-        room = scene.ann.json("room", "create", "alone")["room_id"]
-        scene.ann.json("room", "invite", room, his)
-        assert scene.ann.json("send", room, "before a restart")["receipt"] == "queued"
+        room = ann.json("room", "create", "alone")["room_id"]
+        ann.json("room", "invite", room, his)
+        assert ann.json("send", room, "before a restart")["receipt"] == "queued"
         scene.ann.run("down")
         scene.ann.wait_gone()
         scene.ann.up()
-        assert scene.ann.json("send", room, "after it")["receipt"] == "queued"
+        assert ann.json("send", room, "after it")["receipt"] == "queued"
         said = ["before a restart", "after it"]
-        assert bodies(scene.ann, room) == said
-    until(scene.bob, room, said)
-    scene.bob.json("send", room, "there you are")
-    until(scene.ann, room, [*said, "there you are"])
+        assert bodies(ann, room) == said
+    until(bob, room, said)
+    bob.json("send", room, "there you are")
+    until(ann, room, [*said, "there you are"])
 
 
-def test_who_is_not_paired_does_not_get_in(scene: Scene, tmp_path: Path) -> None:
+def test_who_is_not_paired_does_not_get_in(scene: PairedMachines, tmp_path: Path) -> None:
     stranger = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -117,7 +100,7 @@ def test_who_is_not_paired_does_not_get_in(scene: Scene, tmp_path: Path) -> None
     assert _peers_of(scene, stranger, tmp_path / "mallory") == "0"
 
 
-def _peers_of(scene: Scene, code: str, home: Path) -> str:
+def _peers_of(scene: PairedMachines, code: str, home: Path) -> str:
     """Return to how many daemons somebody gets a link who knows Bob's key and address, but is no peer."""
     seed = (scene.bob.home / "state" / "keys" / "identity.key").read_bytes()
     key = bytes(SigningKey(seed).verify_key).hex()
