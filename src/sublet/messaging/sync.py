@@ -8,6 +8,7 @@ Subscribe first, then ask: the other order loses what comes between. All answers
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.heads import changing
 from sublet.messaging.engine.intake import Outcome
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
@@ -26,6 +28,7 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.inbox import encode_known
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc_id
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
+from sublet.protocol.ezagent.shards import month as month_of_shard
 from sublet.protocol.ezagent.yjs.vectors import closed, encode_vector
 
 log = structlog.get_logger(__name__)
@@ -37,8 +40,6 @@ OFFERS: Final = 12
 BRING_SECONDS: Final = 1.0
 """How long others leave it to whoever has invited somebody to bring them in."""
 MAX_ROUNDS: Final = 10_000
-MAX_CHANGING: Final = 32
-"""Contents of a room that change, the newest ones, for which a lost update is asked for though no gap shows it."""
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
 
@@ -97,19 +98,26 @@ class Sync:
             log.exception("could not ask for what is missing", what=name)
 
     async def room(self, room_id: RoomId) -> None:
-        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before."""
-        await self.document(doc_id("config", room_id=room_id))
-        for name in await self._call(partial(_of_extensions, room_id=room_id)):
-            await self.document(name)
-        this = await self._call(lambda engine: engine.shards.current_month())
-        for month in (previous_month(this), this):
-            await self.month(room_id, month)
-        await self.heads(room_id)
+        """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before.
 
-    async def heads(self, room_id: RoomId) -> None:
-        """Compare what members say that they have, and ask for the whole log of a client of which two histories are."""
-        key = doc_id("heads", room_id=room_id)
-        for bundle in await self._ask(key, b""):
+        However much there is of it, only what differs from what some member says to have is asked for. The config and
+        the newest shard always are: those who have left say nothing, but may have the last that was written.
+        """
+        await self.document(doc_id("config", room_id=room_id))
+        statements = await self._ask(doc_id("heads", room_id=room_id), b"")
+        alike = await self._call(partial(_alike, room_id=room_id, statements=statements))
+        for name in await self._call(partial(_of_extensions, room_id=room_id)):
+            if name not in alike:
+                await self.document(name)
+        this = await self._call(lambda engine: engine.shards.current_month())
+        newest = await self._call(partial(_newest_shard, room_id=room_id))
+        for month in (previous_month(this), this):
+            await self.month(room_id, month, alike - {newest})
+        await self._forks(room_id, statements)
+
+    async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
+        """Ask for the whole log of a client of which a member has another history."""
+        for bundle in statements:
             for name, clients in (await self._call(partial(_compare, room_id=room_id, bundle=bundle))).items():
                 vector = await self._call(partial(_vector, name=name))
                 asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
@@ -117,11 +125,19 @@ class Sync:
                     await self._call(partial(_take, room_id=room_id, bundle=answer))
                 self.want(name)  # and let those know who hold the other one
 
-    async def month(self, room_id: RoomId, month: str) -> int:
-        """Ask for a month's shards, the next one until one is empty; return how many updates came."""
+    async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
+        """Ask for a month's shards, the next one until one is empty; return how many updates came.
+
+        Args:
+            room_id: the room.
+            month: ``YYYY-MM``.
+            alike: documents that are here as everywhere else, and so are not asked for.
+        """
         total = 0
         for index in range(MAX_SUB_SHARD + 1):
             name = doc_id("index", room_id=room_id, shard_id=sub_shard(month, index))
+            if name in alike:
+                continue
             total += await self.document(name)
             if await self._call(partial(_is_empty, name=name)):
                 break
@@ -224,14 +240,36 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
 def _of_extensions(engine: Engine, room_id: RoomId) -> list[str]:
     enabled = engine.rooms.state(room_id).enabled_extensions
     names = [doc_id("ext", room_id=room_id, ext_id=name) for name in engine.registry.own_documents(enabled)]
-    for kind in ("content", "acl", "blob_ref"):
-        names += [row.doc_id for row in engine.store.documents(room_id, kind)[-MAX_CHANGING:]]
-    return names
+    return names + [row.doc_id for row in changing(engine.store, room_id)]
+
+
+def _newest_shard(engine: Engine, room_id: RoomId) -> str | None:
+    this = engine.shards.current_month()
+    newest = next((name for name in reversed(engine.shards.names(room_id)) if month_of_shard(name) <= this), None)
+    return doc_id("index", room_id=room_id, shard_id=newest) if newest is not None else None
 
 
 def _is_empty(engine: Engine, name: str) -> bool:
     row = engine.store.find_document(name)
     return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
+
+
+def _alike(engine: Engine, room_id: RoomId, statements: list[Bundle]) -> set[str]:
+    """Return the documents that all members who tell of them have exactly as they are here.
+
+    What extensions keep is told of first, so where nobody tells of it, and it is not here either, nobody has it.
+    """
+    alike: dict[str, bool] = {}
+    for bundle in statements:
+        engine.intake.take_bundle(None, bundle)
+        for raw in bundle.of(RecordKind.HEADS)[:1]:
+            with suppress(Refused):  # which is counted when histories are compared
+                for name, same in engine.heads.alike(room_id, raw).items():
+                    alike[name] = alike.get(name, True) and same
+    if alike:
+        absent = (name for name in _of_extensions(engine, room_id) if engine.store.find_document(name) is None)
+        alike |= {name: True for name in absent if name not in alike}
+    return {name for name, same in alike.items() if same}
 
 
 def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from sublet.messaging.engine.backend import DocumentRow, HeadRow
+from sublet.messaging.engine.backend import DocumentRow, HeadRow, Store
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, seal, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -29,7 +29,15 @@ ROLLED_BACK_EVENT: Final = "room.rolled_back"
 MAX_AHEAD_MS: Final = 300_000
 """How far ahead of ours a peer's clock may be; a statement from further ahead would shut out all later ones."""
 
+MAX_CHANGING: Final = 32
+"""Contents of each kind that are told of, and asked for."""
+
 log = structlog.get_logger(__name__)
+
+
+def changing(store: Store, room_id: RoomId) -> list[DocumentRow]:
+    """Return contents of a room that change, the newest ones, of which a lost update shows as no gap."""
+    return [row for kind in ("content", "acl", "blob_ref") for row in store.documents(room_id, kind)[-MAX_CHANGING:]]
 
 
 class HeadExchange:
@@ -54,6 +62,20 @@ class HeadExchange:
         record = engine.keyring.local[member].record.encode()
         return encode_bundle([(RecordKind.IDENTITY, record), (RecordKind.HEADS, envelope.raw)])
 
+    def alike(self, room_id: RoomId, raw: bytes) -> dict[str, bool]:
+        """Return of which documents a member tells, and whether it has exactly what is here.
+
+        Raises:
+            Refused: it is malformed, or no member has signed it.
+        """
+        found: dict[str, bool] = {}
+        for part, theirs in decode_heads(self._checked(room_id, raw).payload).items():
+            row = self._engine.store.find_document(f"ezagent/{room_id}/{part}")
+            found[f"ezagent/{room_id}/{part}"] = (
+                row is not None and self._engine.store.trust.heads(row.number) == theirs
+            )
+        return found
+
     def compare(self, room_id: RoomId, raw: bytes) -> dict[str, set[int]]:
         """Return, by document, clients of which a member holds another history than we do.
 
@@ -68,8 +90,9 @@ class HeadExchange:
             row = self._engine.store.find_document(f"ezagent/{room_id}/{part}")
             if row is None:
                 continue
+            ours = self._engine.store.trust.heads(row.number)
             for client, head in clients.items():
-                if self._differs(row, client, head):
+                if ours.get(client) != head and self._differs(row, client, head):
                     found.setdefault(row.doc_id, set()).add(client)
         return found
 
@@ -129,6 +152,7 @@ class HeadExchange:
             for row in reversed(engine.store.documents(room_id, "index"))
             if previous_month(this) <= month(row.doc_id.rpartition("/")[2]) <= this
         ]
+        rows += changing(engine.store, room_id)
         for row in rows[:MAX_HEAD_DOCUMENTS]:
             clients = engine.store.trust.heads(row.number)
             left -= len(clients)
