@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from mcp.types import CallToolResult, TextContent
 
 from sublet.daemon.paths import resolve_home
 from support.daemons import Daemon, two_daemons
 from support.mcp_face import server_of
+from support.tool_answers import facts, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 MAX_HOPS = 3
@@ -39,15 +39,8 @@ def host_of(daemon: Daemon) -> Client:
     return Client(server_of(resolve_home({"SUBLET_HOME": str(daemon.home)})))
 
 
-def text_of(result: CallToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
-
-
 async def ask(host: Client, tool: str, **arguments: object) -> dict[str, Any]:
-    result = await host.call_tool(tool, arguments)
-    assert not result.is_error, text_of(result)
-    found: dict[str, Any] = result.structured_content
-    return found
+    return facts(await host.call_tool(tool, arguments))
 
 
 async def mail(host: Client, cursor: str | None = None, wait: float = WAIT_SECONDS) -> tuple[list[dict[str, Any]], str]:

@@ -18,12 +18,13 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import ResourceUpdated
-from mcp.types import CallToolResult, ListRootsResult, ResourceUpdatedNotification, Root, TextContent
+from mcp.types import ListRootsResult, ResourceUpdatedNotification, Root
 from pydantic import FileUrl
 
 from sublet.daemon.paths import Home, resolve_home
 from support.daemons import Daemon, two_daemons
 from support.mcp_face import BARE, RawHost, call, raw_host, server_of
+from support.tool_answers import facts, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -73,16 +74,6 @@ def host_of(daemon: Daemon, mode: str = "auto", *roots: Path, **options: Any) ->
     if roots:
         options["list_roots_callback"] = list_roots
     return Client(server_of(home_of(daemon)), mode=mode, **options)
-
-
-def text_of(result: CallToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
-
-
-def facts(result: CallToolResult) -> dict[str, Any]:
-    assert not result.is_error, text_of(result)
-    found: dict[str, Any] = result.structured_content
-    return found
 
 
 async def delegate(host: Client, project: Path, prompt: str, **more: object) -> str:

@@ -12,14 +12,12 @@ import pytest
 from mcp import Client
 from mcp.client import ClientRequestContext
 from mcp.types import (
-    CallToolResult,
     ElicitRequestFormParams,
     ElicitRequestParams,
     ElicitRequestURLParams,
     ElicitResult,
     ListRootsResult,
     Root,
-    TextContent,
 )
 from nacl.signing import SigningKey
 from pydantic import FileUrl
@@ -35,6 +33,7 @@ from sublet.protocol.canonical import JsonValue
 from support.approvals import HUMAN, Desk, desk
 from support.fake_daemon_api import FakeDaemonApi
 from support.mcp_face import raw_host, served, server_of
+from support.tool_answers import text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -92,11 +91,6 @@ async def says(action: str) -> ElicitResult:
     return ElicitResult(action=cast(Any, action), content={} if action == "accept" else None)
 
 
-def told(result: CallToolResult) -> str:
-    assert isinstance(result.content[0], TextContent)
-    return result.content[0].text
-
-
 async def test_the_exact_call_is_shown_and_goes_on_once_the_key_has_signed(
     tmp_path: Path, home: Home, api: FakeDaemonApi, mode: str
 ) -> None:
@@ -106,7 +100,7 @@ async def test_the_exact_call_is_shown_and_goes_on_once_the_key_has_signed(
     async with scene(tmp_path, home, api) as here:
         async with here.host(mode, here.approve, list_roots_callback=roots) as client:
             done = await client.call_tool("delegate", WORK)
-            assert not done.is_error, told(done)
+            assert not done.is_error, text_of(done)
             assert api.callers[-1].roots == ("/srv/projects",)
         [shown] = here.shown
         # The SDK's client takes both modes; without a page it is the form.
@@ -130,8 +124,8 @@ async def test_a_yes_of_the_host_alone_is_no_approval(
         for _ in range(2):
             refused = await client.call_tool("delegate", WORK)
             assert refused.is_error
-            assert told(refused).startswith("APPROVAL_REQUIRED")
-            assert f"sublet approvals approve {(await here.pending())[0].id}" in told(refused)
+            assert text_of(refused).startswith("APPROVAL_REQUIRED")
+            assert f"sublet approvals approve {(await here.pending())[0].id}" in text_of(refused)
         assert api.requests == []
         assert len(await here.pending()) == 1, "the same call is one question"
         assert await here.side.service.list_grants(HUMAN) == []
@@ -145,12 +139,12 @@ async def test_a_no_refuses_and_a_cancel_leaves_it_open(
     answers = ["cancel", "decline"]
     async with scene(tmp_path, home, api) as here:
         async with here.host(mode, lambda _: says(answers.pop(0))) as client:
-            assert told(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
+            assert text_of(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
             [asked] = await here.pending()
             assert asked.waits
             refused = await client.call_tool("delegate", WORK)
-            assert told(refused).startswith("POLICY_DENIED")
-            assert "declined in the host" in told(refused)
+            assert text_of(refused).startswith("POLICY_DENIED")
+            assert "declined in the host" in text_of(refused)
         [asked] = await here.side.service.list_approvals(HUMAN, pending=False)
         assert asked.state == "denied"
         assert (asked.decided_by or "").startswith("mcp:")
@@ -170,8 +164,8 @@ async def test_a_person_denies_elsewhere_while_the_host_shows_it(
 
         async with here.host(mode, deny) as client:
             refused = await client.call_tool("delegate", WORK)
-        assert told(refused).startswith("POLICY_DENIED")
-        assert "a person denied it" in told(refused)
+        assert text_of(refused).startswith("POLICY_DENIED")
+        assert "a person denied it" in text_of(refused)
         assert await here.pending() == []
         assert api.requests == []
 
@@ -187,7 +181,7 @@ async def test_nobody_answers_in_the_host_and_the_tool_tells_what_waits(
         raise AssertionError
 
     async with scene(tmp_path, home, api) as here, here.host("legacy", silent) as client:
-        assert told(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
+        assert text_of(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
         assert len(await here.pending()) == 1
 
 
@@ -205,13 +199,13 @@ async def test_a_host_that_asks_nobody_is_told_what_waits_and_how_to_approve(
     tmp_path: Path, home: Home, api: FakeDaemonApi, mode: str
 ) -> None:
     async with scene(tmp_path, home, api) as here, Client(server_of(home), mode=mode) as client:
-        refused = told(await client.call_tool("delegate", WORK))
+        refused = text_of(await client.call_tool("delegate", WORK))
         [asked] = await here.pending()
         assert refused.startswith("APPROVAL_REQUIRED: sublet.delegate waits until a person approves this call")
         assert f"sublet approvals approve {asked.id}" in refused
         await here.side.approve(here.key, asked)
         assert not (await client.call_tool("delegate", WORK)).is_error
-        assert told(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED"), "it was for one use"
+        assert text_of(await client.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED"), "it was for one use"
 
 
 async def test_only_the_host_that_calls_is_asked_and_only_it_may_go_on(
@@ -222,13 +216,13 @@ async def test_only_the_host_that_calls_is_asked_and_only_it_may_go_on(
 
     async with scene(tmp_path, home, api) as here, Client(server_of(home), mode=mode) as asks:
         async with here.host(mode, never) as other:
-            assert told(await asks.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
+            assert text_of(await asks.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
             assert not (await other.call_tool("directory", {})).is_error
             assert here.shown == []
         await here.side.approve(here.key, (await here.pending())[0])
         # The same name and the same call: the approval is not for this connection.
         async with Client(server_of(home), mode=mode) as third:
-            assert told(await third.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
+            assert text_of(await third.call_tool("delegate", WORK)).startswith("APPROVAL_REQUIRED")
         assert not (await asks.call_tool("delegate", WORK)).is_error
 
 
@@ -259,12 +253,12 @@ async def test_without_an_approver_nobody_is_asked(tmp_path: Path, home: Home, a
     async with desk(tmp_path, [ASK]) as side:
         parts = GateParts(side.gatekeeper, side.journal, side.grants, side.questions, side.approver, side.clock)
         async with served(api, home, CallGate(parts)), Client(server_of(home), mode=mode) as client:
-            assert told(await client.call_tool("delegate", WORK)).startswith("APPROVER_MISSING")
+            assert text_of(await client.call_tool("delegate", WORK)).startswith("APPROVER_MISSING")
 
 
 async def test_a_rule_can_deny_a_tool_to_hosts(tmp_path: Path, home: Home, api: FakeDaemonApi, mode: str) -> None:
     async with scene(tmp_path, home, api, rule={**ASK, "effect": "deny"}), Client(server_of(home), mode=mode) as client:
-        refused = told(await client.call_tool("delegate", WORK))
+        refused = text_of(await client.call_tool("delegate", WORK))
         assert refused.startswith("POLICY_DENIED: lending is decided by a person")
         assert not (await client.call_tool("directory", {})).is_error
     assert api.requests == []

@@ -11,8 +11,7 @@ from sublet.daemon.api.review_models import ApplyRequest, Conflict, Review, Revi
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
 from support.fake_daemon_api import FakeDaemonApi
-
-from .test_tools import WORK, connected, facts, text_of
+from support.tool_answers import WORK, connected, same_facts, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +37,7 @@ def review_of(delegation_id: str, **changes: object) -> Review:
 
 async def staged(client: Any, api: FakeDaemonApi, **changes: object) -> str:
     """Return a delegation whose staged result waits for a review."""
-    shown = facts(await client.call_tool("delegate", {**WORK, "result_mode": "staged"}))
+    shown = same_facts(await client.call_tool("delegate", {**WORK, "result_mode": "staged"}))
     assert (shown["result_mode"], api.requests[-1].result_mode) == ("staged", "staged")
     found = str(shown["delegation_id"])
     await api.finish(found, change_set=CHANGES)
@@ -51,7 +50,7 @@ async def test_the_result_says_that_nothing_is_applied_and_what_to_call(
 ) -> None:
     async with connected(api, home, mode) as client:
         found = await staged(client, api)
-        shown = facts(await client.call_tool("delegate_output", {"delegation_id": found}))
+        shown = same_facts(await client.call_tool("delegate_output", {"delegation_id": found}))
     assert shown["change_set"] == {**CHANGES.model_dump(exclude_none=True), "status": "pending"}
     assert "Nothing is in the directory yet" in shown["next_step"]
     assert f"delegate_review(delegation_id='{found}')" in shown["next_step"]
@@ -60,18 +59,18 @@ async def test_the_result_says_that_nothing_is_applied_and_what_to_call(
 async def test_a_result_is_looked_at_applied_and_taken_back(api: FakeDaemonApi, home: Home, mode: str) -> None:
     async with connected(api, home, mode) as client:
         found = await staged(client, api)
-        diff = facts(await client.call_tool("delegate_review", {"delegation_id": found}))
+        diff = same_facts(await client.call_tool("delegate_review", {"delegation_id": found}))
         assert (diff["action"], diff["conflicts"], diff["more"]) == ("diff", 0, False)
         assert diff["from_peer"]["text"] == api.reviews[found].patch
         assert "action='apply'" in diff["next_step"]
         assert api.applies == []
 
-        done = facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "apply"}))
+        done = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "apply"}))
         assert (done["change_set"]["status"], done["files_done"]) == ("applied", 2)
         assert done["from_peer"]["done"] == ["new.py", "src/app.py"]
         assert "action='undo'" in done["next_step"]
 
-        back = facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "undo"}))
+        back = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "undo"}))
         assert (back["change_set"]["status"], back["files_done"]) == ("undone", 2)
     assert api.applies == [ApplyRequest()]
     assert all(caller.kind == "mcp" for caller in api.callers)
@@ -80,7 +79,7 @@ async def test_a_result_is_looked_at_applied_and_taken_back(api: FakeDaemonApi, 
 async def test_a_result_is_dropped(api: FakeDaemonApi, home: Home, mode: str) -> None:
     async with connected(api, home, mode) as client:
         found = await staged(client, api)
-        gone = facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "discard"}))
+        gone = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "discard"}))
     assert gone["change_set"]["status"] == "discarded"
     assert "closed" in gone["next_step"]
 
@@ -88,7 +87,7 @@ async def test_a_result_is_dropped(api: FakeDaemonApi, home: Home, mode: str) ->
 async def test_conflicts_are_told_with_both_versions(api: FakeDaemonApi, home: Home, mode: str) -> None:
     async with connected(api, home, mode) as client:
         found = await staged(client, api, conflicts=[CONFLICT], unread=["locked"])
-        diff = facts(await client.call_tool("delegate_review", {"delegation_id": found}))
+        diff = same_facts(await client.call_tool("delegate_review", {"delegation_id": found}))
         assert diff["conflicts"] == 1
         assert diff["from_peer"]["conflicts"] == [
             "src/app.py: both sides changed the same lines (yours: /srv/app/src/app.py; theirs: none)"
@@ -96,11 +95,11 @@ async def test_conflicts_are_told_with_both_versions(api: FakeDaemonApi, home: H
         assert diff["from_peer"]["unread"] == ["locked"]
         assert "partial=true" in diff["next_step"]
 
-        refused = facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "apply"}))
+        refused = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "action": "apply"}))
         assert (refused["files_done"], refused["conflicts"]) == (0, 1)
         assert refused["change_set"]["status"] == "pending"
         given = {"delegation_id": found, "action": "apply", "partial": True}
-        part = facts(await client.call_tool("delegate_review", given))
+        part = same_facts(await client.call_tool("delegate_review", given))
         assert part["change_set"]["status"] == "partly_applied"
     assert api.applies == [ApplyRequest(), ApplyRequest(partial=True)]
 
@@ -111,20 +110,20 @@ async def test_a_long_patch_comes_in_pages_without_loss(api: FakeDaemonApi, home
         found = await staged(client, api, patch=patch, patch_truncated=True, conflicts=[CONFLICT] * 100)
         read, cursor, pages, more = "", "0", 0, True
         while more:
-            page = facts(await client.call_tool("delegate_review", {"delegation_id": found, "cursor": cursor}))
+            page = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "cursor": cursor}))
             assert (page["patch_truncated"], page["shortened"], page["conflicts"]) == (True, True, 100)
             read += page["from_peer"]["text"]
             cursor, more, pages = page["next_cursor"], page["more"], pages + 1
         assert read == patch
         assert pages < 20
-        beyond = facts(await client.call_tool("delegate_review", {"delegation_id": found, "cursor": 10**9}))
+        beyond = same_facts(await client.call_tool("delegate_review", {"delegation_id": found, "cursor": 10**9}))
         assert (beyond["more"], beyond["from_peer"].get("text")) == (False, None)
 
 
 async def test_only_a_person_may_let_most_of_a_directory_go(api: FakeDaemonApi, home: Home) -> None:
     async with connected(api, home, "auto") as client:
         found = await staged(client, api, mass_deletion=True)
-        diff = facts(await client.call_tool("delegate_review", {"delegation_id": found}))
+        diff = same_facts(await client.call_tool("delegate_review", {"delegation_id": found}))
         assert diff["mass_deletion"] is True
         assert f"sublet apply {found} --allow-mass-deletion" in diff["next_step"]
         wrong = {"delegation_id": found, "action": "apply", "allow_mass_deletion": True}
