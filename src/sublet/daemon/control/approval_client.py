@@ -13,7 +13,7 @@ from sublet.daemon.api.approval_models import (
     IssueGrant,
     SetApprover,
 )
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line
 

@@ -9,7 +9,7 @@ from sublet.daemon.api.capability_models import (
     CapabilityRun,
     RunCapability,
 )
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 from sublet.policy.capabilities.module_file import MODULE_ID
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
-from typing import TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
@@ -28,7 +24,7 @@ from sublet.daemon.control.capability_client import CapabilityClient
 from sublet.daemon.control.config_client import ConfigClient
 from sublet.daemon.control.delivery_client import DeliveryClient
 from sublet.daemon.control.gateway_client import GatewayClient
-from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
+from sublet.daemon.control.http import Fault, Query
 from sublet.daemon.control.policy_client import PolicyClient
 from sublet.daemon.control.replay_client import ReplayClient
 from sublet.daemon.control.room_client import RoomClient
@@ -38,32 +34,15 @@ from sublet.daemon.control.room_presence_client import RoomPresenceClient
 from sublet.daemon.control.room_text_client import RoomTextClient
 from sublet.daemon.control.supervisor_client import SupervisorClient
 from sublet.daemon.control.talk_client import TalkClient
+from sublet.daemon.control.transport import SocketTransport, part, read
 from sublet.daemon.control.web_client import WebClient
-from sublet.daemon.paths import Home
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
-T = TypeVar("T")
-
-_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-WITH_BODY = frozenset({"POST", "PATCH"})
 _STRINGS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 
 
-class ControlClient:
+class ControlClient(SocketTransport):
     """Speaks with the daemon of ``home``. To be used in ``async with``; failures are ``SubletError``."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    async def __aenter__(self) -> ControlClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        """Nothing is kept between two calls."""
 
     async def create_delegation(self, request: CreateDelegation) -> DelegationView:
         """Record a delegation and return its handle at once."""
@@ -122,7 +101,7 @@ class ControlClient:
         async with aclosing(self.stream("GET", "/v1/events", query)) as events:
             async for _, data in events:
                 yield Event.model_validate_json(data)
-        raise self._unavailable(Fault.BROKEN)
+        raise self.unavailable(Fault.BROKEN)
 
     async def get_audit_report(self, delegation_id: str, *, patch: bool = False) -> AuditReport:
         """Return what the delegation changed, with the patch where asked for."""
@@ -204,15 +183,15 @@ class ControlClient:
 
     async def list_lend_roots(self) -> list[str]:
         """Return the directories below which MCP callers may lend."""
-        return _read(_STRINGS, await self.call("GET", "/v1/lend-roots"))
+        return read(_STRINGS, await self.call("GET", "/v1/lend-roots"))
 
     async def add_lend_root(self, path: str) -> list[str]:
         """Allow MCP callers to lend below ``path``."""
-        return _read(_STRINGS, await self.call("POST", "/v1/lend-roots", body={"path": path}))
+        return read(_STRINGS, await self.call("POST", "/v1/lend-roots", body={"path": path}))
 
     async def remove_lend_root(self, path: str) -> list[str]:
         """Take ``path`` off the list."""
-        return _read(_STRINGS, await self.call("DELETE", "/v1/lend-roots", {"path": path}))
+        return read(_STRINGS, await self.call("DELETE", "/v1/lend-roots", {"path": path}))
 
     async def status(self) -> StatusView:
         """Return the daemon at a glance."""
@@ -320,130 +299,6 @@ class ControlClient:
         """The operations around asking and sessions."""
         return SupervisorClient(self)
 
-    async def stream(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: BaseModel | Mapping[str, object] | None = None,
-    ) -> AsyncGenerator[tuple[str, str], None]:
-        """Yield server-sent events as they come: their kind and their data.
-
-        Raises:
-            SubletError: ``DAEMON_UNAVAILABLE`` where the connection breaks, or what the daemon says.
-        """
-        self._check_home()
-        content = _encoded(body or {}) if method in WITH_BODY else None
-        try:
-            async with exchange(self._home.control_socket, method, path, query, content) as answer:
-                if answer.status >= 400:
-                    raise _failure(answer.status, await answer.body())
-                kind = ""
-                async for line in answer.lines():
-                    name, _, value = line.partition(": ")
-                    if name == "event":
-                        kind = value
-                    elif name == "data" and kind == "error":
-                        raise SubletError.from_json(json.loads(value)["error"])
-                    elif name == "data":
-                        yield kind, value
-        except TransportFailed as failed:
-            raise self._unavailable(failed.fault) from None
-
-    async def fetch(
-        self,
-        model: type[ModelT],
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: BaseModel | Mapping[str, object] | None = None,
-    ) -> ModelT:
-        """Return the one view that an operation answers with."""
-        return _read(TypeAdapter(model), await self.call(method, path, query, body=body))
-
-    async def fetch_many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
-        """Return the views that an operation answers with."""
-        return _read(TypeAdapter(list[model]), await self.call("GET", path, query))  # type: ignore[valid-type]
-
-    async def call(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: BaseModel | Mapping[str, object] | None = None,
-    ) -> bytes:
-        """Return what an operation answers, as it came."""
-        self._check_home()
-        content = _encoded(body or {}) if method in WITH_BODY else None
-        try:
-            async with exchange(self._home.control_socket, method, path, query, content) as answer:
-                received = await answer.body()
-        except TransportFailed as failed:
-            raise self._unavailable(failed.fault) from None
-        if answer.status >= 400:
-            raise _failure(answer.status, received)
-        return received
-
-    def _check_home(self) -> None:
-        if not self._home.verify_runtime():
-            raise self._unavailable(Fault.ABSENT)
-
-    def _unavailable(self, fault: Fault) -> SubletError:
-        if fault is Fault.SILENT:
-            return SubletError(
-                LocalCode.DAEMON_UNAVAILABLE, "the daemon does not answer", "See its log, or stop it: `sublet down`."
-            )
-        if fault is Fault.ABSENT:
-            why = f"no daemon answers for {self._home.root}"
-        else:
-            why = "the connection to the daemon broke"
-        return SubletError(LocalCode.DAEMON_UNAVAILABLE, why, "Start it with `sublet up --detach`.")
-
-
-def part(name: str) -> str:
-    """Return an id or a name as a path segment.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for what no id or name looks like, and would mean something else in a path.
-    """
-    if not _SEGMENT.match(name):
-        raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id and no name", "See `sublet ls`.")
-    return name
-
-
-def _encoded(body: BaseModel | Mapping[str, object]) -> bytes:
-    """Return ``body`` as JSON.
-
-    Raises:
-        SubletError: ``INVALID_ARGUMENT`` for text that is not UTF-8, as arguments of a command line may be.
-    """
-    try:
-        raw = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, ensure_ascii=False)
-        return raw.encode()
-    except ValueError:
-        raise SubletError(
-            LocalCode.INVALID_ARGUMENT, "an argument is not UTF-8", "Write it in UTF-8, or rename the directory."
-        ) from None
-
 
 def _bounded(timeout: float) -> float:
     return min(max(timeout, 0), MAX_WAIT_SECONDS)
-
-
-def _read(adapter: TypeAdapter[T], raw: bytes) -> T:
-    try:
-        return adapter.validate_json(raw)
-    except ValidationError:
-        raise SubletError(
-            LocalCode.INTERNAL, "the daemon's answer is not understood", "Restart it with this version of sublet."
-        ) from None
-
-
-def _failure(status: int, body: bytes) -> SubletError:
-    try:
-        return SubletError.from_json(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return SubletError(LocalCode.INTERNAL, f"the daemon answered with HTTP status {status}", "See its log.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.config_models import ConfigView
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class ConfigClient:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.delivery_models import AskReceipts, MessageReceipts
 from sublet.daemon.control.room_paths import message_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class DeliveryClient:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.gateway_models import GatewayDetail, GatewayList, GatewaySent, GatewayView, SendToGateway
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 from sublet.policy.capabilities.module_file import MODULE_ID
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.replay_models import ReplayView
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
 

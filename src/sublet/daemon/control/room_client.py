@@ -18,7 +18,7 @@ from sublet.daemon.api.room_models import (
     WhoAmI,
 )
 from sublet.daemon.control.room_paths import room_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class RoomClient:

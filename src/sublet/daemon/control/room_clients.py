@@ -15,7 +15,7 @@ from sublet.daemon.api.room_people_models import (
 )
 from sublet.daemon.api.talk_models import SetWatch, UnsetWatch, Watches
 from sublet.daemon.control.room_paths import message_path, room_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class RoomMemberClient:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.room_file_models import FetchFile, FileContent, FileView, UploadFile
 from sublet.daemon.control.room_paths import room_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class RoomFileClient:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sublet.daemon.api.room_models import RoomChange
 from sublet.daemon.api.room_presence_models import DraftView, PresenceView, SaveDraft, SetPresence
 from sublet.daemon.control.room_paths import room_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class RoomPresenceClient:

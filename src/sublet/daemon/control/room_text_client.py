@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sublet.daemon.api.room_text_models import EditText, ShareText, TextAccess, TextView
 from sublet.daemon.control.room_paths import message_path
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class RoomTextClient:

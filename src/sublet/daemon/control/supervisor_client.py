@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Protocol, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from sublet.daemon.api.supervisor_models import (
     AskAnswer,
@@ -19,45 +18,16 @@ from sublet.daemon.api.supervisor_models import (
     SessionView,
     Status,
 )
-from sublet.daemon.control.http import Query
+from sublet.daemon.control.transport import Transport
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
 from sublet.protocol.text import clean_line
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 _KINDS: Mapping[str, type[AskBegun | AskOutput | AskAnswer]] = {
     "begun": AskBegun,
     "output": AskOutput,
     "answer": AskAnswer,
 }
-
-
-class Transport(Protocol):
-    """What carries the calls."""
-
-    async def fetch(
-        self,
-        model: type[ModelT],
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: BaseModel | Mapping[str, object] | None = None,
-    ) -> ModelT:
-        """Return the one view that an operation answers with."""
-
-    async def fetch_many(self, model: type[ModelT], path: str, query: Query | None = None) -> list[ModelT]:
-        """Return the views that an operation answers with."""
-
-    def stream(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: BaseModel | Mapping[str, object] | None = None,
-    ) -> AsyncGenerator[tuple[str, str], None]:
-        """Yield server-sent events as they come: their kind and their data."""
 
 
 class SupervisorClient:

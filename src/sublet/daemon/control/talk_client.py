@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.talk_models import Reach, Reached
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class TalkClient:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublet.daemon.api.web_api import CreateWebLogin, WebLogin
-from sublet.daemon.control.supervisor_client import Transport
+from sublet.daemon.control.transport import Transport
 
 
 class WebClient:
