@@ -242,7 +242,7 @@ SMILE = "\U0001f600"
         lambda alice, bob: hostile(bob, 0, part(4, b"\1x", None, (alice, 2))),
         lambda alice, bob: hostile(bob, 0, part(4, b"\1x", (alice, 0), (alice, 5))),  # beside a key of the map
         lambda alice, bob: hostile(bob, 0, part(4, b"\1x", (alice, 0)), deletes=(alice, 2, 1)),
-        lambda alice, bob: hostile(bob, 0, deletes=(alice, 0, 2)),  # half of a character
+        lambda alice, bob: hostile(bob, 0, deletes=(alice, 1, 1)),  # half of a character
         lambda alice, bob: hostile(
             bob, 0, part(4, b"\4" + SMILE.encode(), (alice, 0)), part(4, b"\1x", (bob, 0))
         ),  # within its own character

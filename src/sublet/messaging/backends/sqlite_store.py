@@ -33,7 +33,7 @@ from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_c
 from sublet.protocol.ezagent.yjs.model import Deletion, ItemId
 
 MAX_DELETE_ONLY: Final = 1_000
-"""Envelopes that only delete are in no state vector; the last so many of a document go with every difference."""
+"""Envelopes that only delete are in no state vector; so many of a document go with every difference, half the last."""
 _NEXT: Final = "(SELECT max(until) FROM log l WHERE l.document = c.document AND l.client = c.client)"
 PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
@@ -198,7 +198,7 @@ class SqliteStore:
         (raw,) = self._db.execute("SELECT envelope FROM log WHERE seq = ?", (seq,)).fetchone()
         return bytes(raw)
 
-    def log_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
+    def updates_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
         wanted: list[int] = []
         for client, (clock, _) in self.clients(document).items():
             if have.get(client, 0) < clock:
@@ -214,11 +214,23 @@ class SqliteStore:
             if limit_bytes < 0 and found:
                 return found, True
             found.append(raw)
+        return found, False
+
+    def log_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
+        found, more = self.updates_after(document, have, limit_bytes)
+        if more:
+            return found, True
+        limit_bytes -= sum(map(len, found))
         # What only deletes is beyond every vector, so it comes again each time: last, so that it keeps nothing back.
         latest = self._db.execute(
             "SELECT seq FROM log WHERE document = ? AND client IS NULL ORDER BY seq DESC LIMIT ?",
             (document, MAX_DELETE_ONLY),
         ).fetchall()
+        if len(latest) == MAX_DELETE_ONLY:  # whoever asks again and again gets the older ones too
+            latest[MAX_DELETE_ONLY // 2 :] = self._db.execute(
+                "SELECT seq FROM log WHERE document = ? AND client IS NULL AND seq < ? ORDER BY random() LIMIT ?",
+                (document, *latest[MAX_DELETE_ONLY // 2 - 1], MAX_DELETE_ONLY // 2),
+            ).fetchall()
         deleting: list[bytes] = []
         for (seq,) in latest:
             raw = self.envelope(seq)
@@ -229,6 +241,13 @@ class SqliteStore:
                 break
             deleting.append(raw)
         return found + deleting[::-1], False
+
+    def deleting_after(self, document: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
+        rows = self._db.execute(
+            "SELECT seq, envelope FROM log WHERE document = ? AND client IS NULL AND seq > ? ORDER BY seq LIMIT ?",
+            (document, seq, limit),
+        )
+        return [(number, bytes(raw)) for number, raw in rows]
 
     def last_seq(self) -> int:
         (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()
@@ -247,6 +266,10 @@ class SqliteStore:
         row = self._db.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         value: JsonValue = json.loads(row[0]) if row is not None else None
         return value
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -108,8 +108,8 @@ class SqliteTrust:
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
         (found,) = self._db.execute(
-            "SELECT EXISTS (SELECT 1 FROM deletions WHERE document = ? AND client = ? AND signer = ? "
-            "AND clock <= ? AND clock + length >= ?)",
+            "SELECT EXISTS (SELECT 1 FROM deletions d JOIN log l ON l.seq = d.seq WHERE d.document = ? "
+            "AND d.client = ? AND d.signer = ? AND d.clock <= ? AND d.clock + d.length >= ? AND l.client IS NULL)",
             (document, cut.client, signer, cut.clock, cut.clock + cut.length),
         ).fetchone()
         return bool(found)

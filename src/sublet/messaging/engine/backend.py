@@ -197,7 +197,10 @@ class TrustStore(Protocol):
         """Keep how many bytes are kept of a domain in a room; inside a transaction."""
 
     def is_deleted(self, document: int, signer: EntityId, cut: Deletion) -> bool:
-        """Tell whether one deletion of a signer already covers a range."""
+        """Tell whether one deletion of a signer, in an update that only deletes, already covers a range.
+
+        Others may not count, and what does not count covers nothing.
+        """
 
     def writes_between(self, document: int, client: int, clock: int, length: int) -> list[WriteRow]:
         """Return the later writes of a range of a client's clocks."""
@@ -265,7 +268,16 @@ class Store(Protocol):
         """Return an envelope of the log."""
 
     def log_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
-        """Return envelopes beyond a state vector in the order of acceptance, and whether there are more."""
+        """Return envelopes beyond a state vector in the order of acceptance, and whether there are more.
+
+        Of those that only delete some are left out where there are many, others each time.
+        """
+
+    def updates_after(self, document: int, have: dict[int, int], limit_bytes: int) -> tuple[list[bytes], bool]:
+        """Return those of ``log_after`` that add something."""
+
+    def deleting_after(self, document: int, seq: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return envelopes that only delete, with their numbers in the log, in the order of acceptance."""
 
     def last_seq(self) -> int:
         """Return the highest number in the log, 0 where it is empty."""
@@ -278,6 +290,10 @@ class Store(Protocol):
 
     def setting(self, name: str) -> JsonValue:
         """Return one of our own settings, None where it was never set."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open; one that was may have been taken back where the disk is full."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make everything that is written inside durable at the end, or none of it."""

@@ -63,13 +63,15 @@ class HookPipeline:
 
     def after_write(self, engine: Engine, change: Happened) -> None:
         """Run the hooks after something was accepted; one that fails is logged, since nothing can be taken back."""
-        enabled = _enabled(engine, change.room_id)
+        enabled, writing = _enabled(engine, change.room_id), engine.store.in_transaction
         for owner, hook in self._after_write.of(change.datatype, change.event):
             if not _runs(owner, enabled) or (hook.writes and not change.local) or not _applies(hook.trigger, change):
                 continue
             try:
                 hook.run(AfterWrite(engine, change, hook.id, may_write=hook.writes))
             except Exception:
+                if writing and not engine.store.in_transaction:
+                    raise  # the disk is full, and the database has taken back what was accepted
                 log.exception("a hook failed", hook=hook.id, datatype=change.datatype)
 
     def after_read(self, engine: Engine, context: AfterRead) -> None:

@@ -14,17 +14,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sublet.messaging.engine.libraries import SharedText
+from sublet.messaging.engine.text_order import TextOrder
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.yjs.blank import blank
-from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.blank import blank, deleting
+from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Deletion, Item, ItemId, Update
 
 MAX_STEP_BYTES: Final = 1 << 20
+MAX_STEP_DELETING: Final = 1_000
 MAX_CLIENT_BYTES: Final = 8 << 20
 """Of one client's updates of a text: whoever writes more is not read any further, and everybody else still is.
 
 Each client's updates come in one order, so that all peers stop at the same one.
 """
+MAX_CLIENT_ITEMS: Final = 1 << 16
+"""Of one client's updates of a text, in the same way."""
+MOST_ITEMS_OF_EDIT: Final = 16
 MAX_TEXT_LOG_BYTES: Final = 32 << 20
 """Of all that is applied to one text."""
 
@@ -80,13 +85,21 @@ class Replay:
     ended: Ended = field(default_factory=Ended)
     have: dict[int, int] = field(default_factory=dict)
     bytes_of: Counter[int] = field(default_factory=Counter)
+    items_of: Counter[int] = field(default_factory=Counter)
     _left_out: dict[int, int] = field(default_factory=dict)
     _highs: set[ItemId] = field(default_factory=set)
     _deleting: set[EntityId] = field(default_factory=set)
+    _order: TextOrder = field(default_factory=TextOrder)
+    deleted_upto: int = 0
+    """The number in the log of the last update that only deletes and was read."""
+    is_stale: bool = False
+    """Whether something was applied of whose signer nothing that only deletes is taken; begin anew, with ``ended``."""
 
     def has_room(self, client: int, size: int) -> bool:
         """Tell whether everybody will read as much more of a client."""
         beyond = self.bytes_of.total() + size
+        if self.items_of[client] + MOST_ITEMS_OF_EDIT > MAX_CLIENT_ITEMS:
+            return False
         return self.bytes_of[client] + size <= MAX_CLIENT_BYTES and beyond <= MAX_TEXT_LOG_BYTES - MAX_STEP_BYTES
 
     @property
@@ -125,7 +138,11 @@ class Replay:
             return False
         if counts and not self.whole and self._leans(update):
             raise LeansOnLeftOut
-        self._apply(signer, envelope.payload if counts else blank(update), update)
+        if update.items and not self._order.place(update.client, self._parts(update)):
+            self._end(signer, update)
+            return False
+        payload = envelope.payload if counts else blank(update)
+        self._apply(signer, payload if update.items else self._trimmed(update), update)
         self._highs |= highs
         if not update.items:
             self._deleting.add(signer)
@@ -135,6 +152,8 @@ class Replay:
         """Take note of an update of ours, which is applied already."""
         self.have[update.client] = update.end
         self.bytes_of[update.client] += size
+        self.items_of[update.client] += len(update.items)
+        self._order.place(update.client, self._parts(update))
         self._highs |= _highs(update)
 
     def _apply(self, signer: EntityId, payload: bytes, update: Update) -> None:
@@ -147,13 +166,13 @@ class Replay:
 
     def _fits(self, update: Update, size: int) -> bool:
         self.bytes_of[update.client] += size
-        return self.bytes_of[update.client] <= MAX_CLIENT_BYTES
+        self.items_of[update.client] += len(update.items)
+        return self.bytes_of[update.client] <= MAX_CLIENT_BYTES and self.items_of[update.client] <= MAX_CLIENT_ITEMS
 
     def _end(self, signer: EntityId, update: Update) -> None:
         """Take nothing more of a client, and ask for no more of it."""
         if update.items:
-            if signer in self._deleting:
-                raise Broken(signer, update.client, update.start)
+            self.is_stale = self.is_stale or signer in self._deleting
             self.ended.end(signer, update.client, update.start)
             self.have[update.client] = MAX_CLOCK
 
@@ -168,10 +187,28 @@ class Replay:
             return False
         if any(_cuts(known, item) for item in update.items):
             return False
-        for cut in update.deletions if counts else ():
+        for cut in update.deletions if counts and update.items else ():
             if (cut.client, cut.clock - 1) in known or (cut.client, cut.clock + cut.length - 1) in known:
                 return False
         return all(self._is_of_text(update.client, item, counts=counts) for item in update.items)
+
+    def _parts(self, update: Update) -> list[Item]:
+        """Return the items of an update that are parts of the text."""
+        return [item for item in update.items if item.kind != HOLE and not self.is_field((update.client, item.clock))]
+
+    def _trimmed(self, update: Update) -> bytes:
+        """Return an update that only deletes without the halves of characters that it would leave or take.
+
+        Each range by itself, so that one within another never takes what the other does not.
+        """
+        cuts: list[Deletion] = []
+        for cut in update.deletions:
+            start, end = cut.clock, cut.clock + cut.length
+            start += (cut.client, start - 1) in self._highs
+            end -= (cut.client, end - 1) in self._highs
+            if start < end:
+                cuts.append(Deletion(cut.client, start, end - start))
+        return deleting(cuts)
 
     def _is_of_text(self, client: int, item: Item, *, counts: bool) -> bool:
         """Tell whether an item is a key of the map beside the text, or a part of the text between parts of it."""

@@ -15,7 +15,7 @@ from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.libraries import SharedText, TextLibrary
-from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, Broken, Ended, LeansOnLeftOut, Replay
+from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, MAX_STEP_DELETING, Broken, Ended, LeansOnLeftOut, Replay
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.ids import EntityId
@@ -144,7 +144,9 @@ class Texts:
             try:
                 for envelope, update, counts in self._log(document, found.replay):
                     found.replay.take(envelope, update, counts=counts)
-                break
+                if not found.replay.is_stale:
+                    break
+                found = _Open(self._begin(document, whole=found.replay.whole, ended=found.replay.ended), rights)
             except LeansOnLeftOut:
                 found = _Open(self._begin(document, whole=True, ended=found.replay.ended), rights)
             except Broken as broken:
@@ -153,29 +155,38 @@ class Texts:
                 found = _Open(self._begin(document, whole=found.replay.whole, ended=ended), rights)
         else:
             raise SubletError(LocalCode.CONFLICT, "this text can't be read", "Ask its author to send it anew.")
+        if found.replay.is_full:  # of more, each replica would have read something else
+            raise SubletError(LocalCode.CONFLICT, "this text is too long to be read", "Ask its author to send it anew.")
         self._open[name] = found
         while len(self._open) > MAX_OPEN_TEXTS:
             self._open.popitem(last=False)
         return found.replay.text
 
     def _begin(self, document: Document, *, whole: bool = False, ended: Ended | None = None) -> Replay:
-        store, number = self._engine.store, document.row.number
+        store, number, name = self._engine.store, document.row.number, document.row.doc_id
         return Replay(
             self._library.open(*_roots(document)),
-            lambda item: store.find_write(number, item) is not None,
+            lambda item: (
+                item in self._engine.document(name).staged_writes or store.find_write(number, item) is not None
+            ),
             whole,
             ended or Ended(),
         )
 
     def _log(self, document: Document, replay: Replay) -> Iterator[tuple[Envelope, Update, bool]]:
-        """Yield what was not read yet, with whether its signer may write it."""
-        more = True
+        """Yield what was not read yet, with whether its signer may write it: what only deletes comes last."""
+        store, number, more = self._engine.store, document.row.number, True
         while more and not replay.is_full:
-            page, more = self._engine.store.log_after(document.row.number, replay.have, MAX_STEP_BYTES)
-            for raw in page:
-                envelope = unpack(raw)
-                update = decode_update(envelope.payload)
-                yield envelope, update, self._counts(document, envelope.signer, update)
+            page, more = store.updates_after(number, replay.have, MAX_STEP_BYTES)
+            yield from (self._told(document, raw) for raw in page)
+        while rows := store.deleting_after(number, replay.deleted_upto, MAX_STEP_DELETING):
+            for replay.deleted_upto, raw in rows:
+                yield self._told(document, raw)
+
+    def _told(self, document: Document, raw: bytes) -> tuple[Envelope, Update, bool]:
+        envelope = unpack(raw)
+        update = decode_update(envelope.payload)
+        return envelope, update, self._counts(document, envelope.signer, update)
 
     def _settle(self, document: Document) -> None:
         """Put into the log what was written since the last commit."""

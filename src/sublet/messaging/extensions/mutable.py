@@ -99,10 +99,20 @@ def _resolve(context: AfterRead) -> None:
         if not authored(content_id, context.room_id, ref["author"]):
             continue
         name = content_document(context.room_id, str(content_id))
-        fields = context.read_document(name)
-        content = {**fields, "content_id": content_id, "author": ref["author"], "body": context.text(name)}
-        ref["content"] = content if fields else None
-        ref["body"] = content["body"] if fields else None
+        fields, body = context.read_document(name), _text(context, name)
+        is_here = bool(fields) and body is not None
+        ref["content"] = (
+            {**fields, "content_id": content_id, "author": ref["author"], "body": body} if is_here else None
+        )
+        ref["body"] = body if is_here else None
+
+
+def _text(context: AfterRead, name: str) -> str | None:
+    """Return a text; None where it can't be read, which takes nothing from the other messages of a page."""
+    try:
+        return context.text(name)
+    except SubletError:
+        return None
 
 
 def _update(

@@ -5,7 +5,9 @@ What somebody had no right to write must not be seen, yet what others wrote besi
 
 from __future__ import annotations
 
-from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, Item, ItemId, Update
+from collections.abc import Sequence
+
+from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, Deletion, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.writer import write_number, write_text
 
 _ORIGIN = 128
@@ -25,6 +27,22 @@ def blank(update: Update) -> bytes:
     for item in update.items:
         _write_item(out, item)
     out.append(0)
+    return bytes(out)
+
+
+def deleting(cuts: Sequence[Deletion]) -> bytes:
+    """Return an update that only deletes."""
+    out = bytearray([0])
+    by_client: dict[int, list[Deletion]] = {}
+    for cut in cuts:
+        by_client.setdefault(cut.client, []).append(cut)
+    write_number(out, len(by_client))
+    for client, ranges in by_client.items():
+        write_number(out, client)
+        write_number(out, len(ranges))
+        for cut in ranges:
+            write_number(out, cut.clock)
+            write_number(out, cut.length)
     return bytes(out)
 
 
