@@ -1,0 +1,100 @@
+"""What a start costs does not follow how much was ever said: counted in what SQLite does, and in documents opened."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.sync import Sync
+from support.members import member
+from support.rooms import Clock, Peer, shared_room
+
+pytestmark = pytest.mark.anyio
+
+MONTH_MS = 31 * 86_400_000
+EVERY = 20
+"""Steps of SQLite's machine between two looks: a row that is read takes some."""
+
+
+@dataclass
+class Counted:
+    """What a database has done since it was opened."""
+
+    steps: int = 0
+    statements: int = 0
+
+    def step(self) -> int:
+        self.steps += EVERY
+        return 0
+
+    def begin(self, _: str) -> None:
+        self.statements += 1
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
+    """Return what each database that is opened does, in the order of opening."""
+    found: list[Counted] = []
+    connect = sqlite3.connect
+
+    def connecting(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        count = Counted()
+        found.append(count)
+        connection.set_progress_handler(count.step, EVERY)
+        connection.set_trace_callback(count.begin)
+        return connection
+
+    monkeypatch.setattr("sublet.messaging.backends.sqlite_store.sqlite3.connect", connecting)
+    return found
+
+
+def written(path: Path, months: int, messages: int) -> None:
+    """Make a database with a room in which so much was said in each of the last months."""
+    declarations, now_ms = (*BUILT_INS, *EXTENSIONS), time.time_ns() // 1_000_000
+    alice = Peer("alice", 1, path / "alice.db", declarations, Clock(now_ms - (months - 1) * MONTH_MS))
+    bob = Peer("bob", 2, None, declarations, alice.clock)
+    alice.meet(bob)
+    room = shared_room(alice, bob)
+    for month in range(months):
+        for number in range(messages):
+            run_operation(alice.engine, alice.id, "message.send", {"room_id": room, "body": f"{month} {number}"})
+            if number % 100 == 99:
+                alice.engine.commit()
+        alice.engine.commit()
+        alice.clock.now_ms = now_ms - (months - 2 - month) * MONTH_MS
+    alice.store.close()
+
+
+async def test_a_start_reads_as_much_of_a_large_room_as_of_a_small_one(
+    tmp_path: Path, counted: list[Counted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sublet.messaging.engine.timeline_shards.REFS_PER_SHARD", 64)
+    # What is asked of others comes later, at no moment that could be told; of two months alone, at that.
+    monkeypatch.setattr(Sync, "run", lambda _: anyio.sleep_forever())
+    starts: list[Counted] = []
+    firsts: list[Counted] = []
+    for months, messages in ((1, 96), (8, 224)):
+        (path := tmp_path / f"{months}").mkdir()
+        written(path, months, messages)
+        counted.clear()
+        async with member("alice", 3, MemoryHub(), path, more=EXTENSIONS) as alice:
+            (database,) = counted
+            starts.append(replace(database))
+            (room,) = await alice.bus.room.list()
+            page = await alice.bus.timeline.list(room_id=room["room_id"], limit=20, peek=True)
+            assert len(page["refs"]) == 20
+            await alice.bus.message.send(room_id=room["room_id"], body="more")
+            firsts.append(replace(database))
+    for small, large in (starts, firsts):
+        assert large.statements <= small.statements + 10
+        assert large.steps < 1.5 * small.steps
