@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sublet.messaging.engine.backend import Fork
+from sublet.messaging.engine.backend import DocumentRow, Fork
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.blob import PIECE_BYTES, Piece, encode_piece, parse_wanted
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
@@ -71,7 +71,7 @@ def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
     ]
     records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
     if row.kind == "index" and row.room_id is not None:
-        records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row.room_id, envelopes)]
+        records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row, envelopes)]
     return encode_bundle(records, more=more)
 
 
@@ -157,9 +157,11 @@ def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:
     return [record.encode() for record in found if record is not None]
 
 
-def _contents(engine: Engine, room_id: RoomId, envelopes: list[bytes]) -> list[bytes]:
+def _contents(engine: Engine, document: DocumentRow, envelopes: list[bytes]) -> list[bytes]:
     wanted: dict[str, None] = {}
     for raw in envelopes:
         wanted |= dict.fromkeys(named_contents(decode_update(unpack(raw).payload)))
-    found = (engine.store.content(room_id, content_id) for content_id in wanted)
+    room_id = document.room_id
+    assert room_id is not None, "contents are of rooms"
+    found = (engine.store.content(room_id, content_id, document.number) for content_id in wanted)
     return [raw for raw in found if raw is not None]

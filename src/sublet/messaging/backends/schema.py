@@ -1,14 +1,16 @@
 """The tables of the messaging database. Change them freely and raise ``SCHEMA_VERSION``.
 
 Every table and index that a message adds to is one more page in each commit, so what the log tells is kept nowhere
-else: up to which clock a client has written, and how many elements a document has.
+else: up to which clock a client has written, and how many elements a document has. Hashes come in no order, so contents
+stand by the document that names them: otherwise each message would change a page somewhere in an index of all of them,
+and a message would cost more the more there are.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -80,8 +82,8 @@ CREATE TABLE deletions (
     seq INTEGER NOT NULL
 );
 CREATE INDEX deletions_of_client ON deletions (document, client, signer);
-CREATE TABLE contents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, room_id TEXT NOT NULL, raw BLOB NOT NULL);
-CREATE UNIQUE INDEX contents_by_hash ON contents (hash, room_id);
+CREATE TABLE contents (number INTEGER PRIMARY KEY, document INTEGER NOT NULL, hash BLOB NOT NULL, raw BLOB NOT NULL);
+CREATE UNIQUE INDEX contents_of_document ON contents (document, hash);
 CREATE TABLE records (entity_id TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE forks (
     document INTEGER NOT NULL,

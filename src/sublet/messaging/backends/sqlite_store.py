@@ -253,10 +253,17 @@ class SqliteStore:
         (seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM log").fetchone()
         return int(seq)
 
-    def content(self, room_id: RoomId, content_id: ContentId) -> bytes | None:
+    def content(self, room_id: RoomId, content_id: ContentId, document: int | None = None) -> bytes | None:
+        digest = _hash(content_id)
         row = self._db.execute(
-            "SELECT raw FROM contents WHERE hash = ? AND room_id = ?", (_hash(content_id), room_id)
+            "SELECT raw FROM contents WHERE document = ? AND hash = ?", (document, digest)
         ).fetchone()
+        if row is None:
+            row = self._db.execute(
+                "SELECT c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "
+                "WHERE d.room_id = ? AND c.hash = ? LIMIT 1",
+                (room_id, digest),
+            ).fetchone()
         return bytes(row[0]) if row is not None else None
 
     def records(self) -> dict[EntityId, bytes]:
@@ -287,8 +294,8 @@ class SqliteStore:
             self._write_updates(batch.updates)
         if batch.contents:
             self._db.executemany(
-                "INSERT OR IGNORE INTO contents (hash, room_id, raw) VALUES (?, ?, ?)",
-                [(_hash(content), room, raw) for (room, content), raw in batch.contents.items()],
+                "INSERT OR IGNORE INTO contents (document, hash, raw) VALUES (?, ?, ?)",
+                [(document, _hash(content), raw) for (document, content), raw in batch.contents.items()],
             )
         if batch.records:
             self._db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", batch.records.items())

@@ -56,7 +56,7 @@ def _is_immutable(intent: Intent) -> bool:
 
 def as_sent(engine: Engine, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
     """Return the immutable content that a ref names; None where it has not come, or is in another's name."""
-    content = engine.reading.content(ref["room_id"], str(ref["content_id"]))
+    content = engine.reading.content_of(ref)
     return content if content is not None and content["author"] == ref["author"] else None
 
 
@@ -65,7 +65,7 @@ def _resolve_content(context: AfterRead) -> None:
     for ref in context.items:
         if ref.get("content_type") != IMMUTABLE or ref.get("status") == DELETED:
             continue
-        content = context.content(str(ref["content_id"]))
+        content = context.content_of(ref)
         fits = content is not None and content["author"] == ref["author"]
         ref["content"] = content if fits else None
         ref["body"] = content["body"] if content is not None and fits else None

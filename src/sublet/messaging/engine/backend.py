@@ -125,7 +125,8 @@ class Batch:
     """What is committed together."""
 
     updates: list[StagedUpdate] = field(default_factory=list)
-    contents: dict[tuple[RoomId, ContentId], bytes] = field(default_factory=dict)
+    contents: dict[tuple[int, ContentId], bytes] = field(default_factory=dict)
+    """By the number of the document that names them, and their ids."""
     records: dict[EntityId, bytes] = field(default_factory=dict)
     settings: dict[str, JsonValue] = field(default_factory=dict)
 
@@ -282,8 +283,8 @@ class Store(Protocol):
     def last_seq(self) -> int:
         """Return the highest number in the log, 0 where it is empty."""
 
-    def content(self, room_id: RoomId, content_id: ContentId) -> bytes | None:
-        """Return an immutable content as it travels."""
+    def content(self, room_id: RoomId, content_id: ContentId, document: int | None = None) -> bytes | None:
+        """Return an immutable content of a room as it travels; soonest if the document that names it is told."""
 
     def records(self) -> dict[EntityId, bytes]:
         """Return every known identity record."""

@@ -317,9 +317,9 @@ class AfterRead:
         """Return the cursor of the last event before this was read."""
         return self._engine.events.cursor
 
-    def content(self, content_id: str) -> dict[str, JsonValue] | None:
-        """Return an immutable content that is here."""
-        return self._engine.reading.content(self.room_id, content_id)
+    def content_of(self, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
+        """Return the immutable content that a ref names; None where it is not here."""
+        return self._engine.reading.content_of(ref)
 
     def read_document(self, doc_id: str) -> dict[str, Any]:
         """Return a map document as it counts."""

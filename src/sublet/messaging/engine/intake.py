@@ -362,7 +362,7 @@ class Intake:
             self._engine.usage.charge(room_id, by, sum(map(len, contents.values())))
         if room_id is not None:
             for content_id, raw in contents.items():
-                self._batch.contents[room_id, content_id] = raw
+                self._batch.contents[document.row.number, content_id] = raw
 
     def _stage(
         self, document: Document, envelope: Envelope, update: Update, plan: Plan, seq: int, *, local: bool

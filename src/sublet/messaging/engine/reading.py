@@ -21,6 +21,7 @@ from sublet.messaging.engine.sequence import Node, in_order
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
+from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, Deletion, ItemId, Update
 from sublet.protocol.ezagent.yjs.reader import Reader
@@ -173,7 +174,16 @@ class Reading:
 
     def content(self, room_id: RoomId, content_id: ContentId) -> dict[str, JsonValue] | None:
         """Return an immutable content, which was checked when it came; None where it is not here."""
-        raw = self._engine.store.content(room_id, content_id)
+        return self._content(room_id, content_id, None)
+
+    def content_of(self, ref: Mapping[str, Any]) -> dict[str, JsonValue] | None:
+        """Return the immutable content that a ref names; None where it is not here."""
+        name = doc_id("index", room_id=ref["room_id"], shard_id=ref["shard_id"])
+        row = self._engine.store.find_document(name)
+        return self._content(ref["room_id"], str(ref["content_id"]), row.number if row is not None else None)
+
+    def _content(self, room_id: RoomId, content_id: ContentId, document: int | None) -> dict[str, JsonValue] | None:
+        raw = self._engine.store.content(room_id, content_id, document)
         if raw is None:
             return None
         content: dict[str, JsonValue] = json.loads(raw)
