@@ -136,6 +136,43 @@ def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_leas
     wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
 
 
+def test_the_room_is_forgotten_with_the_delegation_on_each_side_by_itself(
+    both: tuple[Daemon, Daemon], project: Path
+) -> None:
+    lender, worker = both
+    kept = lender.json("room", "create", "Kept")["room_id"]
+    lender.run("send", kept, "of no delegation")
+    running = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
+    open_room = wait_asked(lender, running)["room_id"]
+    directory = project.parent / "other"
+    directory.mkdir()
+    delegation = begin(lender, directory, json.dumps([]))
+    finish(lender, delegation)
+    room = shown(lender, delegation)["room_id"]
+    for daemon in (lender, worker):
+        wait_for(
+            lambda daemon=daemon: room in [item["id"] for item in daemon.json("prune", "--dry-run")["items"]],
+            WAIT_SECONDS,
+            "a room that is over",
+        )
+    assert lender.json("prune", "--older-than", "1h")["items"] == []
+    done = lender.json("prune")
+    assert {"delegations", "rooms"} <= set(done["counts"])
+    assert next(item for item in done["items"] if item["id"] == room)["bytes"] > 0
+    left = [one["room_id"] for one in lender.json("room", "list")]
+    assert room not in left
+    assert {kept, open_room} <= set(left)
+    assert said(worker, room), "the other side keeps its own"
+    lender.run("down")
+    lender.wait_gone()
+    lender.up()
+    lender.run("send", kept, "again")
+    assert room not in [one["room_id"] for one in lender.json("room", "list")]
+    assert worker.json("prune")["counts"]["rooms"] >= 1
+    assert room not in [one["room_id"] for one in worker.json("room", "list")]
+    lender.run("cancel", running)
+
+
 def test_what_replies_to_an_earlier_question_answers_no_other(both: tuple[Daemon, Daemon], project: Path) -> None:
     lender, _ = both
     other = {"question": "Which size?", "options": ["small", "large"]}

@@ -24,6 +24,7 @@ _ONE = {
     "shadows": "audit repository",
     "results": "result",
     "sessions": "session",
+    "rooms": "room",
 }
 _MANY = {"shadows": "audit repositories"}
 
@@ -48,7 +49,7 @@ def prune(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forget what is over: delegations, audits, sessions.
+    """Forget what is over: delegations with their rooms, audits, sessions.
 
     `diff` knows them no more. Your own files stay as they are, and so does what is under way. The daemon does it by
     itself for what is old; `retention` in config.json says how old.

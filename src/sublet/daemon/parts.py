@@ -367,6 +367,7 @@ async def make_parts(
                 KeptResults(trees.changes),
                 Shadows(journal, auditor, locks),
                 KeptSessions(supervising.sessions, supervising.store),
+                rooms.over,
             ],
             lambda: config.retention,
         ),

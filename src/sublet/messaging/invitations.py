@@ -62,8 +62,9 @@ def rooms_in(bundle: Bundle) -> dict[RoomId, Offered]:
 
 
 def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
-    """Return the rooms that one of ours is a member of by what is known here, of which it need not be told."""
-    return {room_id for room_id in engine.wanted_rooms if engine.is_member(entity, room_id)}
+    """Return the rooms of which one of ours need not be told: those that it is a member of, and what is forgotten."""
+    known = {room_id for room_id in engine.wanted_rooms if engine.is_member(entity, room_id)}
+    return known | engine.store.removal.forgotten()
 
 
 def follow(
@@ -79,7 +80,7 @@ def follow(
         trial: makes an engine in memory, where a config is read before anything of it is kept.
     """
     if room_id not in engine.wanted_rooms:
-        if not may_invite or len(engine.wanted_rooms) >= MAX_ROOMS:
+        if not may_invite or len(engine.wanted_rooms) >= MAX_ROOMS or engine.store.removal.is_forgotten(room_id):
             return False
         by = _inviter(trial(), room_id, bundle, may_invite)
         if by is None or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:

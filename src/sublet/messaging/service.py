@@ -35,6 +35,7 @@ from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
+from sublet.messaging.forgetting import Forgetting
 from sublet.messaging.hand_over import HandOver, tried
 from sublet.messaging.history import History
 from sublet.messaging.invitations import (
@@ -47,7 +48,7 @@ from sublet.messaging.invitations import (
 )
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner
-from sublet.messaging.presence import Presences, Tokens, company
+from sublet.messaging.presence import Company, Presences, Tokens, company
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
@@ -130,6 +131,7 @@ class MessagingService:
         self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want)
         self._history = History(self._sync, self._call)
+        self.forgetting = Forgetting(self._call, self._silence)
         self._declaring = anyio.CapacityLimiter(DECLARERS)
 
     @asynccontextmanager
@@ -328,11 +330,18 @@ class MessagingService:
         await anyio.to_thread.run_sync(declare, *arguments, limiter=self._declaring)
 
     async def _listen(self, room_id: RoomId) -> None:
-        month = await self._call(lambda engine: engine.shards.current_month())
+        month = await self._call(lambda engine: room_id in engine.wanted_rooms and engine.shards.current_month())
+        if not month:
+            return  # forgotten meanwhile
         await self._declare(self._subscriptions.room, room_id, month)
         self._sync.want(f"room:{room_id}")
         self.delivery.want(room_id)
         await self._see(room_id)
+
+    async def _silence(self, room_id: RoomId) -> None:
+        """Hear and serve a room no more, and be present there no longer."""
+        await self._declare(self._subscriptions.leave, room_id)
+        await self._declare(self._presences.room, room_id, Company())
 
     async def _see(self, room_id: RoomId) -> None:
         """Be present in a room, see who else is, and share drafts with our own other devices."""

@@ -22,7 +22,7 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, RoomRecord
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventFilter, EventKind
-from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, entity_domain, is_entity_id, room_id
+from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, entity_domain, is_entity_id, room_id
 from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean_line
@@ -70,6 +70,7 @@ class LentRooms:
         self._node_id = node_id
         self._me = daemon_of(node_id)
         self._attended: dict[str, MemoryObjectSendStream[Event]] = {}
+        self._rooms: dict[str, RoomId] = {}
 
     def plan(self, peer_key: bytes, entity: str | None) -> RoomRecord | None:
         """``RoomPlans.plan``."""
@@ -79,6 +80,10 @@ class LentRooms:
             return None  # it names somebody else's agent
         created, salt = time.time_ns() // 1_000_000, os.urandom(ROOM_SALT_BYTES)
         return RoomRecord(room_id=room_id(self._me, created, salt), created_ms=created, salt=salt.hex(), entity=entity)
+
+    def attended(self) -> frozenset[RoomId]:
+        """Return the rooms that are looked after now."""
+        return frozenset(self._rooms.values())
 
     async def serve(self) -> None:
         """Look after the rooms until cancelled."""
@@ -138,6 +143,7 @@ class LentRooms:
                 log.warning("the room of a delegation failed", delegation_id=delegation_id, reason=str(error))
             finally:
                 del self._attended[delegation_id]
+                self._rooms.pop(delegation_id, None)
 
         group.start_soon(run)
 
@@ -146,6 +152,7 @@ class LentRooms:
         record = await self._journal.require_delegation(delegation_id)
         if record.room is None:
             return
+        self._rooms[delegation_id] = record.room.room_id
         service = await self._messaging.use()
         if await self._opened(service, record, record.room):
             return

@@ -17,6 +17,7 @@ from sublet.daemon.rooms.member_service import RoomMemberService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.people_service import RoomPeopleService
 from sublet.daemon.rooms.presence_service import RoomPresenceService
+from sublet.daemon.rooms.prune_store import LeaseRooms
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
@@ -41,6 +42,7 @@ class Rooms:
     delivery: DeliveryService
     lent: LentRooms
     work: WorkTalk
+    over: LeaseRooms
 
     async def serve(self) -> None:
         """Run until cancelled."""
@@ -53,6 +55,7 @@ class Rooms:
 def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatekeeper, journal: Journal) -> Rooms:
     """Make the parts around ``messaging``; see the services for the arguments."""
     speaking = Speaking(messaging, node_id)
+    lent, work = LentRooms(journal, messaging, node_id), WorkTalk(messaging, node_id)
     return Rooms(
         messaging=messaging,
         service=RoomService(gate, speaking),
@@ -64,6 +67,7 @@ def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatek
         texts=RoomTextService(gate, speaking),
         talk=TalkService(gate, speaking, Addresses(peers.node_of, lambda node: peers.by_node_id(node) is not None)),
         delivery=DeliveryService(gate, speaking),
-        lent=LentRooms(journal, messaging, node_id),
-        work=WorkTalk(messaging, node_id),
+        lent=lent,
+        work=work,
+        over=LeaseRooms(messaging, node_id, lambda: lent.attended() | work.rooms()),
     )

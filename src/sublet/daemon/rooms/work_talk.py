@@ -68,6 +68,10 @@ class WorkTalk:
         """``Talking.entity``."""
         return agent_of(agent, self._node_id) if self._messaging.running else None
 
+    def rooms(self) -> frozenset[str]:
+        """Return the rooms in which agents work or have a last word to say."""
+        return frozenset(work.room_id for work in self._works.values() if work.room_id is not None)
+
     def begins(self, work: Work) -> None:
         """``Talking.begins``."""
         self._works[work.id] = work

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 
 SCHEMA: Final = """
 CREATE TABLE documents (
@@ -114,6 +114,7 @@ CREATE TABLE heads (
     raw BLOB NOT NULL,
     PRIMARY KEY (room_id, entity_id)
 ) WITHOUT ROWID;
+CREATE TABLE forgotten (room_id TEXT PRIMARY KEY, due INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events (cursor INTEGER PRIMARY KEY, kind TEXT NOT NULL, room_id TEXT, data TEXT NOT NULL);
 CREATE TABLE index_entries (

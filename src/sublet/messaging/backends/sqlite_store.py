@@ -16,6 +16,7 @@ from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
 from sublet.messaging.backends.schema import SCHEMA, SCHEMA_VERSION
+from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.engine.backend import (
     Batch,
@@ -64,6 +65,7 @@ class SqliteStore:
         self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         self._db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         self.trust = SqliteTrust(self._db)
+        self.removal = SqliteRemoval(self._db)
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0:
             self._db.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
@@ -98,7 +100,10 @@ class SqliteStore:
         return [DocumentRow(*row) for row in rows]
 
     def rooms(self) -> list[RoomId]:
-        rows = self._db.execute("SELECT room_id FROM documents WHERE kind = 'config' ORDER BY number")
+        rows = self._db.execute(
+            "SELECT room_id FROM documents WHERE kind = 'config' "
+            "AND room_id NOT IN (SELECT room_id FROM forgotten) ORDER BY number"
+        )
         return [str(room_id) for (room_id,) in rows]
 
     def clients(self, document: int) -> dict[int, tuple[int, EntityId]]:

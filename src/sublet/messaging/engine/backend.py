@@ -213,12 +213,38 @@ class TrustStore(Protocol):
         """Keep what a peer says; inside a transaction."""
 
 
+class RemovalStore(Protocol):
+    """Rooms that are forgotten: first noted, then removed little by little, and not taken up again when offered."""
+
+    def begin(self, room_id: RoomId) -> None:
+        """Note that a room is to be removed; inside a transaction."""
+
+    def step(self) -> bool:
+        """Remove some of what there is of such rooms; inside a transaction. Tell whether there may be more."""
+
+    def forgotten(self) -> frozenset[RoomId]:
+        """Return the rooms that are forgotten, removed already or not."""
+
+    def is_forgotten(self, room_id: RoomId) -> bool:
+        """Tell whether a room is."""
+
+    def forgive(self, room_id: RoomId) -> None:
+        """Let a room be taken up again; inside a transaction."""
+
+    def size(self, room_id: RoomId) -> int:
+        """Return how many bytes the log and the contents of a room take."""
+
+
 class Store(Protocol):
     """The database: an append-only signed log and the index that decoded updates feed. Used by one thread."""
 
     @property
     def trust(self) -> TrustStore:
         """Return what is kept about whom to trust."""
+
+    @property
+    def removal(self) -> RemovalStore:
+        """Return what removes rooms."""
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         """Return a document, made if it is new."""

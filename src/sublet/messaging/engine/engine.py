@@ -133,6 +133,7 @@ class Engine:
     def want_room(self, room_id: RoomId) -> None:
         """Accept updates of a room from now on."""
         if room_id not in self._wanted_rooms:
+            self._take_up_again(room_id)
             self._wanted_rooms.add(room_id)
             for listener in self.room_listeners:
                 listener(room_id)
@@ -247,6 +248,29 @@ class Engine:
         self.quotas.forget()
         self.usage.forget()
         self.events.drop()
+
+    def forget_room(self, room_id: RoomId) -> None:
+        """Let go of a room whose removal begins; nothing of it may wait to be written."""
+        with self.store.transaction():
+            self.store.removal.begin(room_id)
+        self._wanted_rooms.discard(room_id)
+        for name in [name for name, document in self._open.items() if document.row.room_id == room_id]:
+            del self._open[name]
+        self.texts.forget()
+        self.rooms.changed(room_id)
+        self.reading.forget()
+        self.shards.forget(room_id)
+        self.quotas.forget()
+        self.usage.drop(room_id)
+
+    def _take_up_again(self, room_id: RoomId) -> None:
+        """Let a room that was forgotten be here again, once all of it is gone."""
+        if self.store.removal.is_forgotten(room_id):
+            with self.store.transaction():
+                while self.store.removal.step():
+                    pass
+                self.store.removal.forgive(room_id)
+            self.rooms.changed(room_id)
 
     def config_changed(self, room_id: RoomId, signer: EntityId, seq: int, *, local: bool) -> None:
         """Decide a room's state anew, tell the hooks, and show what only now counts."""

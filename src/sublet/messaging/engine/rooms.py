@@ -67,7 +67,9 @@ class Rooms:
         return self.state(room_id).counts(signer, part, item, level)
 
     def statements(self, room_id: RoomId) -> list[Statement]:
-        """Return every write of a room's config; those of one key in the order of the CRDT."""
+        """Return every write of a room's config, those of one key in the order of the CRDT; none of one forgotten."""
+        if self._store.removal.is_forgotten(room_id):
+            return []
         row = self._store.find_document(doc_id("config", room_id=room_id))
         return statements(self._store.writes(row.number, None)) if row is not None else []
 

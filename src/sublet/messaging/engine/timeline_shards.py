@@ -42,6 +42,12 @@ class TimelineShards:
         """Look again, since a document was made."""
         self._names.pop(room_id, None)
 
+    def forget(self, room_id: RoomId) -> None:
+        """Forget a room, which is here no more."""
+        self._names.pop(room_id, None)
+        for key in [key for key in self._last if key[0] == room_id]:
+            del self._last[key]
+
     def current_month(self) -> str:
         """Return the month whose shards take new refs."""
         now = datetime.fromtimestamp(self._engine.now_ms() / 1000, UTC)

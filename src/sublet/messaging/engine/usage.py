@@ -81,6 +81,13 @@ class Usage:
             self._saved[share] += self._unsaved.pop(share)
             self._store.trust.put_usage(*share, self._saved[share])
 
+    def drop(self, room_id: RoomId) -> None:
+        """Forget a room, which takes no place any more."""
+        for counts in (self._saved, self._unsaved):
+            for share in [share for share in counts if share[0] == room_id]:
+                self._totals[share[1]] -= counts.pop(share)
+        self._full.clear()
+
     def forget(self) -> None:
         """Go back to what is durable."""
         self._load()

@@ -1,0 +1,113 @@
+"""Rooms of delegations that are over, for ``sublet prune`` and retention: a daemon takes part in only so many."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from sublet.daemon.rooms.entities import DAEMON, daemon_of
+from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL
+from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
+from sublet.daemon.times import unix_seconds
+from sublet.protocol.ezagent.ids import EntityId, RoomId, created_ms
+from sublet.protocol.text import clean_line
+
+if TYPE_CHECKING:
+    from sublet.messaging.engine.engine import Engine
+    from sublet.messaging.service import MessagingService
+
+MAX_SHOWN_CHARS: Final = 80
+_NAME: Final = re.compile(r"Delegation (dlg_[0-9a-f]{32}):")
+
+
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    room_id: RoomId
+    name: str
+    creator: EntityId
+
+
+class LeaseRooms:
+    """Implements ``PruneStore``. A room is over once the lender's daemon has closed it.
+
+    Args:
+        messaging: runs the rooms; where it does not run, nothing of them is looked at.
+        node_id: ours.
+        in_use: returns the rooms that somebody here attends to just now.
+        clock: Unix seconds.
+    """
+
+    name = "rooms"
+
+    def __init__(
+        self,
+        messaging: Messaging,
+        node_id: str,
+        in_use: Callable[[], Iterable[RoomId]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._messaging = messaging
+        self._me = daemon_of(node_id)
+        self._in_use = in_use
+        self._clock = clock
+
+    async def candidates(self) -> list[Candidate]:
+        """``PruneStore.candidates``."""
+        if not self._messaging.running:
+            return []
+        service = await self._messaging.use()
+        found = await self._over(service)
+        sizes = await service.forgetting.sizes([one.room_id for one in found])
+        return [
+            Candidate(
+                one.room_id,
+                await self._last_said(service, one.room_id),
+                sizes[one.room_id],
+                serves=self._delegation(one),
+                shown=f"room: {clean_line(one.name, MAX_SHOWN_CHARS)}",
+            )
+            for one in found
+        ]
+
+    async def remove(self, chosen: Sequence[Candidate]) -> list[Candidate]:
+        """``PruneStore.remove``."""
+        service = await self._messaging.use()
+        over = {one.room_id for one in await self._over(service)}
+        gone = [candidate for candidate in chosen if candidate.id in over]
+        await service.forgetting.rooms([candidate.id for candidate in gone])
+        return gone
+
+    async def _over(self, service: MessagingService) -> list[_Closed]:
+        found = await service.on_engine(partial(_closed, me=self._me))
+        used = frozenset(self._in_use())
+        return [one for one in found if one.room_id not in used][:MAX_CANDIDATES]
+
+    async def _last_said(self, service: MessagingService, room_id: RoomId) -> float:
+        """Return since when nothing is said in a room; its members say when that was, so never later than now."""
+        page = await service.call(self._me, "timeline.list", room_id=room_id, limit=1, peek=True)
+        try:
+            last = unix_seconds(page["refs"][-1]["created_at"])
+        except (IndexError, ValueError):
+            last = created_ms(room_id) / 1000
+        return min(last, self._clock())
+
+    def _delegation(self, one: _Closed) -> frozenset[str]:
+        """Return the delegation whose room it is, where it is ours: the room goes with it."""
+        match = _NAME.match(one.name) if one.creator == self._me else None
+        return frozenset([match[1]] if match is not None else [])
+
+
+def _closed(engine: Engine, me: EntityId) -> list[_Closed]:
+    """Return the rooms that a lender's daemon has opened and closed, and that our daemon is a member of."""
+    return [
+        _Closed(state.room_id, state.name, state.creator)
+        for state in engine.rooms_of(me)
+        if state.creator is not None
+        and state.creator.startswith(f"@{DAEMON}:")
+        and state.level("events_default").value == CLOSED_LEVEL
+    ]
