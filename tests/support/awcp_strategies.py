@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from hypothesis import strategies as st
 
+from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.codec import AnyMessage
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import (
-    MAX_TTL_SECONDS,
     Accept,
     AcceptExtension,
     ActiveLease,

@@ -16,8 +16,8 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
-from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
+from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.policy.config import PolicyConfig
 from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected

@@ -29,11 +29,12 @@ from sublet.a2a_server.work import (
     task_id_for,
 )
 from sublet.daemon.api.daemon_api import ExecutorApi, KnownPeer
+from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage, decode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
-from sublet.protocol.messages import MAX_PROMPT_CHARS, Error, Invite, Start
+from sublet.protocol.messages import Error, Invite, Start
 from sublet.protocol.signed_chain import CHAIN_KEY, verify_chain
 from sublet.protocol.signing import Nonces, verify_message
 

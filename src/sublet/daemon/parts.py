@@ -54,8 +54,8 @@ from sublet.daemon.supervising.prune_store import KeptSessions
 from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.daemon.supervising.start import Around, Supervising
 from sublet.daemon.web_access.logins import WebLogins
-from sublet.daemon.working.assignment_run import ExecutorTools
 from sublet.daemon.working.executor import Executor
+from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.job_files import job_files
 from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of

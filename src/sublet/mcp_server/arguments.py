@@ -12,10 +12,19 @@ from pydantic.config import JsonDict
 
 from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound, Pattern
 from sublet.mcp_server.answers import ReviewAction, Section
-from sublet.protocol.bounds import MAX_PATTERNS, MAX_RESOURCES, GitMode, ResultMode
+from sublet.protocol.bounds import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_PATTERNS,
+    MAX_PROMPT_CHARS,
+    MAX_RESOURCES,
+    MAX_TTL_SECONDS,
+    AccessMode,
+    GitMode,
+    ResultMode,
+)
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS, AccessMode, DelegationId
 from sublet.protocol.text import clean_line
+from sublet.protocol.wire import DelegationId
 
 MAX_PATH_CHARS = 4096
 MAX_PEER_CHARS = 200

@@ -22,7 +22,7 @@ from sublet.policy.limits import Limits
 from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named
-from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
+from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 
 MAX_TESTS: Final = 1_000
 _DEFAULTS: Final = Limits()

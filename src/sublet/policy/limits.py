@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.messages import MAX_TTL_SECONDS, AccessMode
 
 MIB: Final = 1024 * 1024
 

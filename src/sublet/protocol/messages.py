@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    TypeAdapter,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, TypeAdapter, model_validator
 
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS as MAX_DESCRIPTION_CHARS
-from sublet.protocol.bounds import MAX_FOLLOW_UPS
-from sublet.protocol.bounds import MAX_PROMPT_CHARS as MAX_PROMPT_CHARS
-from sublet.protocol.bounds import MAX_RESOURCES as MAX_RESOURCES
-from sublet.protocol.bounds import MAX_TTL_SECONDS as MAX_TTL_SECONDS
-from sublet.protocol.bounds import AccessMode as AccessMode
-from sublet.protocol.bounds import ResultMode as ResultMode
+from sublet.protocol.bounds import MAX_FOLLOW_UPS, MAX_RESOURCES, MAX_TTL_SECONDS, AccessMode, ResultMode
 from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
+from sublet.protocol.wire import (
+    DelegationId,
+    EntityName,
+    Long,
+    Name,
+    Path,
+    Port,
+    RoomName,
+    Short,
+    SubletExtension,
+    Timestamp,
+    Token,
+    Ttl,
+    Wire,
+)
 
 AWCP_URI = "https://awcp-protocol.org/v1"
 AWCP_VERSION = "1"
@@ -42,54 +41,6 @@ MAX_ERROR_CHARS = 8_000
 MAX_WAITING_CHARS = 1_000
 
 DataPath: TypeAlias = Literal["direct", "reverse"]
-DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Short = Annotated[str, StringConstraints(max_length=MAX_DESCRIPTION_CHARS)]
-Token = Annotated[str, StringConstraints(max_length=4096)]
-Path = Annotated[str, StringConstraints(max_length=4096)]
-Long = Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)]
-Ttl = Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-
-
-def _with_offset(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time needs its offset from UTC")
-    return text
-
-
-Timestamp = Annotated[
-    str,
-    StringConstraints(max_length=64),
-    AfterValidator(_with_offset),
-    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 64}),
-]
-
-
-EntityName = Annotated[str, StringConstraints(max_length=320, pattern=r"^@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}$")]
-RoomName = Annotated[str, StringConstraints(min_length=36, max_length=36, pattern=r"^[0-9a-f-]{36}$")]
-
-
-class Wire(BaseModel):
-    """Base of everything on the wire: immutable, validated when built, unknown fields ignored."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore", strict=True)
-
-
-class Signature(Wire):
-    """Ed25519 signature over the message, bound to sender, recipient, nonce and time, against replay."""
-
-    key: Token = Field(description="Signer's raw public key, base64")
-    recipient: Token = Field(description="Recipient's key fingerprint")
-    nonce: Token
-    at: int = Field(description="Unix time in seconds at which the message was signed")
-    value: Token = Field(description="Signature, base64")
-
-
-class SubletExtension(Wire):
-    """What Sublet adds to every message."""
-
-    signature: Signature | None = None
 
 
 class Task(Wire):

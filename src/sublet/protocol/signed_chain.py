@@ -20,8 +20,9 @@ from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.chain import Chain
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
-from sublet.protocol.messages import ChainExtension, Signature
+from sublet.protocol.messages import ChainExtension
 from sublet.protocol.signing import KEY_BYTES, MAX_CLOCK_SKEW_SECONDS, SIGNATURE_BYTES, Nonces
+from sublet.protocol.wire import Signature
 
 CHAIN_KEY: Final = "sublet.chain"
 """Where a message's metadata has it."""

@@ -13,7 +13,8 @@ from sublet.protocol.codec import encode
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError
 from sublet.protocol.ids import fingerprint
-from sublet.protocol.messages import Accept, Done, Error, Invite, Signature, Start
+from sublet.protocol.messages import Accept, Done, Error, Invite, Start
+from sublet.protocol.wire import Signature
 
 AWCP_DOMAIN = b"sublet/awcp/1"
 MAX_CLOCK_SKEW_SECONDS = 300

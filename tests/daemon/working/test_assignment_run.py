@@ -10,7 +10,8 @@ import anyio
 import asyncssh
 import pytest
 
-from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
+from sublet.daemon.working.assignment_run import AssignmentRun
+from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.updates import MAX_PENDING_UPDATES
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Progress

@@ -9,10 +9,11 @@ from sublet.daemon.api.models import ConditionView, CreateDelegation, LeaseQuota
 from sublet.daemon.lending.lent_resources import widest
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.times import rfc3339
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import new_delegation_id
-from sublet.protocol.messages import MAX_DESCRIPTION_CHARS, Accept, AccessMode, ChainExtension
+from sublet.protocol.messages import Accept, ChainExtension
 from sublet.protocol.text import clean_line
 
 RESUMABLE_TRANSPORTS = frozenset({"sshfs", "archive", "git"})

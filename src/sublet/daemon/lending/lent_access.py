@@ -28,20 +28,10 @@ from sublet.daemon.ports import PeerAddress, PeerLink
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import lease_over
 from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import DelegationEvent
-from sublet.protocol.messages import (
-    MAX_TTL_SECONDS,
-    Accept,
-    AccessMode,
-    ActiveLease,
-    DataPath,
-    Endpoint,
-    FollowUp,
-    Mount,
-    Start,
-    StartExtension,
-)
+from sublet.protocol.messages import Accept, ActiveLease, DataPath, Endpoint, FollowUp, Mount, Start, StartExtension
 from sublet.workspace.locks import DirectoryLocks
 from sublet.workspace.model import Export, ExportLimits, LeaseUsage, LentDirectory
 from sublet.workspace.quota import QuotaMet

@@ -23,7 +23,7 @@ from sublet.daemon.api.models import (
     Usage,
 )
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, TransportName
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
@@ -34,7 +34,7 @@ from sublet.protocol.lifecycle import (
     advance,
     is_terminal,
 )
-from sublet.protocol.messages import Accept, AccessMode, ChainExtension, Invite
+from sublet.protocol.messages import Accept, ChainExtension, Invite
 from sublet.protocol.text import clean_line
 
 MAX_SHOWN_PROMPT_CHARS = 200

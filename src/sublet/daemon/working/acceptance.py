@@ -10,10 +10,10 @@ from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.policy.model import Action, Resource, Subject, Value
+from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import Chain, address, check_call
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import (
-    MAX_TTL_SECONDS,
     Accept,
     AcceptExtension,
     Invite,

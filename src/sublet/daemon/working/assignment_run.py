@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 import asyncssh
@@ -16,19 +14,17 @@ import structlog
 
 from sublet.daemon.storage.records import AssignmentRecord
 from sublet.daemon.working.data_link import DataLink, LinkState
+from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.follow_ups import FollowUps
-from sublet.daemon.working.talking import SILENT, Talking, Work
+from sublet.daemon.working.lease_job import make_job
+from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.daemon.working.verdict import why_not_done
-from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.text import clean_line
-from sublet.supervisor.model import Deadline, Job, JobResource, Outcome, Provider
-from sublet.supervisor.tools import ToolGate
-from sublet.workspace.carrier import Carried, Carrier
-from sublet.workspace.model import META, WORKSPACE
-from sublet.workspace.ssh.reverse import ReverseAcceptor
+from sublet.supervisor.model import Deadline, Outcome
+from sublet.workspace.carrier import Carried
 
 LAST_WORD_SECONDS = 1.0
 """How long work whose changes were refused waits for the delegator to say why, once nothing is mounted."""
@@ -39,33 +35,6 @@ MAX_LAUNCHES = 5
 """How often an agent is started that could not begin because the link to its files broke just then."""
 
 log = structlog.get_logger(__name__)
-
-
-class GateOfAssignment(Protocol):
-    """Makes what stands before the tools of an assignment's agent."""
-
-    def __call__(
-        self,
-        record: AssignmentRecord,
-        resources: Sequence[JobResource],
-        deadline: Deadline,
-        waiting: Callable[[str | None], None],
-    ) -> ToolGate:
-        """Return the gate; ``waiting`` is told while a person is waited for."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorTools:
-    """What every assignment works with; the composition root makes it once. ``carriers`` are by transport, ``gate``
-    makes what stands before the tools of an assignment's agent.
-    """
-
-    carriers: Mapping[str, Carrier]
-    reverse: ReverseAcceptor
-    provider: Callable[[str], Provider]
-    scratch_root: Path
-    gate: GateOfAssignment
-    talking: Talking = SILENT
 
 
 class AssignmentRun:
@@ -348,49 +317,22 @@ class AssignmentRun:
             if not mount.is_copy:
                 await self._link.restored(mount)
             launches, interrupted = launches + 1, mount.interrupted
-            job = self._job(prompt, mount.path, scratch, session)
+            job = make_job(
+                self._record,
+                self._start,
+                prompt,
+                mount_point=mount.path,
+                scratch=scratch,
+                deadline=self.deadline,
+                gate=partial(self._tools.gate, waiting=self._news.waiting),
+                session=session,
+            )
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
             broke = not mount.is_copy and (mount.cut.is_set() or mount.interrupted > interrupted)
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
                 return outcome
             log.info("the agent could not begin without its files", delegation_id=self.id, reason=outcome.detail)
             self._news.note("the agent could not begin without the lender's files; once more\n")
-
-    def _resources(self, mount_point: Path) -> list[JobResource]:
-        """Return where the lent directories are; a lease for reading makes all of them read-only."""
-        mode = self._start.lease.access_mode
-        offered = self._record.invite.sublet.resources
-        if not offered:
-            return [JobResource(WORKSPACE, mount_point / WORKSPACE, mode)]
-        return [
-            JobResource(lent.name, mount_point / lent.name, "ro" if mode == "ro" else lent.access_mode)
-            for lent in offered
-        ]
-
-    def _job(self, prompt: str, mount_point: Path, scratch: Path, session: str | None) -> Job:
-        resources = self._resources(mount_point)
-        return Job(
-            delegation_id=self.id,
-            description=self._record.invite.task.description,
-            prompt=prompt,
-            access_mode=self._start.lease.access_mode,
-            resources=resources,
-            meta=mount_point / META,
-            scratch=scratch,
-            mount_point=mount_point,
-            remaining_seconds=max(0.0, self.deadline.at - anyio.current_time()),
-            expires_at=self._start.lease.expires_at,
-            deadline=self.deadline,
-            gate=self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
-            provider_session_id=session,
-            chain=self._chain(),
-        )
-
-    def _chain(self) -> Chain:
-        """Return who called until here; the work's own lease is what is left of this one."""
-        sent = self._record.invite.sublet.chain
-        left = max(0.0, self.deadline.at - anyio.current_time())
-        return Chain(tuple(sent.execution_chain) if sent is not None else (), self.id, left)
 
     def _why_not_done(self) -> SubletError | None:
         late = anyio.current_time() >= self.deadline.at - LEASE_END_SLACK_SECONDS

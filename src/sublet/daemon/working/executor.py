@@ -19,8 +19,9 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, error_view
 from sublet.daemon.times import rfc3339
 from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_invite, seconds_left
-from sublet.daemon.working.assignment_run import AssignmentRun, ExecutorTools
+from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
+from sublet.daemon.working.executor_tools import ExecutorTools
 from sublet.daemon.working.pending import Pending
 from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import ErrorCode, SubletError
