@@ -14,6 +14,7 @@ from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.owner import Owner
 from sublet.messaging.watchers import Seen, Wanted, Watchers
+from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_WAIT_SECONDS: Final = 60.0
@@ -51,12 +52,18 @@ class News:
 
         Returns:
             ``events``, the ``cursor`` after them, and ``missed``: whether there were more that are not kept any more.
+
+        Raises:
+            SubletError: ``INVALID_ARGUMENT``: the cursor is of no event that there has been.
         """
         waiter: asyncio.Future[Seen] | None = None
         if wait_seconds > 0:
             waiter = asyncio.get_running_loop().create_future()
 
         def look(engine: Engine) -> tuple[Seen, bool]:
+            if since is not None and since > engine.events.cursor:
+                what = "there is no such event yet"
+                raise SubletError(LocalCode.INVALID_ARGUMENT, what, "Take a cursor from an answer, or leave it out.")
             start = engine.cursors.start(entity, room_id) if since is None else since
             wanted = self._wanted(engine, entity, everything=since is not None)
             return self._watchers.look(engine, entity, start, room_id, waiter, wanted), engine.events.missed(start)

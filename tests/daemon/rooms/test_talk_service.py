@@ -13,7 +13,7 @@ import pytest
 
 from sublet.daemon.api.delivery_models import AskReceipts
 from sublet.daemon.api.room_file_models import UploadFile
-from sublet.daemon.api.room_models import CreateRoom, InviteToRoom
+from sublet.daemon.api.room_models import CreateRoom, InviteToRoom, ReadMessages, WatchRooms
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
 from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.rooms.addressing import Addresses, direct_name, direct_with
@@ -24,6 +24,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.daemon.rooms.talk_service import TalkService
+from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from support.decisions import KeptDecisions, gatekeeper
@@ -40,6 +41,7 @@ class World:
     rooms: RoomService
     talk: TalkService
     delivery: DeliveryService
+    service: MessagingService
     hers: str
     its: str
 
@@ -54,7 +56,8 @@ async def world(directory: Path) -> AsyncIterator[World]:
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
             hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]
-            yield World(RoomService(gate, speaking), talk, DeliveryService(gate, speaking), hers, its)
+            service = await speaking.service()
+            yield World(RoomService(gate, speaking), talk, DeliveryService(gate, speaking), service, hers, its)
             group.cancel_scope.cancel()
     finally:
         port.close()
@@ -232,3 +235,32 @@ async def test_a_message_comes_with_files_that_its_room_has(tmp_path: Path) -> N
         assert message.attachments == [kept.blob_hash]
         with pytest.raises(SubletError, match="no such file"):
             await at.talk.say(Say(to=room, body="see", attachments=["sha256:" + "0" * 64]), HUMAN)
+
+
+async def test_what_json_can_not_say_takes_no_page_from_anybody(tmp_path: Path) -> None:
+    async with world(tmp_path) as at:
+        sent = await at.talk.say(Say(to=at.its, body="first"), HUMAN)
+        strange = {"bytes": b"\xff", "inner": [{"x": b"\0"}], "text": "\u00e9"}
+        await at.service.call(at.hers, "message.send", room_id=sent.room_id, body="strange", ext={"strange": strange})
+        shown = {"bytes": {"base64": "/w=="}, "inner": [{"x": {"base64": "AA=="}}], "text": "\u00e9"}
+        page = await at.talk.read_page(ReadTalk(room=sent.room_id), HOST)
+        assert [one.body for one in page.messages] == ["first", "strange"]
+        assert page.messages[1].ext["strange"] == shown
+        again = await at.rooms.read_messages(sent.room_id, ReadMessages(), HUMAN)
+        assert again[1].ext["strange"] == shown
+        assert '"/w=="' in again[1].model_dump_json()
+
+
+@pytest.mark.parametrize("cursor", [10**6, 2**63 - 1, 2**63, 2**70])
+async def test_a_cursor_that_no_event_has_is_refused(tmp_path: Path, cursor: int) -> None:
+    async with world(tmp_path) as at:
+        sent = await at.talk.say(Say(to=at.its, body="first"), HUMAN)
+        for ask in (
+            lambda: at.talk.news(Follow(since=cursor, wait=0.01), HOST),
+            lambda: at.talk.news(Follow(since=cursor, peek=True, room=sent.room_id), HOST),
+            lambda: at.rooms.watch_rooms(WatchRooms(since=cursor), HUMAN),
+            lambda: at.rooms.watch_rooms(WatchRooms(acknowledge=cursor), HUMAN),
+        ):
+            with pytest.raises(SubletError, match="no .*event") as refused:
+                await ask()
+            assert refused.value.code == LocalCode.INVALID_ARGUMENT

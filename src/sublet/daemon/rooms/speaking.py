@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sublet.daemon.rooms.entities import entity_of
 from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.plain import plain
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, is_room_id
@@ -43,7 +44,7 @@ class Speaking:
         return entity_of(caller, self._node_id)
 
     async def call(self, caller: Subject, operation: str, **arguments: Any) -> Any:
-        """Return what an operation answers the caller.
+        """Return what an operation answers the caller, as JSON can say it, whatever members have written.
 
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for what is no id of a room; the operation refuses.
@@ -51,4 +52,4 @@ class Speaking:
         if "room_id" in arguments and not is_room_id(arguments["room_id"]):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no id of a room", "See: sublet room list")
         entity = self.entity(caller)
-        return await (await self.service()).call(entity, operation, **arguments)
+        return plain(await (await self.service()).call(entity, operation, **arguments))
