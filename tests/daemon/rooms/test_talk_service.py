@@ -261,6 +261,6 @@ async def test_a_cursor_that_no_event_has_is_refused(tmp_path: Path, cursor: int
             lambda: at.rooms.watch_rooms(WatchRooms(since=cursor), HUMAN),
             lambda: at.rooms.watch_rooms(WatchRooms(acknowledge=cursor), HUMAN),
         ):
-            with pytest.raises(SubletError, match="no .*event") as refused:
+            with pytest.raises(SubletError, match=r"no .*event") as refused:
                 await ask()
             assert refused.value.code == LocalCode.INVALID_ARGUMENT
