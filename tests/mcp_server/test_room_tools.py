@@ -11,6 +11,7 @@ from mcp.client.subscriptions import ResourceUpdated
 from mcp.types import ResourceUpdatedNotification, TextResourceContents
 
 from sublet.daemon.api.models import CreateDelegation
+from sublet.daemon.api.talk_models import TalkFile
 from sublet.daemon.paths import Home
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -47,6 +48,7 @@ async def test_what_is_sent_is_the_callers_own_and_has_a_receipt(
         ("send_message", {"to": "Work", "message": ""}),
         ("read_messages", {}),
         ("read_messages", {"room": "Work", "channel": "review"}),
+        ("read_messages", {"room": "Work", "attachment": True}),
         ("read_messages", {"channel": "review", "ref_id": "01J" + "0" * 23}),
         ("watch", {"action": "set", "room": "Work"}),
         ("watch", {"action": "unset"}),
@@ -87,6 +89,25 @@ async def test_what_others_wrote_is_stripped_and_labelled_in_both_forms(
     assert room["from_peer"] == {"peer": BOB, "untrusted": True, "room_name": "Work"}
     assert room["members"] == sorted([BOB, ME])
     assert facts(listed)["you"] == ME
+
+
+async def test_a_file_is_named_as_its_sender_calls_it_and_its_text_is_shown(
+    api: FakeDaemonApi, talk: FakeTalkApi, home: Home
+) -> None:
+    file = TalkFile(blob_hash="sha256:" + "0" * 64, filename="log\x1b[2J", mime_type="text/plain", size_bytes=9)
+    for author in (BOB, ME):
+        talk.hear("see", author)
+        talk.messages[-1] = talk.messages[-1].model_copy(update={"file": file, "attachments": [file.blob_hash]})
+    async with connected(api, home, talk=talk) as client:
+        theirs, mine = facts(await client.call_tool("read_messages", {"room": "Work"}))["messages"]
+        given = {"room": "Work", "ref_id": talk.messages[0].ref_id, "attachment": True}
+        (shown,) = facts(await client.call_tool("read_messages", given))["messages"]
+    labels = {"peer": BOB, "untrusted": True, "file_name": "log", "mime_type": "text/plain"}
+    assert theirs["from_peer"] == {**labels, "text": "see"}
+    assert theirs["file_bytes"] == mine["file_bytes"] == 9
+    assert "file_name" not in theirs
+    assert mine["file_name"] == "log"
+    assert shown["from_peer"]["text"].startswith("the text of blob_hash=")
 
 
 async def test_long_rooms_and_long_messages_come_in_pages_without_a_gap(

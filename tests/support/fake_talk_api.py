@@ -111,6 +111,11 @@ class FakeTalkApi:
         self._called(caller)
         return next(one for one in self.messages if one.ref_id == ref_id)
 
+    async def read_attachment(self, room: str, ref_id: str, caller: Subject) -> TalkMessage:
+        """``TalkApi.read_attachment``."""
+        found = await self.read_message(room, ref_id, caller)
+        return found.model_copy(update={"body": f"the text of {found.file}"})
+
     async def talk_rooms(self, caller: Subject) -> list[TalkRoom]:
         """``TalkApi.talk_rooms``."""
         self._called(caller)

@@ -13,8 +13,7 @@ import typer
 
 from sublet.cli.connection import resolve, run
 from sublet.cli.errors import Exit, exit_for_view
-from sublet.cli.lease_cmds import IdArgument
-from sublet.cli.options import JsonFlag
+from sublet.cli.options import JsonFlag, complete_delegation
 from sublet.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -31,7 +30,15 @@ STATUS_SECONDS = 10.0
 
 def attach(
     ctx: typer.Context,
-    delegation_id: IdArgument,
+    delegation_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="Delegation id, the beginning of one, or `last`; or the room of a file.",
+            autocompletion=complete_delegation,
+            show_default=False,
+        ),
+    ],
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="For a room instead: a file to send there.", show_default=False),

@@ -49,10 +49,10 @@ def prune(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forget what is over: delegations with their rooms, audits, sessions.
+    """Forget what is over: delegations, audits, sessions.
 
-    `diff` knows them no more. Your own files stay as they are, and so does what is under way. The daemon does it by
-    itself for what is old; `retention` in config.json says how old.
+    Rooms of delegations go with them, and `diff` knows them no more. Your own files stay as they are, and so does what
+    is under way. The daemon does it by itself for what is old; `retention` in config.json says how old.
     """
     screen = Screen(as_json=as_json)
 

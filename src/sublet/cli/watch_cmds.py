@@ -13,6 +13,7 @@ from sublet.cli.help import Defaulting, Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import RoomArgument, resolve_ref, resolve_room
 from sublet.cli.screen import Screen
+from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
 
 MAX_LINE_CHARS = 400
+SHOWN = frozenset({"message.new", "message.edited"})
+"""Events that are printed with what the message says."""
 
 watch = group(
     "watch",
@@ -83,6 +86,8 @@ def watch_events(
                 what = " ".join(str(event[key]) for key in ("action", "emoji", "channel", "reason") if event.get(key))
                 line = f"{event['cursor']}  {where}  {who}  {event['kind']}  {what}  {about}"
                 screen.show(clean_line(line, MAX_LINE_CHARS))
+                if event["kind"] in SHOWN and about:
+                    await _show_message(control, screen, in_room, about)
             if found.missed:
                 screen.note("More had happened than is kept: read the rooms with sublet read.")
             screen.note(f"Go on with --since {found.cursor}")
@@ -168,6 +173,18 @@ def watch_unset(
         await _show(control, screen, await control.watching.unset_watch(UnsetWatch(room=room_id, ref_id=ref_id)))
 
     run(ctx, screen, body)
+
+
+async def _show_message(control: Control, screen: Screen, room_id: str, ref_id: str) -> None:
+    """Print what a message says, unless it is gone by now."""
+    from sublet.cli.columns import Quoted
+    from sublet.cli.render_rooms import attached, said
+
+    try:
+        one = await control.marks.get_message(room_id, ref_id)
+    except SubletError:
+        return
+    screen.show(Quoted("\n".join(filter(None, (said(one), attached(one)))), f"{screen.symbols.bar} "))
 
 
 async def _called(control: Control) -> dict[str, str]:

@@ -24,6 +24,8 @@ class Wrote(Answer):
     peer: str
     untrusted: Literal[True] = True
     room_name: str | None = None
+    file_name: str | None = None
+    mime_type: str | None = None
     text: str | None = None
     reason: str | None = None
 
@@ -53,6 +55,8 @@ class Message(Answer):
     thread: str | None = None
     channels: list[str] | None = None
     attachments: list[str] | None = None
+    file_name: str | None = Field(default=None, description="Of an own file")
+    file_bytes: int | None = Field(default=None, description="It comes with a file; read_messages shows its text")
     receipts: list[ReceiptFacts] | None = Field(default=None, description="Of an own one, asked for by its ref_id")
     chars_left: int | None = Field(default=None, description="Not shown here; read_messages with its ref_id has them")
     missing: bool | None = Field(default=None, description="Its content has not come yet")
@@ -176,6 +180,8 @@ def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = Non
     body = message.body
     shown = clean(body[start : start + limit], limit=limit + 1) or None if body is not None else None
     left = max(0, len(body) - start - limit) if body is not None else 0
+    file = message.file
+    name = clean_line(file.filename, MAX_NAME_CHARS) if file is not None else None
     return Message(
         ref_id=message.ref_id,
         room_id=None if message.room_id == of_room else message.room_id,
@@ -187,9 +193,16 @@ def message_facts(message: TalkMessage, limit: int, *, of_room: str | None = Non
         thread=message.thread and clean_line(message.thread, 64),
         channels=[clean_line(name, 64) for name in message.channels[:MAX_TAGS_SHOWN]] or None,
         attachments=[clean_line(one, 80) for one in message.attachments[:MAX_TAGS_SHOWN]] or None,
+        file_name=name if message.own else None,
+        file_bytes=file.size_bytes if file is not None else None,
         receipts=receipt_facts(message.receipts) or None,
         chars_left=left or None,
         missing=True if body is None and message.status == "active" else None,
         text=shown if message.own else None,
-        from_peer=Wrote(peer=message.author, text=shown) if shown and not message.own else None,
+        from_peer=_wrote(message, name, shown) if (shown or name) and not message.own else None,
     )
+
+
+def _wrote(message: TalkMessage, file_name: str | None, text: str | None) -> Wrote:
+    kind = clean_line(message.file.mime_type, MAX_NAME_CHARS) if message.file is not None else None
+    return Wrote(peer=message.author, file_name=file_name, mime_type=kind, text=text)

@@ -46,6 +46,7 @@ class ReadMessages(Arguments):
     thread: RefId | None = Field(default=None, description="Only the thread that this message begins")
     channel: Channel | None = Field(default=None, description="A channel, over all rooms")
     ref_id: RefId | None = Field(default=None, description="This one message of room, in full")
+    attachment: bool = Field(default=False, description="With ref_id: the text of the file that it comes with")
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_MESSAGES)] = DEFAULT_PAGE_MESSAGES
     cursor: Cursor | None = Field(default=None, description="next_cursor of the last answer")
 
@@ -55,6 +56,8 @@ class ReadMessages(Arguments):
             raise ValueError("give room or channel")
         if self.room is None and (self.thread is not None or self.ref_id is not None):
             raise ValueError("a thread and a ref_id are of a room: give it")
+        if self.attachment and self.ref_id is None:
+            raise ValueError("an attachment is of one message: give its ref_id")
         if self.ref_id is not None and self.cursor is not None and not self.cursor.isdecimal():
             raise ValueError("cursor is that of another question: with ref_id it is a number")
         return self

@@ -89,7 +89,8 @@ async def send_message(call: Call, given: SendMessage) -> Answer:
 async def read_messages(call: Call, given: ReadMessages) -> Answer:
     """Show a page of messages, or one message in full."""
     if given.ref_id is not None:
-        message = await call.talk.read_message(str(given.room), given.ref_id, call.caller)
+        read = call.talk.read_attachment if given.attachment else call.talk.read_message
+        message = await read(str(given.room), given.ref_id, call.caller)
         return _in_full(message, int(given.cursor or 0))
     asked = ReadTalk(
         room=given.room, thread=given.thread, channel=given.channel, limit=given.limit, before=given.cursor

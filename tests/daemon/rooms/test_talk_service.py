@@ -23,7 +23,7 @@ from sublet.daemon.rooms.file_service import RoomFileService
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
-from sublet.daemon.rooms.talk_service import TalkService
+from sublet.daemon.rooms.talk_service import MAX_TEXT_BYTES, TalkService
 from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
@@ -233,6 +233,18 @@ async def test_a_message_comes_with_files_that_its_room_has(tmp_path: Path) -> N
         await at.talk.say(Say(to=room, body="see", attachments=[kept.blob_hash]), HUMAN)
         (message,) = (await at.talk.read_page(ReadTalk(room=room), HUMAN)).messages
         assert message.attachments == [kept.blob_hash]
+        assert message.file is not None
+        assert (message.file.filename, message.file.size_bytes) == ("p", 6)
+        assert (await at.talk.read_attachment(room, message.ref_id, HUMAN)).body == "a plan"
+        large = base64.b64encode(b"x" * (MAX_TEXT_BYTES + 1))
+        for content, why in ((base64.b64encode(b"\xff\xfe"), "no text"), (large, "more than")):
+            other = await files.upload_file(room, UploadFile(filename="o", media_type="a/b", data=content), HUMAN)
+            said = await at.talk.say(Say(to=room, body="no text", attachments=[other.blob_hash]), HUMAN)
+            with pytest.raises(SubletError, match=why):
+                await at.talk.read_attachment(room, said.ref_id, HUMAN)
+        plain = await at.talk.say(Say(to=room, body="none"), HUMAN)
+        with pytest.raises(SubletError, match="comes with no file"):
+            await at.talk.read_attachment(room, plain.ref_id, HUMAN)
         with pytest.raises(SubletError, match="no such file"):
             await at.talk.say(Say(to=room, body="see", attachments=["sha256:" + "0" * 64]), HUMAN)
 

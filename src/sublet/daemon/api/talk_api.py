@@ -40,6 +40,9 @@ class TalkApi(Protocol):
     async def read_message(self, room: str, ref_id: str, caller: Subject) -> TalkMessage:
         """Return one message."""
 
+    async def read_attachment(self, room: str, ref_id: str, caller: Subject) -> TalkMessage:
+        """Return a message with the text of the file that it comes with in place of its own."""
+
     async def talk_rooms(self, caller: Subject) -> list[TalkRoom]:
         """Return the rooms that the caller may read, those with unread messages first."""
 

@@ -77,6 +77,15 @@ class ReadTalk(Request):
         return self
 
 
+class TalkFile(View):
+    """The file that a message comes with, as its author calls it; nobody believes name and type."""
+
+    blob_hash: str
+    filename: str
+    mime_type: str
+    size_bytes: int
+
+
 class TalkMessage(View):
     """A message. ``body`` is None where its content has not come yet, or was deleted."""
 
@@ -91,6 +100,7 @@ class TalkMessage(View):
     thread: str | None = None
     channels: list[str] = Field(default_factory=list)
     attachments: list[str] = Field(default_factory=list)
+    file: TalkFile | None = None
     receipts: list[RecipientReceipt] = Field(default_factory=list, description="Of the caller's own, where one is read")
     ext: dict[str, JsonValue] = Field(default_factory=dict)
 

@@ -45,6 +45,8 @@ NEWS_MESSAGE_KEYS: Final = ("new_ref_id", "ref_id", "watched_ref")
 """What names the message that an event is about, the nearest first."""
 RECEIPT_SECONDS: Final = 1.0
 """How long an answer waits for the message to be delivered."""
+MAX_TEXT_BYTES: Final = 1 << 20
+"""Of a file that is shown as text."""
 TELLING: Final = ("message.", "reaction.", "watch.", "moderation.", "room.member.")
 """What events that are news to an agent begin with; others say nothing, or nothing that these do not."""
 
@@ -140,6 +142,27 @@ class TalkService:
             return message
         receipts = await self._receipts(room_id, ref_id, caller, 0)
         return message.model_copy(update={"receipts": receipts_of(receipts)})
+
+    async def read_attachment(self, room: str, ref_id: str, caller: Subject) -> TalkMessage:
+        """``TalkApi.read_attachment``."""
+        await self._gate.ask(caller, Action.ROOM_READ, "*")
+        message = await self.read_message(room, ref_id, caller)
+        file = message.file
+        if file is None:
+            raise SubletError(LocalCode.NOT_FOUND, "this message comes with no file", "read_messages shows files.")
+        elsewhere = f"A person keeps it by: sublet attach {message.room_id} --get {message.ref_id}"
+        if file.size_bytes > MAX_TEXT_BYTES:
+            raise SubletError(
+                LocalCode.INVALID_ARGUMENT,
+                f"it has more than {MAX_TEXT_BYTES >> 10} KiB, so it is not shown",
+                elsewhere,
+            )
+        found = await self._speaking.call(caller, "media.get", room_id=message.room_id, blob_hash=file.blob_hash)
+        try:
+            text = found.decode()
+        except UnicodeDecodeError:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, "it is no text in UTF-8", elsewhere) from None
+        return message.model_copy(update={"body": text})
 
     async def talk_rooms(self, caller: Subject) -> list[TalkRoom]:
         """``TalkApi.talk_rooms``."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from sublet.daemon.api.delivery_models import RecipientReceipt
-from sublet.daemon.api.talk_models import TalkMessage
+from sublet.daemon.api.talk_models import TalkFile, TalkMessage
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.ids import EntityId
 
@@ -40,8 +42,17 @@ def message_of(ref: Mapping[str, Any], me: EntityId) -> TalkMessage:
         thread=_text(thread, "root"),
         channels=[str(name) for name in channels] if isinstance(channels, list) else [],
         attachments=files,
+        file=_file(ext.get("media")),
         ext={name: value for name, value in ext.items() if name not in _APART and value not in ({}, None)},
     )
+
+
+def _file(media: object) -> TalkFile | None:
+    """Return what a message says of its file; None where it says it in another shape."""
+    try:
+        return TalkFile.model_validate(media) if isinstance(media, dict) else None
+    except ValidationError:
+        return None
 
 
 def shortened(message: TalkMessage, limit: int) -> TalkMessage:
