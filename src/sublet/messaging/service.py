@@ -17,6 +17,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging import answers
+from sublet.messaging.attending import Attending, Declaring
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
@@ -38,25 +39,16 @@ from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.forgetting import Forgetting
 from sublet.messaging.hand_over import HandOver, tried
 from sublet.messaging.history import History
-from sublet.messaging.invitations import (
-    documents_of_members,
-    follow,
-    known,
-    rooms_in,
-    rooms_known,
-    writers_of_drafts,
-)
+from sublet.messaging.invitations import documents_of_members
+from sublet.messaging.joining import Joining
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner
-from sublet.messaging.presence import Company, Presences, Tokens, company
+from sublet.messaging.presence import Presences, Tokens
 from sublet.messaging.subscriptions import Subscriptions
 from sublet.messaging.sync import Sync
 from sublet.messaging.watchers import Watchers
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
-from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
-from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
 
@@ -64,12 +56,8 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
-DECLARERS: Final = 4
-"""Threads that declare on the network; more of them would take turns there."""
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
-MAX_INBOX_PARTS: Final = 64
-"""Answers, one after the other, in which an entity that was away learns of its rooms."""
 PERIODS_FOR_MEMBERS: Final = 10
 """After how many of those what members keep for all their rooms is asked for."""
 ResultT = TypeVar("ResultT")
@@ -109,7 +97,6 @@ class MessagingService:
         self._network = network
         self._local = list(local)
         self._now_ms = now_ms
-        self._accept_invitation = accept_invitation
         self._make_entity = make_entity
         self._daemon_bytes = daemon_bytes
         self._hand_over = HandOver(self._catch_up)
@@ -117,22 +104,34 @@ class MessagingService:
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
-        self._subscriptions = Subscriptions(
-            network,
-            self._owner.heard,
-            self._owner.asked,
-            self._invited,
-            self._acknowledged,
-            registry.entity_documents,
-        )
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
-        self._presences = Presences(network, self._owner.heard, self._owner.asked, self._tokens.came)
-        self._sync = Sync(network, self._call, partial(self._declare, self._subscriptions.known))
+        declaring = Declaring()
+        self._sync = Sync(network, self._call, self._known)
         self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want)
         self._history = History(self._sync, self._call)
-        self.forgetting = Forgetting(self._call, self._silence)
-        self._declaring = anyio.CapacityLimiter(DECLARERS)
+        self._joining = Joining(
+            self._call, declaring, self._sync, accept_invitation, self._trial, self._attend, self._hand_over
+        )
+        self._attending = Attending(
+            self._call,
+            declaring,
+            registry,
+            Subscriptions(
+                network,
+                self._owner.heard,
+                self._owner.asked,
+                self._joining.invited,
+                self._acknowledged,
+                registry.entity_documents,
+            ),
+            Presences(network, self._owner.heard, self._owner.asked, self._tokens.came),
+            self._tokens,
+            self._sync.want,
+            self._hand_over,
+            self.delivery.want,
+        )
+        self.forgetting = Forgetting(self._call, self._attending.silence)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[MessagingService]:
@@ -177,10 +176,8 @@ class MessagingService:
         """Take another entity of ours, which can be reached from then on."""
         self._local.append(entity)
         await self._call(lambda engine: engine.keyring.add(entity))
-        entity_id = entity.record.entity_id
-        await self._declare(self._subscriptions.own, entity_id)
-        await self._declare(self._subscriptions.known, entity_id)
-        await self._ask_for_rooms(entity_id)
+        await self._attending.entity(entity.record.entity_id)
+        await self._joining.ask(entity.record.entity_id)
 
     async def call(self, entity: EntityId, operation: str, /, **arguments: Any) -> Any:
         """Return what an operation answers; durable when it does.
@@ -229,7 +226,7 @@ class MessagingService:
         if not is_room_id(room_id):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "not the id of a room", "sublet room list names them.")
         await self._call(lambda engine: engine.want_room(room_id))
-        await self._listen(room_id)
+        await self._attending.room(room_id)
         await self._sync.room(room_id)
 
     async def synchronise(self, room_id: RoomId) -> None:
@@ -281,7 +278,7 @@ class MessagingService:
         engine.events.listeners.append(partial(self._told, engine))
         engine.arrival_listeners.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
         engine.document_listeners.append(lambda name: self._hand_over.soon(self._sync.want, name))
-        engine.room_listeners.append(lambda room_id: self._hand_over.soon(self._listen, room_id))
+        engine.room_listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
     def _trial(self) -> Engine:
@@ -309,49 +306,13 @@ class MessagingService:
             self._hand_over.soon(self._sync.want, f"key:{entity}")
 
     async def _begin(self) -> None:
-        members = await self._call(known)
-        own = [entity.record.entity_id for entity in self._local]
-        for entity_id in own:
-            await self._declare(self._subscriptions.own, entity_id)
-            await self._declare(self._subscriptions.known, entity_id)
-        for entity_id in members - set(own):
-            await self._declare(self._subscriptions.member, entity_id)
-            await self._declare(self._subscriptions.known, entity_id)
-        await self._declare(self._subscriptions.blobs)
+        await self._attending.begin([entity.record.entity_id for entity in self._local])
         self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
         await tried(self._link_changed)
 
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    async def _declare(self, declare: Callable[..., None], *arguments: Any) -> None:
-        """Declare something on the network, which takes a while and so is done on another thread."""
-        await anyio.to_thread.run_sync(declare, *arguments, limiter=self._declaring)
-
-    async def _listen(self, room_id: RoomId) -> None:
-        month = await self._call(lambda engine: room_id in engine.wanted_rooms and engine.shards.current_month())
-        if not month:
-            return  # forgotten meanwhile
-        await self._declare(self._subscriptions.room, room_id, month)
-        self._sync.want(f"room:{room_id}")
-        self.delivery.want(room_id)
-        await self._see(room_id)
-
-    async def _silence(self, room_id: RoomId) -> None:
-        """Hear and serve a room no more, and be present there no longer."""
-        await self._declare(self._subscriptions.leave, room_id)
-        await self._declare(self._presences.room, room_id, Company())
-
-    async def _see(self, room_id: RoomId) -> None:
-        """Be present in a room, see who else is, and share drafts with our own other devices."""
-        found = await self._call(partial(company, room_id=room_id))
-        await self._declare(self._presences.room, room_id, found)
-        for entity in found.silent:
-            self._hand_over.soon(self._tokens.ask, room_id, entity)
-        for entity in await self._call(partial(writers_of_drafts, room_id=room_id)):
-            await self._declare(self._subscriptions.draft, room_id, entity)
-            self._sync.want(doc_id("draft", room_id=room_id, entity_id=entity))
 
     async def _periodically(self) -> None:
         while True:
@@ -383,9 +344,9 @@ class MessagingService:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
         await self._tokens.take()
         for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
-            await self._listen(room_id)
+            await self._attending.room(room_id)
         for entity in tuple(self._local):
-            await self._ask_for_rooms(entity.record.entity_id)
+            await self._joining.ask(entity.record.entity_id)
 
     def _acknowledged(self, sample: Sample) -> None:
         self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
@@ -393,48 +354,10 @@ class MessagingService:
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""
         self._watchers.told(engine, rows)
-        for row in rows:
-            entity = row.data.get("entity")
-            if row.kind in ("room.member.joined", "room.member.left") and row.room_id is not None:
-                self._hand_over.soon(self._see, row.room_id)
-            if row.kind == "room.member.joined" and isinstance(entity, str) and entity not in engine.keyring.local:
-                self._hand_over.soon(self._member_came, row.room_id, entity, row.data.get("local") is True)
+        self._attending.told(engine, rows)
 
-    async def _member_came(self, room_id: RoomId, entity: EntityId, invited_here: bool) -> None:
-        await self._declare(self._subscriptions.member, entity)
-        await self._declare(self._subscriptions.known, entity)
-        for name in self._registry.entity_documents(entity):
-            self._sync.want(name)
-        self._sync.want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")
+    async def _known(self, entity: EntityId) -> None:
+        await self._attending.known(entity)
 
-    def _invited(self, query: Answer) -> None:
-        self._hand_over.soon(self._read_invitation, query)
-
-    async def _read_invitation(self, query: Answer) -> None:
-        try:
-            await self._take_invitation(decode_bundle(query.payload))
-        except Refused:
-            query.drop()
-        else:
-            await self._declare(query.reply, encode_bundle(()))
-
-    async def _ask_for_rooms(self, entity: EntityId) -> None:
-        """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
-        told = await self._call(partial(rooms_known, entity=entity))
-        for _ in range(MAX_INBOX_PARTS):
-            before, more = len(told), False
-            for bundle in await self._sync.inbox(entity, told):
-                told |= await self._take_invitation(bundle)
-                more |= bundle.more
-            if not more or len(told) == before:
-                return
-
-    async def _take_invitation(self, bundle: Bundle) -> set[RoomId]:
-        """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds."""
-        rooms = rooms_in(bundle)
-        for room_id, offered in rooms.items():
-            may_invite = {signer for signer in offered.signers if self._accept_invitation(signer)}
-            taken = partial(follow, room_id=room_id, bundle=offered.config, may_invite=may_invite, trial=self._trial)
-            if await self._call(taken):
-                await self._listen(room_id)
-        return set(rooms)
+    async def _attend(self, room_id: RoomId) -> None:
+        await self._attending.room(room_id)
