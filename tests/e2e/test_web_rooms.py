@@ -51,9 +51,16 @@ def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> No
         shown = browser.wait_text("gnp.exe", ".talk")
         assert "<img src=x" in shown
         assert "U+202E" in shown
-        assert f"answers {here.json('whoami')['entity_id']}: first" in shown
+        assert "answers you: first" in shown
+        assert shown.startswith("you")
+        assert "\nbob\n" in shown, "the name of the peer"
+        assert browser.run("return document.querySelector('.message:not(.own) b').title") == other
         assert browser.run("return document.querySelectorAll('main img').length") == 0
         assert browser.run("return document.title").startswith("Rooms ")
+
+        (tmp_path / "log.txt").write_text("green")
+        there.run("attach", room, str(tmp_path / "log.txt"))
+        browser.wait_text("File: log.txt (5 B)", ".talk")
 
         browser.type("textarea", "from the page")
         browser.click("button", "Send")

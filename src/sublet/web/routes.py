@@ -118,6 +118,7 @@ class PageApi:
             ("GET", "/api/policy", self._show_policy),
             ("GET", "/api/agents", self._list_agents),
             ("GET", "/api/sessions", self._list_sessions),
+            ("GET", "/api/peers", self._list_peers),
             ("POST", "/api/logout", self._log_out),
             *self._rooms.table(),
         ]
@@ -272,6 +273,10 @@ class PageApi:
         query = read_query(request, Listing)
         found = await self._supervisor.list_sessions(OWNER, limit=query.limit)
         return Response(f"[{','.join(_json(one) for one in found)}]", media_type="application/json")
+
+    async def _list_peers(self, request: Request) -> Response:
+        read_query(request, Nothing)
+        return answers(await self._api.list_peers(OWNER))
 
 
 _FUTURE = 10**17

@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "pin": Usage("ID", "pin a message, as a moderator", 1, 1),
     "unpin": Usage("ID", "pin it no longer", 1, 1),
     "attach": Usage("FILE", "send a file of up to 16 MiB", 1, 1),
-    "save": Usage("[ID] [PATH]", "write the file of a message to PATH, by default under its own name here", 0, 2),
+    "save": Usage("[ID] [PATH]", "keep the file of a message, here or as PATH", 0, 2),
     "who": Usage("", "who is here, and how far they have read"),
     "invite": Usage("ENTITY", "make somebody a member", 1, 1),
     "clear": Usage("", "take away what is not from the room"),

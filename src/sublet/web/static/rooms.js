@@ -2,7 +2,8 @@
 
 import { get, post } from "./api.js";
 import { fill, h, reconcile } from "./dom.js";
-import { empty, moment, pill, plural } from "./format.js";
+import { bytes, empty, moment, pill, plural } from "./format.js";
+import { called, loadNames, short, who } from "./names.js";
 import { onNews } from "./room_news.js";
 import { heading, keepFresh, say } from "./view.js";
 
@@ -13,17 +14,17 @@ export function rooms(main) {
   const problem = h("div"), list = h("div", { class: "cards" }), none = h("div");
   main.append(heading("Rooms"), problem, list, none);
   const fresh = keepFresh(problem, async (signal) => {
-    const found = await get("/api/rooms", signal);
-    reconcile(list, found, (one) => one.room_id, card);
+    const [found, names] = await Promise.all([get("/api/rooms", signal), loadNames(signal)]);
+    reconcile(list, found, (one) => one.room_id, (one) => card(one, names));
     fill(none, found.length ? null : empty("No rooms yet.", "In a room, people and agents of paired daemons talk. Open one, and ask somebody in:", h("pre", { class: "command" }, "sublet room create plans\nsublet room invite plans @human:NODE")));
   }, () => false);
   const forget = onNews("", fresh.refresh);
   return () => { forget(); fresh.stop(); };
 }
 
-function card(one) {
+function card(one, names) {
   return h("a", { class: "card", href: `#/rooms/${encodeURIComponent(one.room_id)}` },
-    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, one.name), h("span", { class: "tag" }, one.role)),
+    h("div", { class: "card-head" }, h("strong", { class: "card-title" }, called(names, one.name)), h("span", { class: "tag" }, one.role)),
     h("div", { class: "card-facts" }, h("span", {}, plural(one.members, "member")), h("span", {}, WAYS_IN[one.policy] ?? one.policy)));
 }
 
@@ -31,17 +32,17 @@ const WAYS_IN = { open: "open to all", knock: "knock to come in", invite: "by in
 
 export function room(main, id) {
   const problem = h("div"), head = h("div"), talk = h("ol", { class: "talk" }), earlier = h("button", { class: "small", hidden: true, onclick: before }, "Earlier messages"), nothing = h("p", { class: "quiet-text", hidden: true }, "Nothing has been said yet.");
-  let messages = [], me = "", whole = false;
+  let messages = [], names = null, whole = false;
   const form = writing(async (body) => { await post(`${path(id)}/messages`, { body }); fresh.refresh(); });
   main.append(h("p", { class: "back" }, h("a", { href: "#/rooms" }, "← All rooms")), problem, head, h("p", { class: "quiet-text" }, "What others write is their words, which nobody has checked."), h("div", { class: "diff-more" }, earlier), talk, nothing, form);
   const fresh = keepFresh(problem, async (signal) => {
-    const [found, last, self] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), get("/api/whoami", signal)]);
-    me = self.entity_id;
-    fill(head, heading(found.name, h("span", { class: "tag" }, found.role)), members(found.roles, me));
+    const [found, last, known] = await Promise.all([get(path(id), signal), get(`${path(id)}/messages?limit=${PAGE}`, signal), loadNames(signal)]);
+    names = known;
+    fill(head, heading(called(names, found.name), h("span", { class: "tag" }, found.role)), members(found.roles, names));
     if (!messages.length) whole = last.length < PAGE;
-    const known = new Set(last.map((one) => one.ref_id));
+    const there = new Set(last.map((one) => one.ref_id));
     // Whatever is older than the last page stays as it was read.
-    messages = last.length ? [...messages.filter((one) => !known.has(one.ref_id) && one.created_at <= last[0].created_at), ...last] : [];
+    messages = last.length ? [...messages.filter((one) => !there.has(one.ref_id) && one.created_at <= last[0].created_at), ...last] : [];
     show();
   }, () => false);
   const forget = onNews(id, fresh.refresh);
@@ -58,7 +59,7 @@ export function room(main, id) {
 
   function show() {
     const low = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
-    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, me, (id) => messages.find((other) => other.ref_id === id)));
+    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, names, (id) => messages.find((other) => other.ref_id === id)));
     earlier.hidden = whole || !messages.length;
     nothing.hidden = messages.length > 0;
     if (low && messages.length) form.scrollIntoView({ block: "end" });
@@ -67,21 +68,22 @@ export function room(main, id) {
   return () => { forget(); fresh.stop(); };
 }
 
-function members(roles, me) {
-  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([who, role]) => h("li", {}, h("code", {}, who), " ", h("span", { class: "tag" }, role), who === me ? h("span", { class: "tag" }, "you") : null))));
+function members(roles, names) {
+  return h("details", { class: "names" }, h("summary", {}, plural(Object.keys(roles).length, "member")), h("ul", {}, Object.entries(roles).map(([one, role]) => h("li", {}, short(names, one) === one ? null : [h("b", {}, short(names, one)), " "], h("code", {}, one), " ", h("span", { class: "tag" }, role)))));
 }
 
 const QUOTED = 120;
 
-function message(one, me, find) {
+function message(one, names, find) {
   const ext = one.ext ?? {};
   const answered = typeof ext.reply_to === "string" ? ext.reply_to : ext.reply_to?.ref_id;
   const first = answered ? find(answered) : null;
   const gone = one.body === null || one.body === undefined;
-  return h("li", { class: one.author === me ? "message own" : "message" },
-    h("div", { class: "message-head" }, h("b", { class: "author" }, one.author), one.author === me ? h("span", { class: "tag" }, "you") : null, one.status === "active" ? null : pill(one.status), moment(one.created_at)),
-    answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [h("code", {}, first.author), ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : h("code", {}, answered)) : null,
+  return h("li", { class: one.author === names.me ? "message own" : "message" },
+    h("div", { class: "message-head" }, who(names, one.author), one.status === "active" ? null : pill(one.status), moment(one.created_at)),
+    answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [who(names, first.author, "span"), ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : h("code", {}, answered)) : null,
     gone ? h("p", { class: "quiet-text" }, one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
+    typeof ext.media?.filename === "string" ? h("p", { class: "quiet-text" }, `File: ${ext.media.filename}`, Number.isFinite(ext.media.size_bytes) ? ` (${bytes(ext.media.size_bytes)}); sublet attach --get keeps it` : "") : null,
     given(ext.reactions));
 }
 
