@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pycrdt import Doc, Map, Text
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
@@ -14,6 +15,7 @@ from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.profile import MAX_BODY_CHARS, MAX_FIELDS, PROFILES, _rebuild
 from sublet.protocol.errors import SubletError
+from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, member, room_of
@@ -111,7 +113,7 @@ def test_nobody_writes_the_profile_of_another_and_a_stranger_s_is_not_taken() ->
     alice.meet(mallory)
     update(mallory, {"display_name": "alice"}, "trust me")
     assert alice.hear(mallory.published()).accepted == 0
-    assert alice.refused() == {"unknown_document": 1}
+    assert alice.refused() == {"unknown_document": 2}
     assert alice.do("discovery.search", query="trust") == []
 
 
@@ -149,3 +151,32 @@ async def test_a_profile_reaches_whoever_joins_later(tmp_path: Path) -> None:
             with anyio.fail_after(SECONDS):
                 while await bob.bus.discovery.search(query="alice") != [made]:
                     await anyio.sleep(0.05)
+
+
+def test_the_text_is_merged_where_an_entity_writes_it_on_two_devices() -> None:
+    laptop, bob = two()
+    update(laptop, {}, "Reviews Python.\n")
+    desktop = Peer("alice", 77, declarations=WITH)  # the same key in another process
+    desktop.meet(bob)
+    first = laptop.published()
+    desktop.hear(first)
+    update(laptop, {}, "Reviews Python.\nSpeaks German.\n")
+    update(desktop, {}, "Hello. Reviews Python.\n")
+    one, other = laptop.published(), desktop.published()
+    bob.hear([*first, *other, *one])
+    laptop.hear(other)
+    desktop.hear(one)
+    merged = "Hello. Reviews Python.\nSpeaks German.\n"
+    assert {peer.do("profile.get", entity=laptop.id)["body"] for peer in (laptop, desktop, bob)} == {merged}
+    assert [found["body"] for found in bob.do("discovery.search", query="hello german")] == [merged]
+
+
+def test_others_read_a_profile_with_the_library_of_its_format() -> None:
+    alice, _ = two()
+    update(alice, {"display_name": "A"}, BODY)
+    doc: Doc[Any] = Doc()
+    fields, text = doc.get("profile", type=Map), doc.get("body", type=Text)
+    for item in alice.published():
+        doc.apply_update(unpack(item.payload).payload)
+    assert str(text) == BODY
+    assert fields.to_py()["frontmatter"] == {"entity_type": "agent", "display_name": "A"}

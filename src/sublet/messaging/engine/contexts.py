@@ -227,6 +227,10 @@ class AfterWrite:
         """Return a ref as it counts, without contents; None where there is none."""
         return self._engine.reading.ref(ref_id)
 
+    def text(self, doc_id: str) -> str:
+        """Return the text of a document as it counts."""
+        return self._engine.texts.read(doc_id)
+
     def read_document(self, doc_id: str) -> dict[str, Any]:
         """Return a map document as it counts."""
         return self._engine.reading.map_document(doc_id)

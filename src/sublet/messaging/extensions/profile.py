@@ -1,14 +1,15 @@
 """EXT-13 Entity profile: what an entity says of itself, and finding who says what one looks for.
 
-The body is one value here and no shared text, since an entity alone writes its profile, and as a whole.
+The body is a text that is merged: an entity may write it on several of its devices at once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterWrite, Happened, PreSend
 from sublet.messaging.engine.declaration import (
@@ -27,8 +28,10 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, is_content_hash, is_entity_id
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
@@ -49,6 +52,7 @@ REBUILD_SECONDS: Final = 600.0
 _INDEX: Final = "discovery_search"
 _ALL: Final = ""
 _TYPE: Final = "entity_type"
+_WRITTEN_AT: Final = "updated_at"
 _FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _ENTITY_TYPE = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
 
@@ -57,15 +61,32 @@ def _document(entity: EntityId) -> str:
     return doc_id("profile", entity_id=entity)
 
 
-def _view(entity: EntityId, found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a profile as readers get it; None where there is none, or what is there is none."""
-    frontmatter, body = found.get("frontmatter"), found.get("body", "")
-    if not isinstance(frontmatter, dict) or not isinstance(body, str) or len(body) > MAX_BODY_CHARS:
+def _shown(
+    entity: EntityId, fields: Callable[[str], Mapping[str, Any]], text: Callable[[str], str]
+) -> dict[str, Any] | None:
+    """Return a profile as readers get it; None where there is none, or what is there is none.
+
+    Args:
+        entity: whose.
+        fields: reads a map document.
+        text: reads the text of a document.
+    """
+    name = _document(entity)
+    frontmatter = fields(name).get("frontmatter")
+    if not isinstance(frontmatter, dict):
         return None
-    shown = {name: value for name, value in frontmatter.items() if _fits(name, value)}
+    shown = {field: value for field, value in frontmatter.items() if _fits(field, value)}
     if len(shown) > MAX_FIELDS or _TYPE not in shown:
         return None
-    return {"entity_id": entity, "frontmatter": shown, "body": body}
+    try:
+        body = text(name)
+    except SubletError:  # whoever wrote it has made it unreadable
+        return None
+    return {"entity_id": entity, "frontmatter": shown, "body": body} if len(body) <= MAX_BODY_CHARS else None
+
+
+def _read(engine: Engine, entity: EntityId) -> dict[str, Any] | None:
+    return _shown(entity, engine.reading.map_document, engine.texts.read)
 
 
 def _fits(name: str, value: object) -> bool:
@@ -87,7 +108,7 @@ def _get(context: OperationContext, entity: EntityId | None = None) -> dict[str,
     entity = entity or context.entity
     if not is_entity_id(entity):
         raise SubletError(LocalCode.INVALID_ARGUMENT, "that is no entity", "One looks like @name:node-…")
-    view = _view(entity, context.engine.reading.map_document(_document(entity)))
+    view = _read(context.engine, entity)
     if view is None:
         raise SubletError(
             LocalCode.NOT_FOUND, f"no profile of {entity} is here", "It has none, or it shares no room with you."
@@ -110,8 +131,7 @@ def _update(
     """
     engine, entity = context.engine, context.entity
     name = _document(entity)
-    there = engine.reading.map_document(name)
-    known = there.get("frontmatter")
+    known = engine.reading.map_document(name).get("frontmatter")
     before = known if isinstance(known, dict) else {}
     fields = dict(frontmatter or {})
     if _TYPE not in before:
@@ -127,10 +147,13 @@ def _update(
     if not isinstance(known, dict):
         writes.append((None, ("frontmatter",), Nested()))
     writes += [(None, ("frontmatter", field), value) for field, value in fields.items() if before.get(field) != value]
-    if body is not None and body != there.get("body"):
-        writes.append((None, ("body",), body))
     if writes:
         engine.writing.set_fields(entity, name, writes)
+    if body is not None and body != engine.texts.read(name):
+        try:
+            engine.texts.replace(entity, name, body, {_WRITTEN_AT: rfc3339(engine.now_ms())})
+        except (Refused, ValueError) as error:
+            raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
     return _get(context)
 
 
@@ -147,23 +170,23 @@ def _only_own(context: PreSend) -> None:
 
 
 def _whole(change: Happened) -> bool:
-    return bool(change.path) and change.path[0] in ("frontmatter", "body")
+    return bool(change.path) and change.path[0] in ("frontmatter", _WRITTEN_AT)
 
 
 def _index_update(context: AfterWrite) -> None:
     """Make a profile that has changed findable as it is now."""
     entity = context.change.signer
-    entry = _entry(entity, context.read_document(context.change.doc_id))
+    entry = _entry(_shown(entity, context.read_document, context.text))
     if entry is not None:
         context.index([entry])
     else:
         context.unindex(_INDEX, _ALL, entity)
 
 
-def _entry(entity: EntityId, found: Mapping[str, Any]) -> IndexEntry | None:
-    view = _view(entity, found)
+def _entry(view: Mapping[str, Any] | None) -> IndexEntry | None:
     if view is None:
         return None
+    entity = str(view["entity_id"])
     words = " ".join([entity, *map(str, view["frontmatter"].values()), view["body"]])
     return IndexEntry(_INDEX, _ALL, entity, {"words": words[:MAX_SEARCHED_CHARS].casefold()})
 
@@ -187,7 +210,7 @@ def _search(context: OperationContext, query: str, limit: int = MAX_FOUND) -> li
     found: list[dict[str, Any]] = []
     for entry in context.engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
         if all(word in str(entry.value["words"]) for word in words):
-            view = _view(entry.rank, context.engine.reading.map_document(_document(entry.rank)))
+            view = _read(context.engine, entry.rank)
             if view is not None:
                 found.append(view)
     return sorted(found, key=lambda view: (-_named(view, words), view["entity_id"]))[: min(limit, MAX_FOUND)]
@@ -204,7 +227,7 @@ def _rebuild(context: OperationContext) -> None:
     members = {entity for room in engine.wanted_rooms for entity in engine.rooms.state(room).members()}
     wanted = set(sorted(members - set(engine.keyring.local))[: MAX_PROFILES - len(engine.keyring.local)])
     wanted |= set(engine.keyring.local)
-    entries = [_entry(entity, engine.reading.map_document(_document(entity))) for entity in sorted(wanted)]
+    entries = [_entry(_read(engine, entity)) for entity in sorted(wanted)]
     fresh = [entry for entry in entries if entry is not None]
     with engine.store.transaction():
         for old in engine.store.scan_index(_INDEX, _ALL, MAX_PROFILES):
@@ -245,7 +268,7 @@ PROFILES: Final = Declaration(
             "Y.Map { entity_type, display_name, avatar_hash }",
             writer_rule="signer == entity_id",
         ),
-        Annotation(AnnotationPlace.ON_PROFILE, "body", "Markdown", writer_rule="signer == entity_id"),
+        Annotation(AnnotationPlace.ON_PROFILE, "body", "Y.Text, Markdown", writer_rule="signer == entity_id"),
     ),
     indexes=(
         Index(
