@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,6 +16,18 @@ def sample(signer: str, number: int, size: int = 0) -> Sample:
     who = signer.encode()
     head = b"\1" + len(who).to_bytes(2, "big") + who
     return Sample("key", head + number.to_bytes(4, "big") + bytes(size), b"")
+
+
+@dataclass
+class Query:
+    payload: bytes
+    key: str = "key"
+
+    def reply(self, payload: bytes) -> None:
+        raise AssertionError(payload)
+
+    def drop(self) -> None:
+        raise AssertionError(self)
 
 
 def numbers(batch: list[Sample], signer: str) -> list[int]:
@@ -53,11 +66,26 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "MAX_SIGNERS", 20)
     monkeypatch.setattr(arrivals, "MAX_WAITING_BYTES", 50_000)
     queue = Arrivals()
-    assert [queue.hear(sample(f"@s{number}:node", 0)) for number in range(30)].count(True) == 20
+    assert [queue.hear(sample(f"@s{number}:node", 0)) for number in range(30)].count(True) == 30
     assert [queue.hear(sample(f"@s{number}:node", 1, 10_000)) for number in range(20)].count(True) == 4
     for payload in (b"", b"\1", b"\1\xff\xff", b"\1\0\5@e"):
         queue.hear(Sample("key", payload, b""))
-    assert len(queue.take(256)) == 24
+    batch = queue.take(256)
+    assert len(batch) == 38, "those of no signer, too: they are refused when they are read"
+    assert numbers(batch, "@s29:node") == [0], "whoever comes late shares a queue and is heard"
+
+
+def test_queries_wait_in_turn_and_keep_no_call_back() -> None:
+    queue = Arrivals()
+    for number in range(5_000):
+        assert queue.offer(Query(b"record of eve".ljust(200) + number.to_bytes(4, "big")))
+    alice = Query(b"record of alice".ljust(200))
+    assert queue.offer(alice)
+    queue.put("a call")
+    batch = queue.take(256)
+    assert batch[0] == "a call"
+    assert alice in batch
+    assert len(queue.rest()) == 5_002 - 256
 
 
 def test_calls_come_first_but_never_alone() -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import pytest
 
+from sublet.messaging import owner as owner_module
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
@@ -116,4 +117,41 @@ def test_an_engine_that_can_not_be_made_is_an_error_of_the_start() -> None:
     owner = Owner(fail, MemoryHub().join(), no_answer, lambda outcome: None)
     with pytest.raises(OSError, match="no such directory"):
         owner.start()
+    owner.stop()
+
+
+class SlowQuery:
+    """A query whose answer no link takes until it is let."""
+
+    def __init__(self, goes: threading.Event) -> None:
+        self.key, self.payload = "key", b""
+        self.goes = goes
+        self.became: Future[str] = Future()
+
+    def reply(self, payload: bytes) -> None:
+        self.goes.wait(SECONDS)
+        self.became.set_result("answered")
+
+    def drop(self) -> None:
+        self.became.set_result("dropped")
+
+
+def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_module, "MAX_ANSWERS_BYTES", 1_000)
+    store = SqliteStore(None)
+    owner = Owner(lambda: made(store), MemoryHub().join(), lambda engine, query: bytes(300), lambda outcome: None)
+    owner.start()
+    goes = threading.Event()
+    queries = [SlowQuery(goes) for _ in range(20)]
+    for query in queries:
+        owner.asked(query)
+    ask(owner, lambda engine: None)
+    ask(owner, lambda engine: None)
+    dropped = [query for query in queries if query.became.done()]
+    assert len(dropped) in (16, 17), "one may be on its way beside those three that wait"
+    goes.set()
+    assert {query.became.result(SECONDS) for query in queries if query not in dropped} == {"answered"}
+    late = SlowQuery(goes)
+    owner.asked(late)
+    assert late.became.result(SECONDS) == "answered"
     owner.stop()

@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 MAX_BATCH: Final = 256
 MAX_OUTGOING: Final = 16_384
+MAX_ANSWERS_BYTES: Final = 64 << 20
+"""Of answers that wait until a link takes them."""
 STOP_SECONDS: Final = 2.0
 
 ResultT = TypeVar("ResultT")
@@ -237,6 +239,8 @@ class _Sender:
         self._network = network
         self._waiting: deque[Outgoing | tuple[Answer, bytes]] = deque()
         self._ready = threading.Condition()
+        self._answers = 0
+        """Bytes of all answers that wait."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="messaging-sender", daemon=True)
 
@@ -244,17 +248,28 @@ class _Sender:
         self._thread.start()
 
     def send(self, outgoing: list[Outgoing]) -> None:
+        dropped: list[Answer] = []
         if outgoing:
             with self._ready:
                 self._waiting.extend(outgoing)
                 while len(self._waiting) > MAX_OUTGOING:  # durable already: peers fetch it by a difference
-                    self._waiting.popleft()
+                    gone = self._waiting.popleft()
+                    if not isinstance(gone, Outgoing):
+                        self._answers -= len(gone[1])
+                        dropped.append(gone[0])
                 self._ready.notify()
+        for query in dropped:
+            query.drop()
 
     def reply(self, query: Answer, payload: bytes) -> None:
         with self._ready:
-            self._waiting.append((query, payload))
-            self._ready.notify()
+            has_room = self._answers + len(payload) <= MAX_ANSWERS_BYTES
+            if has_room:
+                self._answers += len(payload)
+                self._waiting.append((query, payload))
+                self._ready.notify()
+        if not has_room:  # whoever asks again is answered then
+            query.drop()
 
     def stop(self) -> None:
         with self._ready:
@@ -270,6 +285,8 @@ class _Sender:
                 if not self._waiting:
                     return
                 item = self._waiting.popleft()
+                if not isinstance(item, Outgoing):
+                    self._answers -= len(item[1])
             try:
                 if isinstance(item, Outgoing):
                     self._network.publish(item.key, item.payload, item.attachment, item.qos)
