@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -163,6 +164,9 @@ def test_a_text_is_written_by_several(pair: tuple[Typing, Typing]) -> None:
     long = "\n".join(map(str, range(5_000)))
     alice.run("text", "edit", room, ref, "-", stdin=f"{long}\n")
     assert alice.json("text", "show", room, ref)["text"] == long
+    bob.run("read", room)
+    alice.run("send", room, "news")
+    until(lambda: "  1       Texts" in bob.run("room", "list"), "what is unread")
     assert "(edited)" in alice.run("read", room)
 
     alice.run("text", "share", room, ref, "--without", "bob")
@@ -175,6 +179,7 @@ def test_people_say_who_they_are_and_what_they_are_about(pair: tuple[Typing, Typ
     alice, bob = pair
     hers = alice.json("whoami")["entity_id"]
     room = alice.json("room", "create", "People")["room_id"]
+    assert "sublet profile --set" in json.loads(alice.run("profile", "--json", fails=True))["error"]["hint"]
     alice.run("profile", "--set", "display_name=Alice", "--set", "skills=python", "--text", "I review code.")
     alice.run("room", "invite", room, "bob")
     until_known(bob, room)

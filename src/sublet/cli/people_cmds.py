@@ -12,6 +12,7 @@ from sublet.cli.connection import run
 from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import text_argument
 from sublet.cli.screen import Screen
+from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
@@ -95,7 +96,13 @@ def profile(
             found = await control.people.update_profile(request)
         else:
             asked = FindProfile(entity=None if entity is None else names.entity(entity))
-            found = await control.people.get_profile(asked)
+            try:
+                found = await control.people.get_profile(asked)
+            except SubletError as error:
+                if error.code != LocalCode.NOT_FOUND or asked.entity not in (None, names.me):
+                    raise
+                hint = "Say who you are: sublet profile --set display_name=NAME --text TEXT"
+                raise SubletError(error.code, "you have no profile yet", hint) from None
         if as_json:
             screen.emit(found.model_dump(mode="json"))
             return

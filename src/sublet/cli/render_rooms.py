@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -25,12 +25,19 @@ MAX_ANSWERED_CHARS = 40
 MAX_VALUE_CHARS = 400
 
 
-def rooms(found: Sequence[RoomView], names: EntityNames) -> RenderableType:
-    """Return the table of rooms."""
+def rooms(found: Sequence[RoomView], names: EntityNames, unread: Mapping[str, int]) -> RenderableType:
+    """Return the table of rooms; ``unread`` has how many messages of a room are."""
     rows = [
-        [Text(one.room_id), Text(one.role), Text(str(one.members)), Text(room_name(one.name, names))] for one in found
+        [
+            Text(one.room_id),
+            Text(one.role),
+            Text(str(one.members)),
+            Text(str(unread.get(one.room_id) or ""), style="bold"),
+            Text(room_name(one.name, names)),
+        ]
+        for one in found
     ]
-    return Columns(["id", "role", "members", "name"], rows)
+    return Columns(["id", "role", "members", "unread", "name"], rows)
 
 
 def room_name(name: str, names: EntityNames) -> str:

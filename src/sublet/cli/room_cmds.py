@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 room = listing("room", "Rooms in which people and agents of paired daemons talk.")
 
 ABOUT, MEMBERS = "Rooms", "Members"
+MAX_UNREAD_ASKED = 100
+"""Rooms of which it is asked how much of them is unread."""
 
 
 @room.command(cls=Sectioned, name="create", rich_help_panel=ABOUT)
@@ -70,7 +72,11 @@ def room_list(ctx: typer.Context, as_json: JsonFlag = False) -> None:
             from sublet.cli.entity_names import load_names
             from sublet.cli.render_rooms import rooms
 
-            screen.show(rooms(found, await load_names(control)))
+            # For people, who have few; each is one short question.
+            unread = {
+                one.room_id: (await control.people.get_reading(one.room_id)).unread for one in found[:MAX_UNREAD_ASKED]
+            }
+            screen.show(rooms(found, await load_names(control), unread))
 
     run(ctx, screen, body)
 

@@ -169,7 +169,7 @@ async def _change(control: Control, base: TextView, wanted: str) -> TextView:
         carried = carried_over(mine, edits_between(base.text, here.text, MAX_EDITS))
         if carried is None:
             raise SubletError(
-                LocalCode.CONFLICT, "somebody else has changed the same words meanwhile", "See: sublet text show"
+                LocalCode.CONFLICT, "somebody else has changed the same words meanwhile", "Read it: sublet text show."
             )
         if not carried:
             return here

@@ -69,7 +69,7 @@ class LeaseRooms:
                 await self._last_said(service, one.room_id),
                 sizes[one.room_id],
                 serves=self._delegation(one),
-                shown=f"room: {clean_line(one.name, MAX_SHOWN_CHARS)}",
+                shown=clean_line(one.name, MAX_SHOWN_CHARS),
             )
             for one in found
         ]
