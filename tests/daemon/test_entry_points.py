@@ -21,7 +21,7 @@ from typer.main import get_command
 import sublet.daemon
 from sublet.a2a_server import routes as a2a_routes
 from sublet.cli.app import app
-from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi
+from sublet.daemon.api.daemon_api import ExecutorApi, MessageApi, PairingApi, WhereaboutsApi
 from sublet.daemon.api.room_models import CreateRoom, ReadMessages, SendMessage, WatchRooms
 from sublet.daemon.api.talk_models import Follow, ReadTalk, Say, SetWatch, UnsetWatch
 from sublet.daemon.api.web_api import WebLoginCheck
@@ -57,6 +57,7 @@ SERVED_BY_PEERS = {
 }
 """AWCP: INVITE, START, START again, CancelTask, ERROR, and what precedes each. Ending never needs a permission."""
 OPEN_TO_STRANGERS = {"complete": "a pairing link that a person has asked policy for, proven by its secret"}
+TOLD_BY_PEERS = {"moved": "changes only where this very peer is called, and only to a host of its own"}
 UNGUARDED_SERVICES = {"PairingService": OPEN_TO_STRANGERS}
 FACE_MAY_IMPORT = re.compile(r"sublet\.daemon\.(api\.\w+|ports|paths|net\.\w+)$")
 PAGE_MAY_IMPORT = re.compile(r"sublet\.daemon\.control\.(answers|requests)$")
@@ -231,11 +232,12 @@ def acting(context: type) -> set[str]:
 
 def test_what_the_a2a_face_is_given_is_guarded() -> None:
     """AWCP and plain A2A come in by these; a field more needs a place in one of the tables."""
-    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "talk", "nonces"}
+    assert acting(FaceContext) == {"api", "calls", "executor", "messages", "pairing", "talk", "nonces", "whereabouts"}
     assert get_type_hints(FaceContext)["web"] == WebContext | None
     assert set(public_methods(ExecutorApi)) == set(SERVED_BY_PEERS)
     assert set(public_methods(MessageApi)) == {"answer"}
     assert set(public_methods(PairingApi)) == set(OPEN_TO_STRANGERS)
+    assert set(public_methods(WhereaboutsApi)) == set(TOLD_BY_PEERS)
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
@@ -300,7 +302,7 @@ def test_nobody_chooses_as_whom_it_speaks_in_rooms() -> None:
 def test_the_routes_of_the_a2a_face_are_these() -> None:
     source = inspect.getsource(a2a_routes) + (SOURCE / "a2a_server" / "face.py").read_text(encoding="utf-8")
     assert "_executor" not in inspect.getsource(a2a_routes), "a route acts by the handler alone"
-    assert source.count("PairingRoute(") == 1
+    assert source.count("PairingRoute(") == source.count("MovedRoute(") == 1
 
 
 @pytest.mark.parametrize("message", [name for name, how in SERVED_BY_PEERS.items() if how.startswith("asks")])

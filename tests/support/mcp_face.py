@@ -75,6 +75,7 @@ def face_context(
         executor=absent,
         messages=absent,
         pairing=absent,
+        whereabouts=absent,
         talk=talk or FakeTalkApi(),
         key=SigningKey.generate(),
         node_id="node-aaaaaaaaaaaaaaaa",

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.peering.identity import Identity, load_identity
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
@@ -52,6 +52,9 @@ class DirectLink:
         raise NotImplementedError
 
     async def fail(self, peer: PeerAddress, task: RemoteTask, message: Error) -> None:
+        raise NotImplementedError
+
+    async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
         raise NotImplementedError
 
     async def bus(self, peer: PeerAddress) -> BusDoor | None:

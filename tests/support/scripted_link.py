@@ -11,7 +11,7 @@ from typing import TypeAlias
 import anyio
 import asyncssh
 
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -198,6 +198,9 @@ class ScriptedLink:
             raise self.fail_fails
         if self.obeys:
             self.say(message.delegation_id, message)
+
+    async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
+        raise NotImplementedError
 
     async def bus(self, peer: PeerAddress) -> BusDoor | None:
         return None

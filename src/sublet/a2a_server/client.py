@@ -18,13 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.card import offered_agents, offered_bus
+from sublet.a2a_server.moving import MOVED_PATH
 from sublet.a2a_server.pairing import PAIR_PATH
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.peer_http import PeerAuth, fetch_certificate, open_client
 from sublet.a2a_server.session import PeerSession, causes, it_says, told
 from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stream import Follower
-from sublet.daemon.api.daemon_api import PairReply, PairRequest
+from sublet.daemon.api.daemon_api import Moved, PairReply, PairRequest
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
@@ -144,6 +145,11 @@ class A2APeerLink:
         session = await self._session(peer)
         # Who asks where a bus is may have lost it: a peer that was started again has another port than it said before.
         return offered_bus(await session.card(anew=True))
+
+    async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
+        """``PeerLink.tell_moved``."""
+        session = await self._verified(peer)
+        await session.post(MOVED_PATH, dataclasses.asdict(moved))
 
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """``PeerLink.pair``."""

@@ -20,6 +20,7 @@ from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.handler import SubletRequestHandler
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.invites import PendingInvites
+from sublet.a2a_server.moving import MovedRoute
 from sublet.a2a_server.pairing import PairingRoute
 from sublet.a2a_server.parts import to_part
 from sublet.a2a_server.plain import PlainAnswers
@@ -132,6 +133,7 @@ class A2AFace:
             self._handler,
             self.card,
             PairingRoute(context.pairing),
+            MovedRoute(context.whereabouts),
             AllowedHosts(context.a2a_host, context.public_url),
             Authenticator(
                 Credentials(

@@ -20,6 +20,7 @@ from sublet.a2a_server.extension_header import EchoExtension
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.json_rpc import WellFormed
 from sublet.a2a_server.limits import BoundedBodies
+from sublet.a2a_server.moving import MAX_MOVED_BYTES, MOVED_PATH, MovedRoute
 from sublet.a2a_server.pairing import MAX_PAIR_BYTES, PAIR_PATH, PairingRoute
 from sublet.a2a_server.stopping import Stopping, StopStreams
 
@@ -36,6 +37,7 @@ def build_app(
     handler: RequestHandler,
     current_card: Callable[[], AgentCard],
     pairing: PairingRoute,
+    moved: MovedRoute,
     hosts: AllowedHosts,
     authenticator: Authenticator,
     stopping: Stopping,
@@ -46,6 +48,7 @@ def build_app(
         handler: answers A2A calls.
         current_card: returns the card as it is now.
         pairing: answers pairing requests.
+        moved: hears where peers are.
         hosts: names that a request may use for us.
         authenticator: who callers are.
         stopping: the server's stop.
@@ -61,10 +64,13 @@ def build_app(
         *create_jsonrpc_routes(handler, RPC_PATH, context_builder=CallerContextBuilder(), enable_v0_3_compat=True),
         Route(LEGACY_CARD_PATH, _to_card, methods=["GET"]),
         Route(PAIR_PATH, pairing.__call__, methods=["POST"]),
+        Route(MOVED_PATH, moved.__call__, methods=["POST"]),
         Route(HEALTH_PATH, _healthy, methods=["GET"]),
     ]
     app: ASGIApp = WellFormed(StopStreams(EchoExtension(Starlette(routes=routes)), stopping), RPC_PATH)
-    return Gate(BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES}), hosts, authenticator, OPEN_PATHS)
+    return Gate(
+        BoundedBodies(app, {PAIR_PATH: MAX_PAIR_BYTES, MOVED_PATH: MAX_MOVED_BYTES}), hosts, authenticator, OPEN_PATHS
+    )
 
 
 async def _to_card(_: Request) -> Response:

@@ -34,7 +34,7 @@ from sublet.a2a_server.card import CARD_PATH, verify_card
 from sublet.a2a_server.peer_http import PeerAuth, open_client
 from sublet.a2a_server.task_store import TERMINAL
 from sublet.daemon.ports import NotConnected, PeerAddress
-from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import AWCP_URI
 from sublet.protocol.text import clean_line
@@ -43,6 +43,7 @@ CARD_FRESH_SECONDS = 60.0
 DEFAULT_RETRY_AFTER_SECONDS = 2
 """For a busy peer that does not say when to ask again."""
 MAX_RETRY_AFTER_SECONDS = 3600
+_REFUSALS = (httpx.codes.BAD_REQUEST, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
 _SECONDS = re.compile(r"[0-9]{1,6}")
 
 
@@ -81,6 +82,27 @@ class PeerSession:
                 self._card = await self._fetch_card(self._card)
                 self._fetched_at = time.monotonic()
             return self._card
+
+    async def post(self, path: str, body: object) -> None:
+        """Post JSON to one of the routes that only daemons like ours have.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, or the peer's refusal.
+        """
+        with translated(self.peer):
+            try:
+                response = await self._http.post(self._base + path, json=body)
+                if response.status_code in _REFUSALS:
+                    code, said, hint = told(response)
+                    raise SubletError(
+                        error_code(code) or LocalCode.UNAVAILABLE,
+                        said or f"{self.peer.name} answers with HTTP {response.status_code}",
+                        hint,
+                        from_peer=True,
+                    )
+                response.raise_for_status()
+            except httpx.HTTPError as error:
+                raise A2AClientError(str(error)) from error
 
     async def send(self, request: SendMessageRequest) -> Task:
         """Send a message and return its task, once it waits or has ended."""

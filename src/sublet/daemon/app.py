@@ -182,7 +182,7 @@ class _Daemon:
                 _started(*self._faces, control),
                 _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
                 _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
-                _running(parts.gateways.serve, parts.rooms.serve),
+                _running(parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve),
                 _running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)
@@ -254,6 +254,7 @@ class _Daemon:
             executor=parts.executor,
             messages=parts.messages,
             pairing=parts.pairing,
+            whereabouts=parts.whereabouts,
             talk=parts.rooms.talk,
             key=self._identity.key,
             node_id=self._identity.node_id,

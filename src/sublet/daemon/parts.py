@@ -38,6 +38,7 @@ from sublet.daemon.peering.nonces import NonceMemory
 from sublet.daemon.peering.pairing import OwnAddress, PairingService
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.peering.tokens import TokenStore
+from sublet.daemon.peering.whereabouts import Whereabouts
 from sublet.daemon.ports import PeerLink
 from sublet.daemon.reloading.reloader import AgentSource, Reloader
 from sublet.daemon.results.result_store import ResultStore
@@ -122,6 +123,7 @@ class Parts:
     data_plane: DataPlane
     link: PeerLink
     pairing: PairingService
+    whereabouts: Whereabouts
     delegator: Delegator
     executor: Executor
     messages: Messages
@@ -330,6 +332,7 @@ async def make_parts(
         data_plane=data_plane,
         link=link,
         pairing=PairingService(identity, journal, peers, link, own_address),
+        whereabouts=Whereabouts(identity, peers, link, own_address, nonces),
         delegator=Delegator(
             DelegatorTools(
                 *(journal, data_plane, link, trees, locks, state_dir / "leases"),

@@ -16,9 +16,11 @@ from sublet.daemon.api.daemon_api import (
     ExecutorApi,
     KnownPeer,
     MessageApi,
+    Moved,
     PairingApi,
     PairReply,
     PairRequest,
+    WhereaboutsApi,
 )
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.api.policy_api import PolicyApi
@@ -152,6 +154,13 @@ class PeerLink(Protocol):
             SubletError: ``PEER_UNREACHABLE`` or ``KEY_CHANGED``.
         """
 
+    async def tell_moved(self, peer: PeerAddress, moved: Moved) -> None:
+        """Tell a peer where we are called from now on.
+
+        Raises:
+            SubletError: ``PEER_UNREACHABLE``, or what the peer refuses it with.
+        """
+
     async def pair(self, url: str, request: PairRequest, *, tls_fingerprint: str | None) -> PairReply:
         """Post ``request`` to the pairing route at ``url``, whose certificate must have ``tls_fingerprint``.
 
@@ -228,6 +237,7 @@ class FaceContext:
     executor: ExecutorApi
     messages: MessageApi
     pairing: PairingApi
+    whereabouts: WhereaboutsApi
     talk: TalkApi
     key: SigningKey
     node_id: str

@@ -251,6 +251,31 @@ class PairReply:
     signature: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a paired daemon tells of where it is called; ``signature``, by its pinned key, is over all the rest.
+
+    ``at`` is Unix time in seconds, ``nonce`` is another one each time.
+    """
+
+    a2a_url: str
+    tls_certificate: str | None
+    at: int
+    nonce: str
+    signature: str = ""
+
+
+class WhereaboutsApi(Protocol):
+    """Where peers are, as the A2A face hears it from themselves."""
+
+    async def moved(self, peer: KnownPeer, source_host: str, moved: Moved) -> None:
+        """Call a peer from now on where it says that it is; ``source_host`` is the IP address that it calls from.
+
+        Raises:
+            SubletError: ``AUTH_FAILED`` or ``INVALID_ARGUMENT``: it does not count.
+        """
+
+
 class PairingApi(Protocol):
     """The answering half of pairing, as the A2A face calls it."""
 

@@ -166,6 +166,21 @@ class PeerStore:
         self._by_name[pinned.name] = pinned
         self._tell()
 
+    async def move(self, peer: Peer) -> None:
+        """Keep where a peer that is there is called from now on."""
+
+        def work(connection: sqlite3.Connection, events: Recorder) -> None:
+            connection.execute(
+                "UPDATE peers SET a2a_url = ?, tls_certificate = ? WHERE node_id = ?",
+                (peer.a2a_url, peer.tls_certificate, peer.node_id),
+            )
+            events.add(EventKind.PEER_MOVED, None, _facts(peer))
+
+        with anyio.CancelScope(shield=True):
+            await self._journal.transact(work)
+            if self.by_node_id(peer.node_id) is not None:  # it may have been removed meanwhile
+                self.remember(peer)
+
     async def remove(self, name: str) -> Peer:
         """Forget a peer, its key and with it all its access.
 

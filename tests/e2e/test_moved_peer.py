@@ -1,0 +1,71 @@
+"""A daemon that was started again on other ports, of A2A and of its bus, is found again by those paired with it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from support.daemons import Daemon, two_daemons, wait_for
+
+pytestmark = pytest.mark.timeout(240)
+
+WAIT_SECONDS = 90
+
+
+@contextmanager
+def taken(port: int) -> Iterator[None]:
+    """Let another program listen at a port meanwhile, which hangs up on everybody."""
+
+    def hang_up() -> None:
+        with suppress(OSError):
+            while True:
+                server.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", port)) as server:
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def ports(daemon: Daemon) -> tuple[int, int]:
+    """Return where A2A and the bus are."""
+    status = daemon.json("status")
+    a2a = urlsplit(status["a2a_url"]).port
+    assert a2a is not None
+    return a2a, int(status["bus"].rpartition(":")[2])
+
+
+def hear(daemon: Daemon, room: str, body: str) -> None:
+    wait_for(lambda: body in [one["body"] for one in daemon.json("read", room)], WAIT_SECONDS, f"{body!r}")
+
+
+def test_a_peer_is_found_again_when_both_its_ports_are_others(tmp_path: Path) -> None:
+    with two_daemons(tmp_path, agent=None) as (alice, bob), ExitStack() as stack:
+        room = alice.json("room", "create", "Work")["room_id"]
+        alice.json("room", "invite", room, bob.json("whoami")["entity_id"])
+        wait_for(lambda: [one["room_id"] for one in bob.json("room", "list")] == [room], WAIT_SECONDS, "the room")
+        # Of two only one calls the other's bus, so each of them moves once.
+        for moving, other in ((bob, alice), (alice, bob)):
+            before = ports(moving)
+            moving.run("down")
+            moving.wait_gone()
+            for port in before:
+                stack.enter_context(taken(port))
+            other.json("send", room, f"while {moving.home.name} is away")
+            moving.up()
+            assert not set(before) & set(ports(moving))
+            hear(moving, room, f"while {moving.home.name} is away")
+            moving.json("send", room, f"{moving.home.name} is back")
+            hear(other, room, f"{moving.home.name} is back")
+            (known,) = other.json("peers", "list")["peers"]
+            assert urlsplit(known["a2a_url"]).port == ports(moving)[0]
