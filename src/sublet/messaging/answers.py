@@ -62,7 +62,8 @@ def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
         return None
     envelopes, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
     forks = [fork for fork in engine.store.trust.forks(row.number) if _is_news(fork, have.get(fork.client, 0))]
-    proofs = [(fork.one, fork.other) for fork in forks[:MAX_FORKS_TOLD]]
+    # One pair may stand for all clients of a signer who has forked too often.
+    proofs = list(dict.fromkeys((fork.one, fork.other) for fork in forks))[:MAX_FORKS_TOLD]
     if not envelopes and not proofs:
         return None
     records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, [*envelopes, *(one for one, _ in proofs)])]

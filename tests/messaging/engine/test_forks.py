@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from messaging.engine.test_quotas import Writer
 from sublet.messaging.answers import state
+from sublet.messaging.engine.backend import Fork
+from sublet.messaging.engine.document import MAX_FORKS_OF_SIGNER
 from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
 from sublet.messaging.engine.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.messaging.engine.intake import Arrival
@@ -31,7 +34,8 @@ def vector(peer: Peer, name: str) -> dict[int, int]:
     if row is None:
         return {}
     clocks = {client: clock for client, (clock, _) in peer.store.clients(row.number).items()}
-    return clocks | {fork.client: closed(fork.clock) for fork in peer.store.trust.forks(row.number)}
+    passed = peer.engine.quotas.passed_over(name)
+    return clocks | passed | {fork.client: closed(fork.clock) for fork in peer.store.trust.forks(row.number)}
 
 
 def ask(peer: Peer, other: Peer, room: str) -> None:
@@ -254,7 +258,7 @@ def test_a_peer_that_goes_back_is_named(tmp_path: Path) -> None:
     row = back.store.find_document(names(room)[1])
     assert row is not None
     with back.store.transaction():
-        back.store.trust.rewind(row.number, bob.client, 0)
+        back.store.trust.rewind(row.number, {bob.client: 0})
     back.engine.close(names(room)[1])
     ask(alice, back, room)
     assert told(alice, ROLLED_BACK_EVENT) == [bob.id]
@@ -289,3 +293,49 @@ def test_nothing_of_ours_is_signed_for_clocks_that_are_not_the_next() -> None:
     document = alice.engine.document(envelope.doc_id)
     with pytest.raises(Refused, match="next ones"):
         alice.engine.intake.local(document, envelope, decode_update(envelope.payload), {})
+
+
+def test_who_forks_often_counts_nowhere_and_costs_nobody_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, bob, eve = everyone = peers("alice", "bob", "eve")
+    room = shared_room(*everyone)
+    clients = [Peer("eve", 2_000 + number) for number in range(MAX_FORKS_OF_SIGNER + 4)]
+    first, second = ([Writer(client, room).next(size) for client in clients] for size in (1, 2))
+    for peer in (alice, bob):
+        peer.engine.intake.take([Arrival(raw) for raw in first])
+    for number in range(5):
+        alice.do("message.send", room_id=room, body=f"a{number}")
+        bob.hear(alice.published())
+        bob.do("message.send", room_id=room, body=f"b{number}")
+        alice.hear(bob.published())
+    times: list[str] = []
+    taken_back = alice.engine.intake.forks._take_back
+
+    def counted(name: str, forks: list[Fork]) -> None:
+        times.append(name)
+        taken_back(name, forks)
+
+    monkeypatch.setattr(alice.engine.intake.forks, "_take_back", counted)
+    alice.engine.intake.take([Arrival(raw) for raw in second[: MAX_FORKS_OF_SIGNER - 1]])
+    assert len(times) == 1, "all forks of a batch together"
+    assert sum(ref["author"] == eve.id for ref in alice.do("timeline.list", room_id=room)["refs"]) == 5
+    alice.engine.intake.take([Arrival(second[MAX_FORKS_OF_SIGNER - 1])])
+    assert len(times) == 2
+    assert [ref["author"] for ref in alice.do("timeline.list", room_id=room)["refs"]].count(eve.id) == 0
+    # whatever comes of her from now on
+    late = Writer(Peer("eve", 3_000), room)
+    alice.engine.intake.take([Arrival(raw) for raw in (*second[MAX_FORKS_OF_SIGNER:], *first, late.next())])
+    assert len(times) == 2
+    assert told(alice, EQUIVOCATION_EVENT) == [eve.id] * 2
+    ours = [f"{name}{number}" for number in range(5) for name in "ab"]
+    assert alice.bodies(room) == ours
+    # what stands on something that nobody here has any more is shown all the same
+    bob.engine.intake.take([Arrival(late.next())])
+    bob.do("message.send", room_id=room, body="on top of it")
+    alice.hear(bob.published())
+    all_ask([alice, bob], room)
+    assert alice.bodies(room) == bob.bodies(room)
+    assert [body for body in bob.bodies(room) if body in ours] == ours
+    assert bob.bodies(room)[-1] == "on top of it"
+    before = alice.refused()
+    all_ask([alice, bob], room)
+    assert alice.refused() == before

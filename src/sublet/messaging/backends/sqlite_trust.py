@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 from sublet.messaging.backends.rows import WRITE_COLUMNS, write_of
@@ -36,17 +37,23 @@ class SqliteTrust:
             (document, fork.client, fork.clock, fork.signer, fork.one, fork.other),
         )
 
-    def rewind(self, document: int, client: int, clock: int) -> list[tuple[int, bytes]]:
-        (first,) = self._db.execute(
-            "SELECT min(seq) FROM log WHERE document = ? AND client = ? AND until > ?", (document, client, clock)
-        ).fetchone()
+    def rewind(self, document: int, clocks: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        firsts = [
+            self._db.execute(
+                "SELECT min(seq) FROM log WHERE document = ? AND client = ? AND until > ?", (document, client, clock)
+            ).fetchone()[0]
+            for client, clock in clocks.items()
+        ]
+        first = min((seq for seq in firsts if seq is not None), default=None)
         if first is None:
             return []
         since = (document, first)
         rows = self._db.execute(
             "SELECT client, until, seq, envelope FROM log WHERE document = ? AND seq >= ? ORDER BY seq", since
         )
-        kept = [(seq, bytes(raw)) for writer, until, seq, raw in rows if writer != client or until <= clock]
+        kept = [
+            (seq, bytes(raw)) for writer, until, seq, raw in rows if writer not in clocks or until <= clocks[writer]
+        ]
         for table in ("log", "entries", "writes", "deletions"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ? AND seq >= ?", since)  # noqa: S608 - constants
         self._db.execute(

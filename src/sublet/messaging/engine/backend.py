@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -166,8 +166,12 @@ class TrustStore(Protocol):
     def put_fork(self, document: int, fork: Fork) -> None:
         """Keep where a client forks, in place of what was known; inside a transaction."""
 
-    def rewind(self, document: int, client: int, clock: int) -> list[tuple[int, bytes]]:
-        """Forget a document's log from a client's first update beyond a clock on; inside a transaction.
+    def rewind(self, document: int, clocks: Mapping[int, int]) -> list[tuple[int, bytes]]:
+        """Forget a document's log from the first update of some clients beyond a clock on; inside a transaction.
+
+        Args:
+            document: its number.
+            clocks: by client, up to where its updates are kept.
 
         Returns:
             The envelopes of all others that were forgotten, with their numbers, to be taken again.

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sublet.messaging.engine.backend import DocumentRow, EntryRow, Store, WriteRow
+from sublet.messaging.engine.backend import DocumentRow, EntryRow, Fork, Store, WriteRow
 from sublet.messaging.engine.held import Held, HeldUpdates
 from sublet.messaging.engine.sequence import Node, YataList
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.ids import EntityId, is_client_of
 from sublet.protocol.ezagent.keys import Place
 from sublet.protocol.ezagent.roots import Root, StorageType
 from sublet.protocol.ezagent.yjs.model import ANY, BINARY, HOLE, MAP, TYPE, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.writer import write_value
 
 LAYOUTS_KEPT: Final = 256
+MAX_FORKS_OF_SIGNER: Final = 8
+"""Clients of one signer that fork in one document, before nothing of that signer counts there."""
+MAX_VOID_CLIENTS: Final = 65_536
 HEAD_BYTES: Final = 16
 OPAQUE: Final = "\0"
 """First key in the path of what is text: kept in the log, shown by the CRDT library."""
@@ -116,6 +119,8 @@ class Document:
         self._entry_key = entry_key
         self.forks: dict[int, int] = {fork.client: fork.clock for fork in store.trust.forks(row.number)}
         """From which clock on a client's updates don't count, since it has made two of them."""
+        self._outcasts = _outcasts(store.trust.forks(row.number))
+        self._void_clients: dict[int, bool] = {}
         self._heads: dict[int, bytes] = {}
         self.clients: dict[int, tuple[int, EntityId]] = store.clients(row.number)
         self.held = HeldUpdates()
@@ -160,7 +165,18 @@ class Document:
     def is_void(self, item: ItemId) -> bool:
         """Tell whether an item is of the part of a client that forks, of which every peer may hold another."""
         fork = self.forks.get(item[0])
+        if fork is None and self._outcasts:
+            return self._is_of_outcast(item[0])
         return fork is not None and item[1] >= fork
+
+    def _is_of_outcast(self, client: int) -> bool:
+        """Tell whether a client is of a signer who has forked too often."""
+        found = self._void_clients.get(client)
+        if found is None:
+            found = any(is_client_of(client, signer) for signer in self._outcasts)
+            if len(self._void_clients) < MAX_VOID_CLIENTS:
+                self._void_clients[client] = found
+        return found
 
     def extended(self, update: Update, payload: bytes) -> bytes | None:
         """Return the head of an update's client with the update; None for one that only deletes."""
@@ -368,6 +384,11 @@ class Document:
         )
         self.list.integrate(node)
         self._starts.setdefault(entry.client, []).append(entry.clock)
+
+
+def _outcasts(forks: Iterable[Fork]) -> frozenset[EntityId]:
+    often = Counter(fork.signer for fork in forks)
+    return frozenset(signer for signer, count in often.items() if count >= MAX_FORKS_OF_SIGNER)
 
 
 def encoded(value: object) -> bytes:

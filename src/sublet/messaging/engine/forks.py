@@ -2,11 +2,13 @@
 
 No replica can tell which of the two the others hold, so from the fork on nothing of that client counts, anywhere. The
 two envelopes prove it to whoever sees them. A fork that is learnt late takes the document back to before it, and what
-all others have written since is taken again.
+all others have written since is taken again. That costs time, so of who does it ``MAX_FORKS_OF_SIGNER`` times in one
+document nothing counts there any more, whatever they still sign.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -14,7 +16,7 @@ import structlog
 from sublet.messaging.engine.backend import Fork
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.declaration import Change
-from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.document import MAX_FORKS_OF_SIGNER, Document
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -49,8 +51,8 @@ class Forks:
         Raises:
             Refused: ``EQUIVOCATION``.
         """
-        fork = document.forks.get(update.client) if update.items else None
-        if fork is not None and update.end > fork:
+        if update.items and document.is_void((update.client, update.end - 1)):
+            self._engine.quotas.pass_over(document, update)
             raise Refused(Refusal.EQUIVOCATION, "written by a client that has forked")
 
     def contradicts(self, document: Document, envelope: Envelope, update: Update) -> bool:
@@ -110,24 +112,41 @@ class Forks:
     def learn(self) -> set[str]:
         """Take in what was noted, once all else is durable; return the documents that changed."""
         found, self._found = self._found, {}
-        changed: set[str] = set()
-        for (name, client), fork in found.items():
-            known = self._engine.document(name).forks.get(client)
+        by_document: dict[str, list[Fork]] = {}
+        for (name, _), fork in found.items():
+            known = self._engine.document(name).forks.get(fork.client)
             if known is None or fork.clock < known:
-                self._take_back(name, fork)
-                changed.add(name)
-        return changed
+                by_document.setdefault(name, []).append(fork)
+        for name, forks in by_document.items():
+            self._take_back(name, forks + self._of_outcasts(self._engine.document(name), forks))
+        return set(by_document)
 
-    def _take_back(self, name: str, fork: Fork) -> None:
+    def _of_outcasts(self, document: Document, news: list[Fork]) -> list[Fork]:
+        """Return what forks as well since its signer has forked too often: all that they have written here."""
+        before = self._engine.store.trust.forks(document.row.number)
+        forked = {fork.client: fork for fork in (*before, *news)}
+        often = Counter(fork.signer for fork in forked.values())
+        proofs = {fork.signer: fork for fork in news if often[fork.signer] >= MAX_FORKS_OF_SIGNER}
+        return [
+            Fork(client, 0, signer, proofs[signer].one, proofs[signer].other)
+            for client, (_, signer) in document.clients.items()
+            if signer in proofs and (client not in forked or forked[client].clock > 0)
+        ]
+
+    def _take_back(self, name: str, forks: list[Fork]) -> None:
         engine, intake = self._engine, self._engine.intake
         row, place = engine.document(name).row, engine.document(name).place
-        log.warning("a member has signed two updates for the same clocks", signer=fork.signer, document=name)
+        fork = forks[0]
+        for signer in sorted({fork.signer for fork in forks}):
+            log.warning("a member has signed two updates for the same clocks", signer=signer, document=name)
         held = engine.close(name)
         engine.texts.forget()
         try:
             with engine.store.transaction():
-                engine.store.trust.put_fork(row.number, fork)
-                intake.replay(name, engine.store.trust.rewind(row.number, fork.client, fork.clock))
+                for one in forks:
+                    engine.store.trust.put_fork(row.number, one)
+                clocks = {one.client: one.clock for one in forks}
+                intake.replay(name, engine.store.trust.rewind(row.number, clocks))
                 if row.kind == "config" and row.room_id is not None:
                     engine.config_changed(row.room_id, fork.signer, engine.store.last_seq(), local=False)
                 elif (datatype := engine.registry.datatype_at(place.kind, place.ext_id)) is not None:
@@ -135,11 +154,12 @@ class Forks:
                         engine,
                         Happened(datatype.id, Change.DELETE, name, row.room_id, fork.signer, (fork.client, fork.clock)),
                     )
-                engine.events.tell(
-                    EQUIVOCATION_EVENT,
-                    row.room_id,
-                    {"room_id": row.room_id, "entity": fork.signer, "document": name, "clock": fork.clock},
-                )
+                for signer, clock in {one.signer: one.clock for one in forks}.items():
+                    engine.events.tell(
+                        EQUIVOCATION_EVENT,
+                        row.room_id,
+                        {"room_id": row.room_id, "entity": signer, "document": name, "clock": clock},
+                    )
                 events = engine.events.write()
         except Exception:
             intake.reset()

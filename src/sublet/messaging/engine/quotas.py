@@ -87,7 +87,7 @@ class Quotas:
             or used + size > MAX_STRANGER_BYTES
             or sum(bytes_used for _, bytes_used in room.values()) + size > MAX_STRANGERS_BYTES
         ):
-            self._pass_over(document, update)
+            self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "more than is kept of strangers")
         room[signer] = updates + 1, used + size
         self._changed.add((room_id, signer))
@@ -104,7 +104,7 @@ class Quotas:
         if counts:
             self._has_room(document, envelope.signer, update)
         elif not self._is_needed(document, update):
-            self._pass_over(document, update)
+            self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "a stranger's update that waits for others")
         if self._engine.held_bytes() + len(envelope.payload) > MAX_HELD_BYTES_IN_ALL:
             raise Refused(Refusal.QUOTA, "too much waits for what is missing")
@@ -187,7 +187,7 @@ class Quotas:
         if not usage.is_full(signer, config=document.place.kind == "config") or self._is_ours(signer):
             return
         if not self._is_needed(document, update):
-            self._pass_over(document, update)
+            self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "more than is kept of one daemon")
 
     def _is_ours(self, signer: EntityId) -> bool:
@@ -221,7 +221,8 @@ class Quotas:
             waiting = rest
         return needed
 
-    def _pass_over(self, document: Document, update: Update) -> None:
+    def pass_over(self, document: Document, update: Update) -> None:
+        """Note that an update was refused for good, so that it is not asked for again."""
         if not update.items:
             return
         passed = self._passed_over.setdefault(document.row.doc_id, {})
