@@ -93,6 +93,19 @@ def test_editors_write_at_once_and_all_of_it_is_there() -> None:
     assert all(event["ref_id"] == text.ref for event in told)
 
 
+def test_of_an_edit_in_several_places_by_its_author_everybody_is_told_once() -> None:
+    text = Text("bob")
+    alice, bob = text.all
+    text.share("explicit", bob)
+    text.spread()
+    place = {"room_id": text.room, "ref_id": text.ref}
+    alice.do("collab.patch", **place, edits=[(0, 3, "1"), (8, 5, "3")], base="one two three")
+    text.spread()
+    for peer in text.all:
+        assert peer.kinds().count("message.edited") == 1
+        assert peer.do("timeline.get_ref", **place)["status"] == "edited"
+
+
 def test_several_places_are_edited_at_once_where_the_text_is_the_one_that_was_read() -> None:
     text = Text("bob")
     alice, bob = text.all

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,8 @@ import pytest
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.declaration import Declaration
+from sublet.messaging.engine.contexts import PreSend
+from sublet.messaging.engine.declaration import Change, Declaration, Hooks, Origin, PreSendHook, Trigger
 from sublet.messaging.engine.libraries import BlobRoomError
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions import media
@@ -159,3 +161,24 @@ def test_files_have_a_bound_and_go_when_no_room_names_them(tmp_path: Path, monke
     media._sweep(OperationContext(alice.engine, SYSTEM_ENTITY))
     assert set(alice.blobs.kept) == {kept.removeprefix("sha256:")}
     assert stray not in alice.blobs.kept
+
+
+async def test_an_extension_may_refuse_files_before_a_room_names_them(tmp_path: Path) -> None:
+    def refuse(context: PreSend) -> None:
+        if context.fields["data"].startswith(b"MZ"):
+            raise context.refuse("programs are not sent here")
+
+    gate = Declaration(
+        id="gate",
+        version="1",
+        dependencies=("media",),
+        origin=Origin.THIRD_PARTY,
+        hooks=Hooks(pre_send=(PreSendHook("gate.refuse", Trigger("global_blob", Change.INSERT), 100, refuse),)),
+    )
+    async with member("alice", 1, MemoryHub(), tmp_path, more=(MEDIA_FILES, gate)) as alice:
+        room = (await alice.bus.room.create(name="r"))["room_id"]
+        send = partial(alice.bus.media.upload, room_id=room, media_type="x/y", filename="it")
+        with pytest.raises(SubletError, match="programs"):
+            await send(data=b"MZ...")
+        await send(data=b"text")
+        assert [found["size"] for found in await alice.bus.media.list(room_id=room)] == [4]

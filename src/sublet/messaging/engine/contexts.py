@@ -103,6 +103,14 @@ class PreSend:
         """Return the error to raise, which keeps all of it from being written."""
         return SubletError(code, message, hint)
 
+    def keep_blob(self, data: bytes) -> str:
+        """Keep a file under its hash, once for however many rooms name it; return the hash, in hex.
+
+        Raises:
+            SubletError: ``UNAVAILABLE``: there is no space for it.
+        """
+        return self._engine.keep_blob(data)
+
     def attach_content(self, content_id: str, raw: bytes) -> None:
         """Add an immutable content that is written with it."""
         self._contents[content_id] = raw
@@ -277,9 +285,7 @@ class AfterWrite:
             raise HookViolation(f"{self._hook_id} writes, but may not here")
         if doc_id == self.change.doc_id and target == self.change.entry_id and path[:1] == self.change.path[:1]:
             raise HookViolation(f"{self._hook_id} changes what it was called for")
-        self._engine.after_commit(
-            lambda: self._engine.writing.set_field(self.change.signer, doc_id, target, path, value)
-        )
+        self._engine.set_after_commit(self.change.signer, doc_id, target, path, value)
 
 
 class AfterRead:

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 from nacl.signing import SigningKey
@@ -23,7 +23,7 @@ from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
 from sublet.messaging.engine.intake import Intake
 from sublet.messaging.engine.keyring import Keyring, LocalEntity
-from sublet.messaging.engine.libraries import BlobStore, TextLibrary
+from sublet.messaging.engine.libraries import BlobRoomError, BlobStore, TextLibrary
 from sublet.messaging.engine.quotas import Quotas
 from sublet.messaging.engine.reading import Reading
 from sublet.messaging.engine.registry import Registry
@@ -34,7 +34,7 @@ from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES, Usage
 from sublet.messaging.engine.writing import Writing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import Place, doc_id, parse_doc_id
 from sublet.protocol.ezagent.room.state import RoomState
 from sublet.protocol.ezagent.shards import REFS_PER_SHARD
@@ -99,6 +99,7 @@ class Engine:
         self.arrival_listeners: list[Callable[[frozenset[Came]], None]] = []
         """Told what others wrote, as room, part of it and client, once it is durable."""
         self._later: list[Callable[[], object]] = []
+        self._fields_later: dict[tuple[EntityId, str, RefId | None, tuple[str, ...]], Any] = {}
 
     def commit(self) -> None:
         """Write what waits, make everything durable, and run what hooks have put off."""
@@ -113,6 +114,26 @@ class Engine:
                     log.warning("what a hook wrote was refused", error=str(error))
             self.writing.flush()
             self.intake.commit()
+
+    def keep_blob(self, data: bytes) -> str:
+        """Keep a file under its hash, and return that, in hex.
+
+        Raises:
+            SubletError: ``UNAVAILABLE``: there is no space for it.
+        """
+        try:
+            return self.blobs.put(data)
+        except (BlobRoomError, OSError) as error:
+            raise SubletError(LocalCode.UNAVAILABLE, f"the file can't be kept: {error}", "Make room for it.") from None
+
+    def set_after_commit(
+        self, entity: EntityId, doc_id: str, target: RefId | None, path: tuple[str, ...], value: Any
+    ) -> None:
+        """Put off writing a field until what is being written is durable; of several values the last one is written."""
+        key = (entity, doc_id, target, path)
+        if key not in self._fields_later:
+            self.after_commit(lambda: self.writing.set_field(*key, self._fields_later.pop(key)))
+        self._fields_later[key] = value
 
     def after_commit(self, run: Callable[[], object]) -> None:
         """Put something off until what is being written is durable."""
@@ -241,6 +262,7 @@ class Engine:
         """Go back to what is durable, after a commit that failed."""
         self._open.clear()
         self._later.clear()
+        self._fields_later.clear()
         self.writing.drop_pending()
         self.texts.forget()
         self.rooms.forget()

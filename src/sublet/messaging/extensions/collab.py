@@ -318,9 +318,6 @@ def _replace(
             engine.texts.edit(context.entity, name, index, index + delete, insert, marks)
     except ValueError as error:
         raise SubletError(LocalCode.INVALID_ARGUMENT, f"this can't be written: {error}", "Is it Unicode?") from None
-    ref = context.ref(room_id, ref_id)
-    if ref["author"] == context.entity:
-        name_content(context, ref, ref["content_id"], ref["content_type"], edited=True)
     return {"content_id": here["content_id"], "text": engine.texts.read(name)}
 
 

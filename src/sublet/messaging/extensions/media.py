@@ -28,8 +28,6 @@ from sublet.messaging.engine.declaration import (
     Refresh,
     Trigger,
 )
-from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.libraries import BlobRoomError
 from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.blob import MAX_BLOB_BYTES, Wanted, encode_wanted, parse_piece
@@ -50,6 +48,8 @@ SWEEP_SECONDS: Final = 3_600.0
 _FIELD: Final = f"ext.{MEDIA}"
 _PREFIX: Final = "sha256:"
 _HASH, _NAME, _TYPE, _SIZE = "blob_hash", "filename", "mime_type", "size_bytes"
+_DATA: Final = "data"
+"""What an upload brings, which no document holds."""
 
 
 def _document(room_id: RoomId, blob_hash: str) -> str:
@@ -88,6 +88,12 @@ def _told(facts: dict[str, Any]) -> dict[str, Any]:
     return {_HASH: facts[_HASH], _NAME: facts[_NAME], "media_type": facts[_TYPE], "size": facts[_SIZE]}
 
 
+def _keep_file(context: PreSend) -> None:
+    """Keep a file under its hash, which its room then names."""
+    data = context.fields[_DATA]
+    context.fields[_HASH], context.fields[_SIZE] = _PREFIX + context.keep_blob(data), len(data)
+
+
 async def _upload(
     context: AskingContext, room_id: RoomId, data: bytes, media_type: str, filename: str
 ) -> dict[str, Any]:
@@ -117,10 +123,12 @@ async def _upload(
 
 def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: str, filename: str) -> dict[str, Any]:
     _offered(context, room_id)
-    digest = _put(context.engine, data)
-    name = _document(room_id, digest)
+    given = {_DATA: data, _NAME: filename, _TYPE: media_type}
+    intent = Intent("global_blob", Change.INSERT, "", room_id, context.entity, given)
+    context.engine.hooks.pre_send(context.engine, intent, {})
+    name = _document(room_id, str(intent.fields[_HASH]))
     if _facts(name, context.engine.reading.map_document(name)) is None:
-        fields: dict[str, Value] = {_HASH: _PREFIX + digest, _NAME: filename, _TYPE: media_type, _SIZE: len(data)}
+        fields: dict[str, Value] = {key: intent.fields[key] for key in (_HASH, _NAME, _TYPE, _SIZE)}
         context.engine.writing.set_fields(
             context.entity, name, [(None, (key,), value) for key, value in fields.items()]
         )
@@ -130,13 +138,6 @@ def _keep(context: OperationContext, room_id: RoomId, data: bytes, media_type: s
 def _offered(context: OperationContext, room_id: RoomId) -> None:
     if MEDIA not in context.state(room_id).enabled_extensions:
         raise SubletError(LocalCode.CONFLICT, "this room takes no files", "An admin may enable media.")
-
-
-def _put(engine: Engine, data: bytes) -> str:
-    try:
-        return engine.blobs.put(data)
-    except (BlobRoomError, OSError) as error:
-        raise SubletError(LocalCode.UNAVAILABLE, f"the file can't be kept: {error}", "Make room for it.") from None
 
 
 async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes:
@@ -160,7 +161,7 @@ async def _get(context: AskingContext, room_id: RoomId, blob_hash: str) -> bytes
     data = bytes(whole[:size])
     if hashlib.sha256(data).hexdigest() != digest:
         raise SubletError(LocalCode.UNAVAILABLE, "what came is not this file", "A peer is broken or lies; try again.")
-    await context.engine(lambda found: _put(found.engine, data))
+    await context.engine(lambda found: found.engine.keep_blob(data))
     return data
 
 
@@ -266,6 +267,7 @@ MEDIA_FILES: Final = Declaration(
     ),
     hooks=Hooks(
         pre_send=(
+            PreSendHook("media.upload", Trigger("global_blob", Change.INSERT), 20, _keep_file),
             PreSendHook(
                 "media.inject", Trigger("timeline_index", Change.INSERT, "has media", _comes_with_file), 30, _inject
             ),

@@ -34,7 +34,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import FORMATS, IMMUTABLE, MAX_BODY_BYTES, sign_ref
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId, is_own_content_id, own_content_id
-from sublet.protocol.ezagent.keys import doc_id
+from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.model import Value
 
@@ -60,6 +60,23 @@ def _validate_edit(context: PreSend) -> None:
     """Let nobody write into the content of a message who may not: its author alone, where nothing widens that."""
     if not context.counts():
         raise context.refuse("only its author edits a message", "Answer it.", LocalCode.POLICY_DENIED)
+
+
+def _is_newer(change: Happened) -> bool:
+    return change.path == (EDITED_AT,)
+
+
+def _update_status(context: AfterWrite) -> None:
+    """Say in a message that its author has edited the content that it names; the first edit says so as it names it."""
+    change, place = context.change, parse_doc_id(context.change.doc_id)
+    room_id, content_id = place.room_id, place.content_id
+    if not change.local or room_id is None or content_id is None or not authored(content_id, room_id, change.signer):
+        return
+    for entry in context.scan_index(REF_OF_CONTENT, content_id, 1):
+        ref = context.read_ref(entry.rank)
+        if ref is not None and ref["content_id"] == content_id and ref["author"] == change.signer:
+            document = doc_id("index", room_id=room_id, shard_id=ref["shard_id"])
+            context.write_field(document, entry.rank, ("status",), EDITED)
 
 
 def _is_edited(change: Happened) -> bool:
@@ -148,8 +165,8 @@ def _update(
     first = ref["content_type"] == IMMUTABLE
     content_id = _new_id(context, room_id) if first else str(ref["content_id"])
     _write(context, ref, content_document(room_id, content_id), body, format if own else None)
-    if own:
-        name_content(context, ref, content_id, MUTABLE if first else ref["content_type"], edited=True)
+    if first:
+        name_content(context, ref, content_id, MUTABLE, edited=True)
     return {"ref_id": ref_id, "room_id": room_id, "content_id": content_id}
 
 
@@ -261,6 +278,13 @@ MUTABLES: Final = Declaration(
                 Trigger("timeline_index", Change.UPDATE, "content_id", _names_other),
                 35,
                 _remember,
+            ),
+            AfterWriteHook(
+                "mutable.status_update",
+                Trigger("mutable_content", Change.UPDATE, "an edit", _is_newer),
+                35,
+                _update_status,
+                writes=True,
             ),
             AfterWriteHook(
                 "mutable.emit_edited",
