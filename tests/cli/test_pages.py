@@ -51,6 +51,12 @@ def test_every_command_and_option_is_documented() -> None:
                 assert all(option in text for option in shown), f"{name} {inner_name} {shown}"
 
 
+def test_usage_lines_have_no_braces(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, usage in ((["search"], "sublet search [OPTIONS] WORD..."), (["send"], "sublet send [OPTIONS] ROOM TEXT")):
+        assert run([*argv, "--help"]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == f"Usage: {usage}"
+
+
 def test_help_is_grouped_and_no_summary_is_cut_at_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

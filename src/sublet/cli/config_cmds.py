@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sublet.daemon.api.config_models import ConfigEntry, ConfigView
 
-config = group("config", "The configuration: `sublet config` is `sublet config show`.", cls=Defaulting)
+config = group("config", "The configuration: every value, and where it comes from.", cls=Defaulting)
 
 
 @config.command(cls=Sectioned, name="show")

@@ -15,7 +15,7 @@ class Sectioned(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return what stands after the name; what is required stands without braces."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write one section per heading."""

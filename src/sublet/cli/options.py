@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
 
 JsonFlag = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.", show_default=False)
+    bool, typer.Option("--json", help="Print one JSON value on stdout and nothing else.", show_default=False)
 ]
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
