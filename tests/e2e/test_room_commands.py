@@ -127,14 +127,17 @@ def test_messages_and_all_that_is_done_to_them(pair: tuple[Typing, Typing]) -> N
     assert bob.refused("redact", room, answer)
     alice.run("pin", room, root)
     until(lambda: message(bob, room, root)["about"].get("pinned") is True, "the pin")
-    alice.run("unpin", room, root)
+    assert alice.json("pin", room, root)["changed"] is False
+    assert alice.json("unpin", room, root)["changed"] is True
+    assert "not pinned" in alice.run("unpin", room, root)
     until(lambda: "pinned" not in message(bob, room, root)["about"], "the pin that is gone")
     spam = bob.json("send", room, "spam")["ref_id"]
     until(lambda: message(alice, room, spam) != {}, "the spam")
     alice.run("redact", room, spam, "--reason", "spam")
     until(lambda: message(bob, room, spam)["body"] is None, "the message that is taken down")
     assert "taken down" in bob.run("read", room)
-    alice.run("delete", room, answer)
+    assert alice.json("delete", room, answer)["changed"] is True
+    assert alice.json("delete", room, answer)["changed"] is False
     until(lambda: message(bob, room, answer)["status"] == "deleted_by_author", "the deletion")
     assert "(deleted)" in bob.run("read", "Talk")
 

@@ -84,7 +84,7 @@ def delete(ctx: typer.Context, room: RoomArgument, ref: OwnRefArgument, as_json:
     async def change(control: Control, room_id: str, ref_id: str) -> MessageChange:
         return await control.marks.delete_message(room_id, ref_id)
 
-    _do(ctx, room, ref, change, ("Deleted.", ""), as_json, own=True)
+    _do(ctx, room, ref, change, ("Deleted.", "It was deleted already."), as_json, own=True)
 
 
 def redact(
@@ -94,21 +94,21 @@ def redact(
 
     Only moderators can read it from then on.
     """
-    _moderate(ctx, room, ref, "redact", "Taken down.", as_json, reason)
+    _moderate(ctx, room, ref, "redact", ("Taken down.", "It was taken down already."), as_json, reason)
 
 
 def pin(ctx: typer.Context, room: RoomArgument, ref: RefArgument, as_json: JsonFlag = False) -> None:
     """Pin a message, as a moderator."""
-    _moderate(ctx, room, ref, "pin", "Pinned.", as_json)
+    _moderate(ctx, room, ref, "pin", ("Pinned.", "It was pinned already."), as_json)
 
 
 def unpin(ctx: typer.Context, room: RoomArgument, ref: RefArgument, as_json: JsonFlag = False) -> None:
     """Pin a message no longer."""
-    _moderate(ctx, room, ref, "unpin", "Not pinned any more.", as_json)
+    _moderate(ctx, room, ref, "unpin", ("Not pinned any more.", "It was not pinned."), as_json)
 
 
 def _moderate(
-    ctx: typer.Context, room: str, ref: str, action: str, words: str, as_json: bool, reason: str = ""
+    ctx: typer.Context, room: str, ref: str, action: str, words: tuple[str, str], as_json: bool, reason: str = ""
 ) -> None:
     if len(reason) > MAX_REASON_CHARS:
         raise typer.BadParameter(f"a reason has {MAX_REASON_CHARS} characters at most")
@@ -119,7 +119,7 @@ def _moderate(
         request = Moderate.model_validate({"action": action, "reason": reason})
         return await control.marks.moderate_message(room_id, ref_id, request)
 
-    _do(ctx, room, ref, change, (words, ""), as_json)
+    _do(ctx, room, ref, change, words, as_json)
 
 
 def _versions(ctx: typer.Context, room: str, ref: str, as_json: bool) -> None:

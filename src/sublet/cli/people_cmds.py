@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def search(
     ctx: typer.Context,
-    words: Annotated[
-        list[str], typer.Argument(metavar="WORD", help="All of these stand in it.", show_default=False)
-    ],
+    words: Annotated[list[str], typer.Argument(metavar="WORD", help="All of these stand in it.", show_default=False)],
     as_json: JsonFlag = False,
 ) -> None:
     """Find people and agents by what they say of themselves."""

@@ -21,7 +21,8 @@ def test_moderators_redact_pin_and_ban_over_what_stays_as_it_was() -> None:
     ref = bob.do("message.send", room_id=room, body="rude")["ref_id"]
     alice.hear(bob.published())
     for action in ("pin", "redact"):
-        alice.do(f"moderation.{action}", room_id=room, ref_id=ref, reason="rude")
+        assert alice.do(f"moderation.{action}", room_id=room, ref_id=ref, reason="rude")["changed"]
+        assert not alice.do(f"moderation.{action}", room_id=room, ref_id=ref, reason="rude")["changed"]
     alice.do("moderation.ban", room_id=room, entity=bob.id)
     bob.hear(alice.published())
     (seen,) = bob.do("timeline.list", room_id=room)["refs"]

@@ -59,15 +59,15 @@ class RoomMarkService:
     async def delete_message(self, room_id: str, ref_id: str, caller: Subject) -> MessageChange:
         """``RoomMarkApi.delete_message``."""
         await self._may_send(room_id, "", caller)
-        await self._speaking.call(caller, "message.delete", room_id=room_id, ref_id=ref_id)
-        return MessageChange(room_id=room_id, ref_id=ref_id)
+        done = await self._speaking.call(caller, "message.delete", room_id=room_id, ref_id=ref_id)
+        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["deleted"])
 
     async def moderate_message(self, room_id: str, ref_id: str, request: Moderate, caller: Subject) -> MessageChange:
         """``RoomMarkApi.moderate_message``."""
         await self._gate.ask(caller, Action.ROOM_MANAGE, room_id)
         operation = f"moderation.{request.action}"
-        await self._speaking.call(caller, operation, room_id=room_id, ref_id=ref_id, reason=request.reason)
-        return MessageChange(room_id=room_id, ref_id=ref_id)
+        done = await self._speaking.call(caller, operation, room_id=room_id, ref_id=ref_id, reason=request.reason)
+        return MessageChange(room_id=room_id, ref_id=ref_id, changed=done["changed"])
 
     async def _may_send(self, room_id: str, text: str, caller: Subject) -> None:
         size = len(text.encode("utf-8", "surrogatepass"))

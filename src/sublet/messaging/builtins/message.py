@@ -115,7 +115,8 @@ def _send(
     return {"ref_id": ref["ref_id"], "room_id": room_id, "created_at": ref["created_at"]}
 
 
-def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> None:
+def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> dict[str, bool]:
+    """Delete a message of the caller; tell whether it was there until now."""
     context.state(room_id)
     ref = context.engine.reading.ref(ref_id)
     if ref is None or ref["room_id"] != room_id:
@@ -123,8 +124,10 @@ def _delete(context: OperationContext, room_id: RoomId, ref_id: RefId) -> None:
     if ref["author"] != context.entity:
         raise SubletError(LocalCode.POLICY_DENIED, "only its author deletes a message", "An admin may redact it.")
     found = context.engine.store.find_entry(ref_id)
-    if found is not None:
-        context.engine.writing.set_field(context.entity, found[0].doc_id, ref_id, ("status",), DELETED)
+    if found is None or ref["status"] == DELETED:
+        return {"deleted": False}
+    context.engine.writing.set_field(context.entity, found[0].doc_id, ref_id, ("status",), DELETED)
+    return {"deleted": True}
 
 
 MESSAGE = Declaration(

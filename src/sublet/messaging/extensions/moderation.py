@@ -25,11 +25,13 @@ from sublet.messaging.engine.declaration import (
 )
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.moderation_index import (
+    LIFTING,
     MODERATION,
     ON_REF,
     SIGNED_AS,
     added,
     find,
+    holding,
     made_anew,
     overlay,
     rank_of,
@@ -79,14 +81,14 @@ def _holds(context: AfterRead, group: str, target: str) -> bool:
     return decision is not None and decision["action"] in ("pin", "ban_user")
 
 
-def _decide(action: str) -> Callable[..., dict[str, str]]:
+def _decide(action: str) -> Callable[..., dict[str, Any]]:
     on = "target_ref" if action in ON_REF else "target_user"
 
-    def on_message(context: OperationContext, room_id: RoomId, ref_id: RefId, reason: str = "") -> dict[str, str]:
+    def on_message(context: OperationContext, room_id: RoomId, ref_id: RefId, reason: str = "") -> dict[str, Any]:
         _check(context, room_id, reason)
         return _write(context, room_id, {"action": action, on: context.ref(room_id, ref_id)["ref_id"]}, reason)
 
-    def on_entity(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "") -> dict[str, str]:
+    def on_entity(context: OperationContext, room_id: RoomId, entity: EntityId, reason: str = "") -> dict[str, Any]:
         _check(context, room_id, reason)
         if not is_entity_id(entity):
             raise SubletError(LocalCode.INVALID_ARGUMENT, "no id of an entity", "See: sublet room show ROOM")
@@ -110,7 +112,13 @@ def _check(context: OperationContext, room_id: RoomId, reason: str) -> None:
         )
 
 
-def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str], reason: str) -> dict[str, str]:
+def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str], reason: str) -> dict[str, Any]:
+    """Decide, unless it is decided so already; return the decision that holds, and whether it is a new one."""
+    held = holding(context, room_id, decision)
+    if held is None and decision["action"] in LIFTING:
+        return {"action_id": None, "changed": False}
+    if held is not None and (held["action"], held["reason"]) == (decision["action"], reason):
+        return {"action_id": held["action_id"], "changed": False}
     engine = context.engine
     now = engine.now_ms()
     fields = {
@@ -124,7 +132,7 @@ def _write(context: OperationContext, room_id: RoomId, decision: dict[str, str],
     signed = sign_content({"type": SIGNED_AS, "room_id": room_id, **fields}, engine.key(context.entity))
     fields["signature"] = str(signed["signature"])
     engine.writing.append(context.entity, overlay(room_id), fields)
-    return {"action_id": fields["action_id"]}
+    return {"action_id": fields["action_id"], "changed": True}
 
 
 MODERATED = Declaration(

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sublet.messaging.engine.backend import IndexEntry
 from sublet.messaging.engine.contexts import AfterRead, AfterWrite
+from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.content import verify_content
 from sublet.protocol.ezagent.errors import Refused
@@ -16,6 +17,8 @@ MODERATION: Final = "moderation"
 SIGNED_AS: Final = "moderation.action"
 GROUPS: Final = {"redact": "redact", "pin": "pin", "unpin": "pin", "ban_user": "ban", "unban_user": "ban"}
 """Of the decisions of one group on one thing, the last in the overlay holds."""
+LIFTING: Final = frozenset({"unpin", "unban_user"})
+"""Decisions that say nothing where nothing was decided before."""
 ON_REF: Final = frozenset({"redact", "pin", "unpin"})
 MAX_TARGET_CHARS: Final = 512
 _INDEX: Final = "moderated_timeline"
@@ -64,6 +67,13 @@ def made_anew(context: AfterWrite) -> None:
 def find(context: AfterWrite | AfterRead, room_id: RoomId, rank: str) -> dict[str, JsonValue] | None:
     """Return the decision that holds, by its group and target."""
     entries = context.scan_index(_INDEX, room_id, 1, f"{rank}\0")
+    return entries[0].value if entries and entries[0].rank == rank else None
+
+
+def holding(context: OperationContext, room_id: RoomId, decision: dict[str, str]) -> dict[str, JsonValue] | None:
+    """Return the decision that holds on what another one is about."""
+    rank = rank_of(GROUPS[decision["action"]], str(target_of(decision)))
+    entries = context.engine.store.scan_index(_INDEX, room_id, 1, f"{rank}\0")
     return entries[0].value if entries and entries[0].rank == rank else None
 
 
