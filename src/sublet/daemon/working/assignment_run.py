@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -324,7 +323,7 @@ class AssignmentRun:
                 mount_point=mount.path,
                 scratch=scratch,
                 deadline=self.deadline,
-                gate=partial(self._tools.gate, waiting=self._news.waiting),
+                gate=lambda resources: self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
                 session=session,
             )
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)

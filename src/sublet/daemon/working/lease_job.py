@@ -23,7 +23,7 @@ def make_job(
     mount_point: Path,
     scratch: Path,
     deadline: Deadline,
-    gate: Callable[[AssignmentRecord, Sequence[JobResource], Deadline], ToolGate],
+    gate: Callable[[Sequence[JobResource]], ToolGate],
     session: str | None,
 ) -> Job:
     """Return the job of one prompt.
@@ -35,7 +35,7 @@ def make_job(
         mount_point: where the view is.
         scratch: the agent's private directory.
         deadline: when the lease ends.
-        gate: makes what stands before the agent's tools.
+        gate: makes what stands before the agent's tools, of what is lent.
         session: where an agent goes on that was run before.
     """
     resources = _resources(record, start, mount_point)
@@ -53,7 +53,7 @@ def make_job(
         remaining_seconds=left,
         expires_at=start.lease.expires_at,
         deadline=deadline,
-        gate=gate(record, resources, deadline),
+        gate=gate(resources),
         provider_session_id=session,
         # Who called until here; the work's own lease is what is left of this one.
         chain=Chain(tuple(sent.execution_chain) if sent is not None else (), record.id, left),
