@@ -255,3 +255,14 @@ async def test_only_members_are_told_what_is_in_a_room(tmp_path: Path) -> None:
         await alice.bus.room.update_config(room_id=room, changes={"membership.policy": "knock"})
         assert await asked(config, question(config, mallory, b"")), "who may knock has to know of the room"
         assert await asked(log, question(log, mallory, b"")) == []
+
+
+async def test_whoever_was_away_gets_long_messages_too(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        hub.cut(alice.network, bob.network)
+        for number in range(160):
+            await alice.bus.message.send(room_id=room, body=f"{number:03}" + "x" * 60_000)
+        hub.heal()
+        await bob.until(room, lambda bodies: len(bodies) == 160 and None not in bodies)

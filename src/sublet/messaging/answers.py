@@ -19,9 +19,10 @@ from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
 
-MAX_FORKS_TOLD: Final = 64
 MAX_ANSWER_BYTES: Final = 512 << 10
-"""A longer difference is told in parts, each after a query with a newer state vector."""
+"""A longer difference is told in parts, each after a query with a newer state vector; one update always fits."""
+MAX_CONTENTS_BYTES: Final = 5 << 20
+"""Of one update, more than any of ours names; what is beyond is left out."""
 
 
 def answer(engine: Engine, key: str, body: bytes) -> bytes | None:
@@ -60,20 +61,47 @@ def state(engine: Engine, name: str, have: dict[int, int]) -> bytes | None:
     row = engine.store.find_document(name)
     if row is None:
         return None
-    envelopes, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
-    forks = [fork for fork in engine.store.trust.forks(row.number) if _is_news(fork, have.get(fork.client, 0))]
-    # One pair may stand for all clients of a signer who has forked too often.
-    proofs = list(dict.fromkeys((fork.one, fork.other) for fork in forks))[:MAX_FORKS_TOLD]
-    if not envelopes and not proofs:
+    told = _Told(MAX_ANSWER_BYTES)
+    for fork in engine.store.trust.forks(row.number):
+        if fork.one and _is_news(fork, have.get(fork.client, 0)):
+            proof = encode_bundle((RecordKind.ENVELOPE, envelope) for envelope in (fork.one, fork.other))
+            if not told.add(fork.one, [(RecordKind.FORK, proof)]):
+                break
+    page, more = engine.store.log_after(row.number, have, MAX_ANSWER_BYTES)
+    for raw in page:
+        contents = _contents(engine, row, raw) if row.kind == "index" and row.room_id is not None else []
+        if not told.add(raw, [(RecordKind.ENVELOPE, raw), *((RecordKind.CONTENT, content) for content in contents)]):
+            break
+    if not told.records:
         return None
-    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, [*envelopes, *(one for one, _ in proofs)])]
-    records += [
-        (RecordKind.FORK, encode_bundle((RecordKind.ENVELOPE, envelope) for envelope in pair)) for pair in proofs
-    ]
-    records += [(RecordKind.ENVELOPE, raw) for raw in envelopes]
-    if row.kind == "index" and row.room_id is not None:
-        records += [(RecordKind.CONTENT, raw) for raw in _contents(engine, row, envelopes)]
-    return encode_bundle(records, more=more)
+    records = [(RecordKind.IDENTITY, raw) for raw in _records(engine, told.envelopes)]
+    return encode_bundle([*records, *told.records], more=more or told.is_cut)
+
+
+class _Told:
+    """What fits into one answer.
+
+    Args:
+        limit: bytes; the first thing always fits.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.records: list[tuple[RecordKind, bytes]] = []
+        self.envelopes: list[bytes] = []
+        """Whose signers the answer names."""
+        self.is_cut = False
+        self._left = limit
+
+    def add(self, envelope: bytes, records: list[tuple[RecordKind, bytes]]) -> bool:
+        """Add what belongs together; tell whether there was room for it."""
+        size = sum(len(raw) for _, raw in records)
+        if self.is_cut or (size > self._left and self.records):
+            self.is_cut = True
+            return False
+        self._left -= size
+        self.records += records
+        self.envelopes.append(envelope)
+        return True
 
 
 def piece(engine: Engine, digest: str, offset: int) -> bytes | None:
@@ -158,11 +186,13 @@ def _records(engine: Engine, envelopes: list[bytes]) -> list[bytes]:
     return [record.encode() for record in found if record is not None]
 
 
-def _contents(engine: Engine, document: DocumentRow, envelopes: list[bytes]) -> list[bytes]:
-    wanted: dict[str, None] = {}
-    for raw in envelopes:
-        wanted |= dict.fromkeys(named_contents(decode_update(unpack(raw).payload)))
-    room_id = document.room_id
+def _contents(engine: Engine, document: DocumentRow, envelope: bytes) -> list[bytes]:
+    """Return the contents that an update names; of more than an answer may hold, the first ones."""
+    room_id, left, found = document.room_id, MAX_CONTENTS_BYTES, list[bytes]()
     assert room_id is not None, "contents are of rooms"
-    found = (engine.store.content(room_id, content_id, document.number) for content_id in wanted)
-    return [raw for raw in found if raw is not None]
+    for content_id in dict.fromkeys(named_contents(decode_update(unpack(envelope).payload))):
+        raw = engine.store.content(room_id, content_id, document.number)
+        if raw is not None and len(raw) <= left:
+            found.append(raw)
+            left -= len(raw)
+    return found

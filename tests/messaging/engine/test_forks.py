@@ -16,7 +16,7 @@ from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
 from sublet.messaging.engine.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT
 from sublet.messaging.engine.intake import Arrival
 from sublet.protocol.errors import SubletError
-from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
+from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.keys import doc_id
@@ -339,3 +339,23 @@ def test_who_forks_often_counts_nowhere_and_costs_nobody_any_time(monkeypatch: p
     before = alice.refused()
     all_ask([alice, bob], room)
     assert alice.refused() == before
+
+
+def test_proofs_of_any_size_are_told_in_answers_that_can_be_read() -> None:
+    alice, bob, eve = everyone = peers("alice", "bob", "eve")
+    room = shared_room(*everyone)
+    name = names(room)[1]
+    alice.do("message.send", room_id=room, body="first")
+    for number in range(MAX_FORKS_OF_SIGNER - 1):
+        for size in (500_000, 500_001):
+            raw = Writer(Peer("eve", 2_000 + number), room).next(size)
+            alice.engine.intake.take([Arrival(raw)])
+    alice.do("message.send", room_id=room, body="last")
+    for _ in range(MAX_FORKS_OF_SIGNER + 3):
+        answer = state(alice.engine, name, vector(bob, name))
+        if answer is not None:
+            assert len(answer) <= MAX_BUNDLE_BYTES // 2
+            take(bob, room, answer)
+    assert answer is None
+    assert bob.bodies(room) == alice.bodies(room) == ["first", "last"]
+    assert bob.engine.document(name).forks == alice.engine.document(name).forks

@@ -139,7 +139,7 @@ class Fork:
     """Where a client's updates fork: its signer has signed two different ones for the same clocks.
 
     ``one`` and ``other`` are the envelopes, which prove it to everybody. What the client wrote from ``clock`` on does
-    not count.
+    not count. Both are empty where nothing counts since the signer has forked too many others.
     """
 
     client: int

@@ -126,11 +126,14 @@ class Forks:
         before = self._engine.store.trust.forks(document.row.number)
         forked = {fork.client: fork for fork in (*before, *news)}
         often = Counter(fork.signer for fork in forked.values())
-        proofs = {fork.signer: fork for fork in news if often[fork.signer] >= MAX_FORKS_OF_SIGNER}
+        outcasts = {fork.signer for fork in news if often[fork.signer] >= MAX_FORKS_OF_SIGNER}
+        written = {client: signer for client, (_, signer) in document.clients.items()}
+        written |= {client: fork.signer for client, fork in forked.items() if fork.clock > 0}
+        proofs = {client: (fork.one, fork.other) for client, fork in forked.items()}
         return [
-            Fork(client, 0, signer, proofs[signer].one, proofs[signer].other)
-            for client, (_, signer) in document.clients.items()
-            if signer in proofs and (client not in forked or forked[client].clock > 0)
+            Fork(client, 0, signer, *proofs.get(client, (b"", b"")))
+            for client, signer in written.items()
+            if signer in outcasts
         ]
 
     def _take_back(self, name: str, forks: list[Fork]) -> None:
