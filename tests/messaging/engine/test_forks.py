@@ -342,7 +342,7 @@ def test_who_forks_often_counts_nowhere_and_costs_nobody_any_time(monkeypatch: p
 
 
 def test_proofs_of_any_size_are_told_in_answers_that_can_be_read() -> None:
-    alice, bob, eve = everyone = peers("alice", "bob", "eve")
+    alice, bob, _ = everyone = peers("alice", "bob", "eve")
     room = shared_room(*everyone)
     name = names(room)[1]
     alice.do("message.send", room_id=room, body="first")
