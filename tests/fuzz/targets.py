@@ -139,6 +139,8 @@ EXEMPT: dict[str, str] = {
     "cli.room_files:_read": "returns a file that the owner names, of a size that is bounded",
     "daemon.api.talk_api:read_message": "takes ids that are looked up among those that exist",
     "daemon.rooms.talk_service:read_message": "takes ids that are looked up among those that exist",
+    "daemon.api.talk_api:read_attachment": "takes ids that are looked up among those that exist",
+    "daemon.rooms.talk_service:read_attachment": "decodes a file of bounded size as UTF-8, and refuses what is none",
     "mcp_server.room_resources:read_room": "takes an address of which the id is looked up among those that exist",
     "cli.message_cmds:read": "takes the name of a room, which is looked up among those that exist, and an id",
     "daemon.rooms.entities:load_entities": "takes a directory; key_files is the decoder",
