@@ -8,7 +8,15 @@ from sublet.protocol.ezagent.ids import room_id
 from sublet.protocol.ezagent.room.fold import evaluate
 from sublet.protocol.ezagent.room.seen import seen_value
 from sublet.protocol.ezagent.room.state import RoomState
-from sublet.protocol.ezagent.room.statements import NESTED, NESTED_MAP, NestedMap, Path, Statement
+from sublet.protocol.ezagent.room.statements import (
+    KNOCKS,
+    MEMBERS,
+    NESTED_MAP,
+    USERS,
+    NestedMap,
+    Path,
+    Statement,
+)
 from sublet.protocol.ezagent.yjs.model import ItemId, Value
 
 OWNER, ADMIN, BOB, EVE = "@owner:a", "@admin:a", "@bob:a", "@eve:a"
@@ -53,7 +61,7 @@ class Writer:
         self.founding = True
         self.write(("created_by",), self.entity)
         self.write(("salt",), SALT.hex())
-        for path in NESTED:
+        for path in (("membership",), MEMBERS, KNOCKS, ("power_levels",), USERS, ("ext",)):
             self.write(path, NESTED_MAP)
         self.write(("membership", "policy"), policy)
         self.write(("membership", "members", self.entity), "owner")

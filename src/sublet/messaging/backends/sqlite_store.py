@@ -380,12 +380,6 @@ class SqliteStore:
         )
         return [IndexEntry(name, found, rank, json.loads(value)) for name, found, rank, value in rows]
 
-    def index_keys(self, index: str) -> list[tuple[str, int]]:
-        rows = self._db.execute(
-            "SELECT key, count(*) FROM index_entries WHERE name = ? GROUP BY key ORDER BY key", (index,)
-        )
-        return [(str(key), int(count)) for key, count in rows]
-
     def drop_index(self, index: str, key: str, rank: str) -> None:
         self._db.execute("DELETE FROM index_entries WHERE name = ? AND key = ? AND rank = ?", (index, key, rank))
 

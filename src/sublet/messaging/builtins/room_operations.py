@@ -39,7 +39,7 @@ def create(
         name: from 1 to ``MAX_NAME_CHARS`` characters.
         policy: how others become members: ``open``, ``knock`` or ``invite``.
         invite: who is a member from the start.
-        extensions: which are enabled; all that this daemon knows by default.
+        extensions: which are enabled; by default all that this daemon knows, third parties' included.
         seed: the time (Unix milliseconds) and salt from which its id was made before; new ones by default.
     """
     engine, creator = context.engine, context.entity

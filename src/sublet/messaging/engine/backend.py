@@ -347,9 +347,6 @@ class Store(Protocol):
     def scan_index(self, index: str, key: str, limit: int, below: str | None = None) -> list[IndexEntry]:
         """Return an index's entries of a key, highest rank first; only those of a lower rank than ``below``."""
 
-    def index_keys(self, index: str) -> list[tuple[str, int]]:
-        """Return an index's keys with how many entries each has."""
-
     def drop_index(self, index: str, key: str, rank: str) -> None:
         """Remove one entry."""
 

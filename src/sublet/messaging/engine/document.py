@@ -189,10 +189,6 @@ class Document:
         self._heads[update.client] = digest
         return digest
 
-    def has(self, item: ItemId) -> bool:
-        """Tell whether an item is here."""
-        return item[1] < self.next_clock(item[0])
-
     def known(self, update: Update) -> bool:
         """Tell whether an update brings nothing; one that only deletes is looked up by the caller."""
         return bool(update.items) and update.end <= self.next_clock(update.client)

@@ -75,7 +75,7 @@ def unpack(raw: bytes) -> Envelope:
     """Return the envelope in ``raw``; its signature is not yet verified.
 
     Raises:
-        Refused: ``MALFORMED``, ``OVERSIZED``, or ``RESERVED_ENTITY``.
+        Refused: ``MALFORMED`` or ``OVERSIZED``.
     """
     if len(raw) > MAX_ENVELOPE_BYTES:
         raise Refused(Refusal.OVERSIZED, f"an envelope of {len(raw)} bytes")

@@ -19,7 +19,6 @@ class Refusal(StrEnum):
     WRONG_SHAPE = "wrong_shape"
     EQUIVOCATION = "equivocation"
     QUOTA = "quota"
-    RESERVED_ENTITY = "reserved_entity"
     STALE = "stale"
     TOO_MANY = "too_many"
 

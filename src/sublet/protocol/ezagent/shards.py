@@ -58,8 +58,3 @@ def months_back(of_month: str) -> Iterator[str]:
     while of_month >= "0001-02":
         yield of_month
         of_month = previous_month(of_month)
-
-
-def may_hold_new_ref(shard: str, created_month: str) -> bool:
-    """Tell whether a new ref made in ``created_month`` belongs into ``shard`` (ezagent 4.3: the current UTC month)."""
-    return month(shard) == created_month

@@ -38,7 +38,6 @@ ROLE_POWER: Final[Mapping[Role, int]] = MappingProxyType(
     {Role.OWNER: 100, Role.ADMIN: 50, Role.MEMBER: 0, Role.LEFT: -1}
 )
 NO_POWER: Final = -1
-MAX_POWER: Final = 100
 DEFAULT_ADMIN_LEVEL: Final = 50
 DEFAULT_EXT_LEVEL: Final = 50
 MAX_LEVELS_KEPT: Final = 32

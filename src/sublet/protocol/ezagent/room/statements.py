@@ -16,7 +16,6 @@ Path: TypeAlias = tuple[str, ...]
 MEMBERS: Final = ("membership", "members")
 KNOCKS: Final = ("membership", "knocks")
 USERS: Final = ("power_levels", "users")
-NESTED: Final = (("membership",), MEMBERS, KNOCKS, ("power_levels",), USERS, ("ext",))
 """The nested maps of a config; its creator makes them with the room, so that no first write of anybody is lost."""
 
 

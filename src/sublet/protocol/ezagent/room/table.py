@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from sublet.protocol.ezagent.ids import is_entity_id
 from sublet.protocol.ezagent.room.state import ROLE_POWER, Policy, Role, RoomState
-from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, NESTED, USERS, NestedMap, Path, Statement
+from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, USERS, NestedMap, Path, Statement
 
 Check: TypeAlias = Callable[[Statement, RoomState], bool]
 
@@ -23,7 +23,6 @@ ADMIN_FIELDS: Final = (
     ("enabled_extensions",),
     ("membership", "policy"),
 )
-CREATOR_FIELDS: Final = (("room_id",), ("created_by",), ("created_at",), ("salt",))
 LEVELS: Final = ("default", "events_default", "admin")
 MAX_NAME_CHARS: Final = 256
 
@@ -142,8 +141,3 @@ def _level(statement: Statement, state: RoomState) -> bool:
 
 def _own_watch(statement: Statement, state: RoomState) -> bool:
     return statement.path[2] == statement.signer and state.role(statement.signer) is not None
-
-
-def is_structure(path: Path) -> bool:
-    """Tell whether a path is one of the nested maps that the creator makes with the room."""
-    return path in NESTED
