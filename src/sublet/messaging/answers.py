@@ -21,6 +21,8 @@ from sublet.protocol.ezagent.yjs.vectors import decode_vector, fork_of
 
 MAX_ANSWER_BYTES: Final = 512 << 10
 """A longer difference is told in parts, each after a query with a newer state vector; one update always fits."""
+MAX_CONFIG_BYTES: Final = 5 << 20
+"""Of a room's config that somebody is offered: they may come in at its very end."""
 MAX_CONTENTS_BYTES: Final = 5 << 20
 """Of one update, more than any of ours names; what is beyond is left out."""
 
@@ -133,7 +135,7 @@ def offer(engine: Engine, entity: EntityId, rooms: Iterable[RoomId]) -> bytes | 
             continue
         if more := size >= MAX_ANSWER_BYTES:
             break
-        config, _ = engine.store.log_after(row.number, {}, MAX_ANSWER_BYTES)
+        config, _ = engine.store.log_after(row.number, {}, MAX_CONFIG_BYTES)
         envelopes += config
         size += sum(map(len, config))
     if not envelopes:

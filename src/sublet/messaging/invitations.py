@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +15,8 @@ from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_ROOMS: Final = 4_096
+PART: Final = 64
+"""Updates of a config that are taken in one turn."""
 MAX_ROOMS_OF_INVITER: Final = 512
 """Rooms into which the entities of one daemon have brought ours."""
 
@@ -67,36 +69,59 @@ def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
     return known | engine.store.removal.forgotten()
 
 
-def follow(
-    engine: Engine, room_id: RoomId, bundle: Bundle, may_invite: set[EntityId], trial: Callable[[], Engine]
-) -> bool:
-    """Take a room's config, and tell whether it is a new room into which one of ours was brought.
+def is_new(engine: Engine, room_id: RoomId) -> bool:
+    """Tell whether a room may be taken up that is not here."""
+    if room_id in engine.wanted_rooms or engine.store.removal.is_forgotten(room_id):
+        return False
+    return len(engine.wanted_rooms) < MAX_ROOMS
+
+
+def follow(engine: Engine, room_id: RoomId, bundle: Bundle, by: EntityId | None) -> bool:
+    """Take up a room, and tell whether it was new here.
 
     Args:
         engine: the engine.
         room_id: the room.
+        bundle: its config.
+        by: who has brought ours into it; None for nobody who may.
+    """
+    if by is None or not is_new(engine, room_id) or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
+        return False
+    engine.wanted_rooms.add(room_id)
+    try:
+        engine.intake.take_bundle(None, bundle)
+    except BaseException:
+        engine.wanted_rooms.discard(room_id)  # it could not be kept: the next offer is as new as this one
+        raise
+    return True
+
+
+def heard(engine: Engine, room_id: RoomId, bundle: Bundle) -> None:
+    """Take a part of the config of a room that is here."""
+    if room_id in engine.wanted_rooms:
+        engine.intake.take_bundle(None, bundle)
+
+
+def parts_of(bundle: Bundle) -> list[Bundle]:
+    """Return a config in parts, between which others have their turn."""
+    who = [(RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)]
+    log = [(RecordKind.ENVELOPE, raw) for raw in bundle.of(RecordKind.ENVELOPE)]
+    parts = [tuple(log[start : start + PART]) for start in range(0, len(log), PART)]
+    return [Bundle((*who, *part) if not place else part) for place, part in enumerate(parts)]
+
+
+def inviter(
+    make_trial: Callable[[], Engine], room_id: RoomId, bundle: Bundle, may_invite: Collection[EntityId]
+) -> EntityId | None:
+    """Return who has brought one of ours into a room, as its config says; None for nobody who may; takes a while.
+
+    Args:
+        make_trial: makes an engine in memory, where a config is read before anything of it is kept.
+        room_id: the room.
         bundle: its config, as somebody has sent it.
         may_invite: whose grant is good enough: not who has signed anything in it, but who has signed the grant.
-        trial: makes an engine in memory, where a config is read before anything of it is kept.
     """
-    if room_id not in engine.wanted_rooms:
-        if not may_invite or len(engine.wanted_rooms) >= MAX_ROOMS or engine.store.removal.is_forgotten(room_id):
-            return False
-        by = _inviter(trial(), room_id, bundle, may_invite)
-        if by is None or _brought_by(engine, entity_domain(by)) >= MAX_ROOMS_OF_INVITER:
-            return False
-        engine.wanted_rooms.add(room_id)
-        try:
-            engine.intake.take_bundle(None, bundle)
-        except BaseException:
-            engine.wanted_rooms.discard(room_id)  # it could not be kept: the next offer is as new as this one
-            raise
-        return True
-    engine.intake.take_bundle(None, bundle)
-    return False
-
-
-def _inviter(trial: Engine, room_id: RoomId, bundle: Bundle, may_invite: set[EntityId]) -> EntityId | None:
+    trial = make_trial()
     try:
         trial.wanted_rooms.add(room_id)
         trial.intake.take_bundle(None, bundle)

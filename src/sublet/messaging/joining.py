@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
 
 from sublet.messaging.attending import Declaring
 from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.hand_over import HandOver
-from sublet.messaging.invitations import follow, rooms_in, rooms_known
+from sublet.messaging.invitations import follow, heard, inviter, is_new, parts_of, rooms_in, rooms_known
 from sublet.messaging.sync import Sync
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
+MAX_INVITATIONS: Final = 16
+"""That wait to be read, at most 8 MiB each."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
 ResultT = TypeVar("ResultT")
@@ -52,13 +59,24 @@ class Joining:
         self._trial = trial
         self._attend = attend
         self._hand_over = hand_over
+        self._trying = anyio.CapacityLimiter(1)
+        self._lock = threading.Lock()
+        self._waiting: deque[Answer] = deque()
 
     def invited(self, query: Answer) -> None:
         """Take an invitation; any thread may call."""
-        self._hand_over.soon(self._read, query)
+        with self._lock:
+            waits, has_room = len(self._waiting), len(self._waiting) < MAX_INVITATIONS
+            if has_room:
+                self._waiting.append(query)
+        if not has_room:
+            query.drop()  # whoever invites asks again
+        elif not waits:
+            self._hand_over.soon(self._read)
 
     async def ask(self, entity: EntityId) -> None:
         """Ask which other rooms one of ours is a member of, part by part; each room is told of once."""
+        await self._read()
         told = await self._call(partial(rooms_known, entity=entity))
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
@@ -68,22 +86,32 @@ class Joining:
             if not more or len(told) == before:
                 return
 
-    async def _read(self, query: Answer) -> None:
-        try:
-            await self._take(decode_bundle(query.payload))
-        except Refused:
-            query.drop()
-        else:
-            await self._declare(query.reply, encode_bundle(()))
+    async def _read(self) -> None:
+        """Read the invitations that wait; also from time to time, for what found no room to be handed over."""
+        while self._waiting:
+            with self._lock:
+                query = self._waiting.popleft()
+            try:
+                await self._take(decode_bundle(query.payload))
+            except Refused:
+                query.drop()
+            else:
+                await self._declare(query.reply, encode_bundle(()))
 
     async def _take(self, bundle: Bundle) -> set[RoomId]:
         """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds."""
         rooms = rooms_in(bundle)
         for room_id, offered in rooms.items():
-            may_invite = {signer for signer in offered.signers if self._accept(signer)}
-            taken = partial(follow, room_id=room_id, bundle=offered.config, may_invite=may_invite, trial=self._trial)
-            if await self._call(taken):
-                await self._attend(room_id)
+            config, may_invite = offered.config, {signer for signer in offered.signers if self._accept(signer)}
+            if bool(may_invite) and await self._call(partial(is_new, room_id=room_id)):
+                # On a thread of its own, since whoever sends a config makes it as long as they like.
+                tried = partial(inviter, self._trial, room_id, config, may_invite)
+                by = await anyio.to_thread.run_sync(tried, limiter=self._trying)
+                if await self._call(partial(follow, room_id=room_id, bundle=config, by=by)):
+                    await self._attend(room_id)
+                    continue
+            for part in parts_of(config):
+                await self._call(partial(heard, room_id=room_id, bundle=part))
         return set(rooms)
 
     async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
