@@ -6,11 +6,9 @@ import asyncio
 import gc
 import os
 import resource
-import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -61,6 +59,7 @@ from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
+from sublet.daemon.running import running, signals, started
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.service import WebService
@@ -175,15 +174,15 @@ class _Daemon:
     async def _serve(
         self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None], audit_log: AuditLog
     ) -> None:
-        with _signals(self._stop):
+        with signals(self._stop):
             async with (
-                _running(audit_log.serve),
-                _running(parts.data_plane.serve),
-                _started(*self._faces, control),
-                _running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
-                _running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
-                _running(parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve),
-                _running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
+                running(audit_log.serve),
+                running(parts.data_plane.serve),
+                started(*self._faces, control),
+                running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
+                running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
+                running(parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve),
+                running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)
                 await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))
@@ -365,41 +364,3 @@ def _names(config: DaemonConfig) -> list[str]:
     public = urlsplit(config.public_url).hostname if config.public_url else None
     own = [outward_address(ipv6=":" in host), socket.gethostname()] if is_wildcard(host) else [host]
     return [*([public] if public else []), *own]
-
-
-@contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """Let SIGTERM, SIGINT and the end of the terminal ask for a clean stop."""
-    loop = asyncio.get_running_loop()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup's wish
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
-@asynccontextmanager
-async def _running(*services: Callable[[], Coroutine[None, None, None]]) -> AsyncIterator[TaskGroup]:
-    """Run ``services`` beside the body; when it ends they are cancelled, each cleans up within its own bounds."""
-    async with anyio.create_task_group() as group:
-        for service in services:
-            group.start_soon(service)
-        try:
-            yield group
-        finally:
-            group.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def _started(*faces: Face) -> AsyncIterator[None]:
-    """Start ``faces`` and serve them beside the body; where one can't start, those before it are ended."""
-    async with _running() as group:
-        for face in faces:
-            await face.start()
-            group.start_soon(face.serve)
-        yield

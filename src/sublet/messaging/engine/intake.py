@@ -19,6 +19,7 @@ from sublet.messaging.engine.contents import Offers
 from sublet.messaging.engine.document import Document, Plan
 from sublet.messaging.engine.forks import Forks
 from sublet.messaging.engine.usage import size_of
+from sublet.messaging.engine.waiting import WaitingForKeys
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import Envelope, unpack, verify
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 _PASSING: Final = "/ephemeral/"
-MAX_UNKNOWN_SIGNERS: Final = 256
-MAX_WAITING_FOR_KEY: Final = 256
-MAX_WAITING_BYTES: Final = 16 << 20
-"""Of envelopes whose signers' keys are asked for."""
 MAX_DIGESTS: Final = 4_096
 
 
@@ -79,8 +76,7 @@ class Intake:
         self._batch = Batch()
         self._accepted: list[Accepted] = []
         self._seq = engine.store.last_seq()
-        self._waiting: dict[EntityId, list[Arrival]] = {}
-        self._waiting_bytes = 0
+        self.waiting = WaitingForKeys()
         self._offers = Offers(self.counts)
         self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
@@ -175,13 +171,11 @@ class Intake:
         if record is None:
             return Outcome()
         self._batch.records[record.entity_id] = raw
-        waited = self._waiting.pop(record.entity_id, [])
-        self._waiting_bytes -= sum(arrival.size for arrival in waited)
-        return self.take(waited)
+        return self.take(self.waiting.release(record.entity_id))
 
     def _is_wanted(self, entity: EntityId) -> bool:
         """Tell whether an entity's record is wanted, however many of strangers are here."""
-        return entity in self._waiting or self._engine.meets(entity)
+        return entity in self.waiting or self._engine.meets(entity)
 
     def local(self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes]) -> None:
         """Take an update that was made here; durable after ``commit``.
@@ -331,12 +325,7 @@ class Intake:
             verify(envelope, keys)
             return True
         self.counts[Refusal.UNKNOWN_SIGNER] += 1
-        if envelope.signer in self._waiting or len(self._waiting) < MAX_UNKNOWN_SIGNERS:
-            waiting = self._waiting.setdefault(envelope.signer, [])
-            size = arrival.size
-            if len(waiting) < MAX_WAITING_FOR_KEY and self._waiting_bytes + size <= MAX_WAITING_BYTES:
-                waiting.append(arrival)
-                self._waiting_bytes += size
+        if self.waiting.keep(envelope.signer, arrival):
             outcome.unknown_signers.add(envelope.signer)
         return False
 
