@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
+import structlog
+
 from sublet.daemon.rooms.entities import DAEMON, daemon_of
 from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
 from sublet.daemon.times import unix_seconds
+from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, created_ms
 from sublet.protocol.text import clean_line
 
@@ -22,6 +26,13 @@ if TYPE_CHECKING:
     from sublet.messaging.service import MessagingService
 
 MAX_SHOWN_CHARS: Final = 80
+MAX_KEPT: Final = 1_024
+"""Rooms of our own delegations that are over; of more, the oldest are forgotten whatever their age."""
+MAX_KEPT_OF_LENDER: Final = 256
+"""Those of one lender, which may bring us into no more than ``invitations.MAX_ROOMS_OF_INVITER`` rooms."""
+LOOK_SECONDS: Final = 300.0
+
+log = structlog.get_logger(__name__)
 _NAME: Final = re.compile(r"Delegation (dlg_[0-9a-f]{32}):")
 
 
@@ -55,6 +66,32 @@ class LeaseRooms:
         self._me = daemon_of(node_id)
         self._in_use = in_use
         self._clock = clock
+
+    async def serve(self) -> None:
+        """Keep only so many, until cancelled, so that there is always space for the next one."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            try:
+                if gone := await self.trim():
+                    log.info("the oldest rooms of delegations that are over were forgotten", rooms=gone)
+            except SubletError as error:
+                log.warning("old rooms are not forgotten for now", reason=str(error))
+
+    async def trim(self) -> int:
+        """Forget the oldest beyond ``MAX_KEPT`` and ``MAX_KEPT_OF_LENDER``; return how many."""
+        if not self._messaging.running:
+            return 0
+        service = await self._messaging.use()
+        by_lender: dict[EntityId, list[RoomId]] = {}
+        for one in await self._over(service):
+            by_lender.setdefault(one.creator, []).append(one.room_id)
+        gone = [
+            room_id
+            for lender, rooms in by_lender.items()
+            for room_id in sorted(rooms)[: -(MAX_KEPT if lender == self._me else MAX_KEPT_OF_LENDER)]
+        ]
+        await service.forgetting.rooms(gone)
+        return len(gone)
 
     async def candidates(self) -> list[Candidate]:
         """``PruneStore.candidates``."""

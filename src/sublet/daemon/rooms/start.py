@@ -50,6 +50,7 @@ class Rooms:
             group.start_soon(self.messaging.serve)
             group.start_soon(self.lent.serve)
             group.start_soon(self.work.serve)
+            group.start_soon(self.over.serve)
 
 
 def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatekeeper, journal: Journal) -> Rooms:
