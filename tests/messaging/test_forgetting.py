@@ -82,6 +82,31 @@ async def test_it_is_not_taken_up_again_when_offered_but_when_looked_for(tmp_pat
             await alice.until(room, lambda bodies: bodies == ["one", "two", "three"])
 
 
+async def test_it_may_be_looked_for_at_once(tmp_path: Path) -> None:
+    hub = MemoryHub()
+    async with (
+        member("alice", 1, hub, tmp_path, more=EXTENSIONS) as alice,
+        member("bob", 2, hub, tmp_path, more=EXTENSIONS) as bob,
+    ):
+        room = await room_of(alice, bob)
+        ref = await fill(alice, room)
+        await bob.until(room, lambda bodies: len(bodies) == 2)
+        for _ in range(2):
+            await bob.service.forgetting.rooms([room])
+            assert await bob.bus.room.list() == []
+            await bob.service.find_room(room)
+            await bob.until(room, lambda bodies: bodies == ["one", "zwei"])
+        await bob.bus.reactions.add(room_id=room, ref_id=ref, emoji="!")
+        await alice.bus.message.send(room_id=room, body="three")
+        await bob.until(room, lambda bodies: bodies[-1:] == ["three"])
+        with anyio.fail_after(SECONDS):
+            while True:
+                seen = await alice.bus.timeline.get_ref(room_id=room, ref_id=ref)
+                if set(seen["reactions"]) == {"+1", "!"}:
+                    break
+                await alice.service.synchronise(room)
+
+
 async def test_what_was_begun_before_a_kill_is_ended_by_the_next_one(tmp_path: Path) -> None:
     async with member("alice", 1, MemoryHub(), tmp_path) as alice:
         kept = (await alice.bus.room.create(name="kept"))["room_id"]
