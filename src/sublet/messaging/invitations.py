@@ -12,6 +12,7 @@ from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
+from sublet.protocol.ezagent.inbox import MAX_KNOWN_ROOMS
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_ROOMS: Final = 4_096
@@ -66,7 +67,8 @@ def rooms_in(bundle: Bundle) -> dict[RoomId, Offered]:
 def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
     """Return the rooms of which one of ours need not be told: those that it is a member of, and what is forgotten."""
     known = {room_id for room_id in engine.wanted_rooms if engine.is_member(entity, room_id)}
-    return known | engine.store.removal.forgotten()
+    left = MAX_KNOWN_ROOMS - len(known)  # of what is forgotten, peers keep the newest the longest
+    return known | set(sorted(engine.store.removal.forgotten(), reverse=True)[: max(0, left)])
 
 
 def is_new(engine: Engine, room_id: RoomId) -> bool:
