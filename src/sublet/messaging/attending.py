@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 
 from sublet.messaging.engine.backend import EventRow
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.hand_over import HandOver
@@ -21,8 +22,6 @@ from sublet.protocol.ezagent.keys import doc_id
 
 DECLARERS: Final = 4
 """Threads that declare on the network; more of them would take turns there."""
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
 
 
 class Declaring:
@@ -53,7 +52,7 @@ class Attending:
 
     def __init__(
         self,
-        call: Call[object],
+        call: CallEngine,
         declare: Declaring,
         registry: Registry,
         subscriptions: Subscriptions,
@@ -63,7 +62,7 @@ class Attending:
         hand_over: HandOver,
         came: Callable[[RoomId], None],
     ) -> None:
-        self._run_call = call
+        self._call = call
         self._declare = declare
         self._registry = registry
         self._subscriptions = subscriptions
@@ -136,6 +135,3 @@ class Attending:
         for name in self._registry.entity_documents(entity):
             self._want(name)
         self._want(f"{'offer' if invited_here else 'bring'}:{room_id}/{entity}")
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result

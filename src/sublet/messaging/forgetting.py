@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.ids import RoomId
-
-Call = Callable[[Callable[[Engine], Any]], Awaitable[Any]]
 
 
 class Forgetting:
@@ -20,7 +18,7 @@ class Forgetting:
         silence: hears and serves a room no more.
     """
 
-    def __init__(self, call: Call, silence: Callable[[RoomId], Awaitable[None]]) -> None:
+    def __init__(self, call: CallEngine, silence: Callable[[RoomId], Awaitable[None]]) -> None:
         self._call = call
         self._silence = silence
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 import anyio
 
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.sync import Sync
 from sublet.protocol.ezagent.ids import RoomId
@@ -31,7 +31,7 @@ class History:
         call: runs something with the engine.
     """
 
-    def __init__(self, sync: Sync, call: Callable[[Callable[[Engine], object]], Awaitable[object]]) -> None:
+    def __init__(self, sync: Sync, call: CallEngine) -> None:
         self._sync = sync
         self._call = call
         self._asked: dict[tuple[RoomId, str], float] = {}
@@ -45,7 +45,6 @@ class History:
         """Ask for older months of a room until one brings something new; tell whether one did."""
         async with self._limiter:
             months = await self._call(partial(_older, room_id=room_id))
-            assert isinstance(months, list)
             with anyio.move_on_after(PATIENCE_SECONDS):
                 for month in months:
                     if self._is_due(room_id, month) and await self._sync.month(room_id, month):

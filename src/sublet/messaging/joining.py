@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
 
 from sublet.messaging.attending import Declaring
 from sublet.messaging.engine.backend import Answer
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.hand_over import HandOver
 from sublet.messaging.invitations import follow, heard, inviter, is_new, parts_of, rooms_in, rooms_known
@@ -25,8 +26,6 @@ MAX_INVITATIONS: Final = 16
 """That wait to be read, at most 8 MiB each."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
 
 
 class Joining:
@@ -44,7 +43,7 @@ class Joining:
 
     def __init__(
         self,
-        call: Call[object],
+        call: CallEngine,
         declare: Declaring,
         sync: Sync,
         accept: Callable[[EntityId], bool],
@@ -52,7 +51,7 @@ class Joining:
         attend: Callable[[RoomId], Awaitable[None]],
         hand_over: HandOver,
     ) -> None:
-        self._run_call = call
+        self._call = call
         self._declare = declare
         self._sync = sync
         self._accept = accept
@@ -113,6 +112,3 @@ class Joining:
             for part in parts_of(config):
                 await self._call(partial(heard, room_id=room_id, bundle=part))
         return set(rooms)
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result

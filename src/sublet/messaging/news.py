@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 
 from sublet.messaging.delivery.loops import Loops
 from sublet.messaging.engine.backend import EventRow
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.owner import Owner
 from sublet.messaging.watchers import Seen, Wanted, Watchers
@@ -18,8 +19,6 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_WAIT_SECONDS: Final = 60.0
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
 
 
 class News:
@@ -32,8 +31,8 @@ class News:
         loops: tells what wakes agents no more; None where everything does.
     """
 
-    def __init__(self, call: Call[object], owner: Owner, watchers: Watchers, loops: Loops | None) -> None:
-        self._run_call = call
+    def __init__(self, call: CallEngine, owner: Owner, watchers: Watchers, loops: Loops | None) -> None:
+        self._call = call
         self._owner = owner
         self._watchers = watchers
         self._loops = loops
@@ -93,6 +92,3 @@ class News:
         if not waiter.cancelled():
             return waiter.result()  # it came as the time ran out
         return [], max(since, await asyncio.wrap_future(dropped))
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from sublet.messaging.engine.backend import Answer, Network, Sample
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.ephemeral import AWARENESS, PRESENCE
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -110,7 +111,7 @@ class Tokens:
 
     def __init__(
         self,
-        call: Callable[[Callable[[Engine], None]], Awaitable[None]],
+        call: CallEngine,
         fetch: Callable[[str, bytes], Awaitable[list[bytes]]],
         heard: Callable[[Sample], None],
         soon: Callable[..., None],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,7 @@ import structlog
 from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.backend import Network
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
 from sublet.messaging.engine.intake import Outcome
@@ -43,9 +44,6 @@ MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
 
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
-
 
 class Sync:
     """Asks peers for what we lack.
@@ -56,9 +54,9 @@ class Sync:
         known: told whose keys were learnt.
     """
 
-    def __init__(self, network: Network, call: Call[object], known: Callable[[EntityId], Awaitable[None]]) -> None:
+    def __init__(self, network: Network, call: CallEngine, known: Callable[[EntityId], Awaitable[None]]) -> None:
         self._network = network
-        self._run_call = call
+        self._call = call
         self._known = known
         self._wanted: dict[str, None] = {}
         self._ready = anyio.Event()
@@ -221,9 +219,6 @@ class Sync:
             except Refused:
                 log.info("a peer gave a malformed answer", key=key)
         return bundles
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
 
 
 def _vector(engine: Engine, name: str) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -14,6 +14,7 @@ import structlog
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.doorkeeper import Asked, ask
 from sublet.messaging.engine.backend import Network
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.writing import Outgoing
@@ -34,9 +35,6 @@ MAX_HEARD: Final = 1_024
 MAX_AHEAD: Final = 64
 """Documents of which others hold more, at a time; what is beyond is asked for with everything else."""
 
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
-
 
 class Acknowledging:
     """Statements of our own, and those of others.
@@ -49,10 +47,10 @@ class Acknowledging:
     """
 
     def __init__(
-        self, network: Network, call: Call[object], news: Callable[[], None], behind: Callable[[str], None]
+        self, network: Network, call: CallEngine, news: Callable[[], None], behind: Callable[[str], None]
     ) -> None:
         self._network = network
-        self._run_call = call
+        self._call = call
         self._news = news
         self._behind = behind
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
@@ -148,9 +146,6 @@ class Acknowledging:
             self._ahead |= taken.ahead
             self._others_ahead.set()
         return taken
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
 
 
 def _question(engine: Engine, room_id: RoomId) -> Asked | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
 
@@ -13,6 +13,7 @@ from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
 from sublet.messaging.engine.backend import Network
+from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Came, Engine
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
 from sublet.protocol.ezagent.errors import Refused
@@ -20,8 +21,6 @@ from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_WAIT_SECONDS: Final = 60.0
-ResultT = TypeVar("ResultT")
-Call = Callable[[Callable[[Engine], ResultT]], Awaitable[ResultT]]
 
 
 class Delivery:
@@ -35,9 +34,9 @@ class Delivery:
     """
 
     def __init__(
-        self, network: Network, call: Call[object], patience_seconds: float, behind: Callable[[str], None]
+        self, network: Network, call: CallEngine, patience_seconds: float, behind: Callable[[str], None]
     ) -> None:
-        self._run_call = call
+        self._call = call
         self._patience_seconds = patience_seconds
         self._news = anyio.Event()
         self._acknowledging = Acknowledging(network, call, self._tell, behind)
@@ -124,9 +123,6 @@ class Delivery:
     def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()
         news.set()
-
-    async def _call(self, run: Callable[[Engine], ResultT]) -> ResultT:
-        return await self._run_call(run)  # type: ignore[return-value]  # one callable for every result
 
 
 def delivery_room(key: str) -> RoomId | None:
