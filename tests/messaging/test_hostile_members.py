@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import anyio
 import pytest
 
 from messaging.engine.test_quotas import Writer
+from sublet.messaging import sync
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.engine import quotas
+from sublet.messaging.engine.declaration import QOS_DATA
 from sublet.messaging.engine.intake import Arrival
-from support.members import Member, member, room_of
+from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
+from support.members import SECONDS, Member, member, room_of
 from support.rooms import Peer
 
 pytestmark = pytest.mark.anyio
@@ -78,3 +83,37 @@ async def test_what_was_refused_for_its_size_holds_nothing_back_and_is_not_asked
             await one.service.synchronise(room)
         shown = [await one.bodies(room) for one in (alice, bob)]
         assert shown[0] == shown[1]
+
+
+async def test_nobody_makes_us_ask_for_more_than_a_few_things_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync, "MAX_DOUBTED", 8)
+    hub = MemoryHub()
+    async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
+        room = await room_of(alice, bob)
+        asked: list[str] = []
+        answered = threading.Event()
+        query = alice.network.query
+
+        def waits(key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
+            asked.append(key)
+            answered.wait(SECONDS)
+            return query(key, payload, timeout_seconds)
+
+        monkeypatch.setattr(alice.network, "query", waits)
+        names = [Peer(f"n{number}", number) for number in range(60)]
+        for _ in range(2):
+            for one in names:  # who they are nobody says
+                name = channel_key(doc_id("index", room_id=room, shard_id="2026-11"), Channel.UPDATES)
+                bob.network.publish(name, Writer(one, room).next(), b"", QOS_DATA)
+        with anyio.fail_after(SECONDS):
+            while (await alice.service.counts()).get("unknown_signer", 0) < 120 or len(
+                alice.service._sync._doubted
+            ) < 8:
+                await anyio.sleep(0.01)
+        assert len(alice.service._sync._doubted) == 8
+        answered.set()
+        await bob.bus.message.send(room_id=room, body="heard all the same")
+        await alice.until(room, lambda bodies: bodies == ["heard all the same"])
+        assert sum("/@n" in key for key in asked) <= 16

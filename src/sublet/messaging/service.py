@@ -277,7 +277,7 @@ class MessagingService:
         engine = self._engine_over(SqliteStore(self._path))
         engine.events.listeners.append(partial(self._told, engine))
         engine.arrival_listeners.append(lambda came: self._hand_over.soon(self.delivery.arrived, came))
-        engine.document_listeners.append(lambda name: self._hand_over.soon(self._sync.want, name))
+        engine.document_listeners.append(lambda name: self._hand_over.soon(self._sync.doubt, name))
         engine.room_listeners.append(lambda room_id: self._hand_over.soon(self._attending.room, room_id))
         return engine
 
@@ -295,15 +295,15 @@ class MessagingService:
         if query.key.endswith("/state"):
             name = query.key.removesuffix("/state")
             if answers.behind(engine, name, decode_vector(body or b"\0")):
-                self._hand_over.soon(self._sync.want, name)
+                self._hand_over.soon(self._sync.doubt, name)
         found = self.delivery.answer(engine, query.key, body) or answers.answer(engine, query.key, body)
         return found if found is None or question is None else seal_answer(question, found)
 
     def _outcome(self, outcome: Outcome) -> None:
         for name in outcome.gaps:
-            self._hand_over.soon(self._sync.want, name)
+            self._hand_over.soon(self._sync.doubt, name)
         for entity in outcome.unknown_signers:
-            self._hand_over.soon(self._sync.want, f"key:{entity}")
+            self._hand_over.soon(self._sync.doubt, f"key:{entity}")
 
     async def _begin(self) -> None:
         await self._attending.begin([entity.record.entity_id for entity in self._local])

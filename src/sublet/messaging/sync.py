@@ -40,6 +40,10 @@ OFFERS: Final = 12
 """How often a room is offered, each time after twice as long: for three minutes."""
 BRING_SECONDS: Final = 1.0
 """How long others leave it to whoever has invited somebody to bring them in."""
+MAX_KEYS: Final = 64
+"""Signers of one answer whose keys are asked for; an honest one holds the records of all."""
+MAX_DOUBTED: Final = 256
+"""Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -59,6 +63,8 @@ class Sync:
         self._call = call
         self._known = known
         self._wanted: dict[str, None] = {}
+        self._doubted: set[str] = set()
+        self._again: set[str] = set()
         self._ready = anyio.Event()
         self._limiter = anyio.CapacityLimiter(WORKERS)
 
@@ -69,6 +75,14 @@ class Sync:
         """
         self._wanted[name] = None
         self._ready.set()
+
+    def doubt(self, name: str) -> None:
+        """Want something that somebody claims to be there, or to lack; of very much the rest is asked for in time."""
+        if name in self._doubted:
+            self._again.add(name)
+        elif len(self._doubted) < MAX_DOUBTED:
+            self._doubted.add(name)
+            self.want(name)
 
     async def run(self) -> None:
         """Ask for what is wanted until cancelled."""
@@ -94,6 +108,11 @@ class Sync:
                 await self.document(name)
         except Exception:
             log.exception("could not ask for what is missing", what=name)
+        finally:
+            self._doubted.discard(name)
+            if name in self._again:
+                self._again.discard(name)
+                self.doubt(name)
 
     async def room(self, room_id: RoomId) -> None:
         """Ask for a room's config, what extensions keep there, and its timeline of this month and the one before.
@@ -151,7 +170,7 @@ class Sync:
             outcome = Outcome()
             for bundle in bundles:
                 outcome.add(await self._call(partial(_take, room_id=place.room_id, bundle=bundle)))
-            for signer in outcome.unknown_signers:
+            for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
             if not any(bundle.more for bundle in bundles) and name not in outcome.gaps:

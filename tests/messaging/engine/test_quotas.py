@@ -168,10 +168,31 @@ def test_who_is_not_known_waits_within_bounds(
         stranger = Peer(f"s{number}", number)
         writer = Writer(stranger, room)
         bob.engine.intake.take([Arrival(writer.next(1_000)) for _ in range(10)])
-    full = bob.engine.intake.waiting.size
+    full = bob.engine.intake.strangers.size
     assert 0 < full <= 50_000
     bob.meet(Peer("s0", 0))
-    assert 0 < bob.engine.intake.waiting.size < full
+    assert 0 < bob.engine.intake.strangers.size < full
+
+
+def test_those_whom_nobody_knows_take_no_members_place(
+    world: tuple[Peer, Peer, Peer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_UNKNOWN_SIGNERS", 4)
+    alice, bob, _, room = world
+    carol = Peer("carol", 8)
+    alice.meet(carol)
+    alice.do("room.invite", room_id=room, entity=carol.id)
+    bob.hear(alice.published())
+    outcome = bob.engine.intake.take([Arrival(Writer(Peer(f"s{number}", number), room).next()) for number in range(9)])
+    assert len(outcome.unknown_signers) == 9
+    said = Arrival(Writer(carol, room).next())
+    bob.engine.intake.take([said])
+    bob.engine.intake.take([Arrival(Writer(Peer(f"t{number}", number), room).next()) for number in range(9)])
+    before = bob.engine.intake.counts["accepted"]
+    bob.meet(carol)
+    assert bob.engine.intake.counts["accepted"] == before + 1
+    bob.meet(Peer("t8", 8), Peer("s0", 0))
+    assert bob.engine.intake.counts["accepted"] == before + 2, "of strangers the last ones wait"
 
 
 def test_contents_that_nothing_names_are_not_kept(world: tuple[Peer, Peer, Peer, str]) -> None:

@@ -77,6 +77,8 @@ class Intake:
         self._accepted: list[Accepted] = []
         self._seq = engine.store.last_seq()
         self.waiting = WaitingForKeys()
+        """Of members."""
+        self.strangers = WaitingForKeys()
         self._offers = Offers(self.counts)
         self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
@@ -171,11 +173,11 @@ class Intake:
         if record is None:
             return Outcome()
         self._batch.records[record.entity_id] = raw
-        return self.take(self.waiting.release(record.entity_id))
+        return self.take([*self.waiting.release(record.entity_id), *self.strangers.release(record.entity_id)])
 
     def _is_wanted(self, entity: EntityId) -> bool:
         """Tell whether an entity's record is wanted, however many of strangers are here."""
-        return entity in self.waiting or self._engine.meets(entity)
+        return entity in self.waiting or entity in self.strangers or self._engine.meets(entity)
 
     def local(self, document: Document, envelope: Envelope, update: Update, contents: dict[str, bytes]) -> None:
         """Take an update that was made here; durable after ``commit``.
@@ -325,8 +327,9 @@ class Intake:
             verify(envelope, keys)
             return True
         self.counts[Refusal.UNKNOWN_SIGNER] += 1
-        if self.waiting.keep(envelope.signer, arrival):
-            outcome.unknown_signers.add(envelope.signer)
+        waiting = self.waiting if self._engine.meets(envelope.signer) else self.strangers
+        waiting.keep(envelope.signer, arrival)
+        outcome.unknown_signers.add(envelope.signer)
         return False
 
     def _check_client(self, document: Document, envelope: Envelope, update: Update) -> None:

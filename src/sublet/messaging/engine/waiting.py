@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sublet.messaging.engine.intake import Arrival
 
 MAX_UNKNOWN_SIGNERS: Final = 256
+"""Of more the oldest go: anybody may name a signer whom nobody knows."""
 MAX_WAITING_FOR_KEY: Final = 256
 """Of one signer."""
 MAX_WAITING_BYTES: Final = 16 << 20
@@ -17,7 +18,10 @@ MAX_WAITING_BYTES: Final = 16 << 20
 
 
 class WaitingForKeys:
-    """Envelopes by their signers, of whom nobody knows yet whether they have signed them."""
+    """Envelopes by their signers, of whom nobody knows yet whether they have signed them.
+
+    Members have one of these for themselves, so that no stranger takes their place.
+    """
 
     def __init__(self) -> None:
         self._by_signer: dict[EntityId, list[Arrival]] = {}
@@ -27,15 +31,14 @@ class WaitingForKeys:
     def __contains__(self, entity: EntityId) -> bool:
         return entity in self._by_signer
 
-    def keep(self, signer: EntityId, arrival: Arrival) -> bool:
-        """Keep what came, where there is room; tell whether its signer's key is to be asked for."""
+    def keep(self, signer: EntityId, arrival: Arrival) -> None:
+        """Keep what came, in place of the oldest."""
         if signer not in self._by_signer and len(self._by_signer) >= MAX_UNKNOWN_SIGNERS:
-            return False
+            self.release(next(iter(self._by_signer)))
         waiting = self._by_signer.setdefault(signer, [])
         if len(waiting) < MAX_WAITING_FOR_KEY and self.size + arrival.size <= MAX_WAITING_BYTES:
             waiting.append(arrival)
             self.size += arrival.size
-        return True
 
     def release(self, signer: EntityId) -> list[Arrival]:
         """Return what has waited for a signer's key, in the order in which it came."""
