@@ -241,7 +241,7 @@ def test_what_the_a2a_face_is_given_is_guarded() -> None:
 
 
 def test_what_the_web_page_does_is_an_operation_of_its_owner_but_for_logging_in() -> None:
-    assert acting(WebContext) == {"supervisor", "policy", "approvals", "rooms", "logins"}
+    assert acting(WebContext) == {"supervisor", "policy", "approvals", "rooms", "files", "logins"}
     assert set(public_methods(WebLoginCheck)) == {"redeem"}, "opened by the secret of a link that an operation has made"
     source = inspect.getsource(PageApi)
     routes = re.findall(r'\("(?:GET|POST)", "(/api/[^"]*)", self\.(\w+)\)', source)

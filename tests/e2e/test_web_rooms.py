@@ -62,6 +62,14 @@ def test_a_person_reads_and_writes_in_a_room_as_it_happens(tmp_path: Path) -> No
         there.run("attach", room, str(tmp_path / "log.txt"))
         browser.wait_text("File: log.txt (5 B)", ".talk")
 
+        browser.run(
+            "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.kept = text; }); return 'blob:x'; };"
+            "HTMLAnchorElement.prototype.click = function () { window.called = this.download; };"
+        )
+        browser.click(".talk button", "Save")
+        assert browser.wait(lambda: browser.run("return window.kept")) == "green"
+        assert browser.run("return window.called") == "log.txt"
+
         browser.type("textarea", "from the page")
         browser.click("button", "Send")
         browser.wait_text("from the page", ".message.own:last-child")

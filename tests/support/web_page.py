@@ -55,7 +55,14 @@ class Page:
 def web_context(base: FaceContext, **changes: object) -> FaceContext:
     """Return ``base`` with a web page on any free port."""
     web = WebContext(
-        supervisor=ABSENT, policy=ABSENT, approvals=ABSENT, rooms=ABSENT, logins=WebLogins(), port=0, chosen=True
+        supervisor=ABSENT,
+        policy=ABSENT,
+        approvals=ABSENT,
+        rooms=ABSENT,
+        files=ABSENT,
+        logins=WebLogins(),
+        port=0,
+        chosen=True,
     )
     return replace(base, web=replace(web, **cast(Any, changes)))
 

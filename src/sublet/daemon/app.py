@@ -289,6 +289,7 @@ class _Daemon:
             policy=parts.policy_service,
             approvals=parts.approvals,
             rooms=parts.rooms.service,
+            files=parts.rooms.files,
             logins=parts.web_logins,
             port=wanted.free_port(self._last.web),
             chosen=wanted.chosen,

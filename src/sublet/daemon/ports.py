@@ -25,6 +25,7 @@ from sublet.daemon.api.daemon_api import (
 from sublet.daemon.api.peer_models import AgentView
 from sublet.daemon.api.policy_api import PolicyApi
 from sublet.daemon.api.room_api import RoomApi
+from sublet.daemon.api.room_file_api import RoomFileApi
 from sublet.daemon.api.supervisor_api import SupervisorApi
 from sublet.daemon.api.talk_api import TalkApi
 from sublet.daemon.api.web_api import WebLoginCheck
@@ -217,6 +218,7 @@ class WebContext:
     policy: PolicyApi
     approvals: ApprovalApi
     rooms: RoomApi
+    files: RoomFileApi
     logins: WebLoginCheck
     port: int
     chosen: bool

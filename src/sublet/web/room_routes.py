@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sublet.daemon.api.room_api import RoomApi
+from sublet.daemon.api.room_file_api import RoomFileApi
+from sublet.daemon.api.room_file_models import FetchFile
 from sublet.daemon.api.room_models import ReadMessages, SendMessage, WatchRooms
 from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers
 from sublet.daemon.control.requests import Nothing, read_body, read_query
@@ -25,11 +27,13 @@ class RoomRoutes:
 
     Args:
         api: the daemon's operations on rooms.
+        files: those on files of rooms.
         streams: ends what waits when the daemon stops.
     """
 
-    def __init__(self, api: RoomApi, streams: EventStreams) -> None:
+    def __init__(self, api: RoomApi, files: RoomFileApi, streams: EventStreams) -> None:
         self._api = api
+        self._files = files
         self._streams = streams
         self._waiting = 0
 
@@ -41,6 +45,7 @@ class RoomRoutes:
             ("GET", "/api/rooms/{id}", self._get),
             ("GET", "/api/rooms/{id}/messages", self._read),
             ("POST", "/api/rooms/{id}/messages", self._send),
+            ("GET", "/api/rooms/{id}/files", self._fetch),
             ("GET", "/api/room-events", self._watch),
         ]
 
@@ -51,6 +56,10 @@ class RoomRoutes:
     async def _list(self, request: Request) -> Response:
         read_query(request, Nothing)
         return answers(await self._api.list_rooms(OWNER))
+
+    async def _fetch(self, request: Request) -> Response:
+        query = read_query(request, FetchFile)
+        return answer(await self._files.fetch_file(request.path_params["id"], query, OWNER))
 
     async def _get(self, request: Request) -> Response:
         read_query(request, Nothing)

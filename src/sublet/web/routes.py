@@ -86,7 +86,7 @@ class PageApi:
         self._logins = web.logins
         self._sessions = sessions
         self._streams = EventStreams(api)
-        self._rooms = RoomRoutes(web.rooms, self._streams)
+        self._rooms = RoomRoutes(web.rooms, web.files, self._streams)
         self._streaming = 0
         self._cookie = ""
 

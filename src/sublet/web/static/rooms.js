@@ -59,7 +59,7 @@ export function room(main, id) {
 
   function show() {
     const low = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
-    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, names, (id) => messages.find((other) => other.ref_id === id)));
+    reconcile(talk, messages, (one) => one.ref_id, (one) => message(one, id, names, (ref) => messages.find((other) => other.ref_id === ref)));
     earlier.hidden = whole || !messages.length;
     nothing.hidden = messages.length > 0;
     if (low && messages.length) form.scrollIntoView({ block: "end" });
@@ -74,7 +74,7 @@ function members(roles, names) {
 
 const QUOTED = 120;
 
-function message(one, names, find) {
+function message(one, room, names, find) {
   const ext = one.ext ?? {};
   const answered = typeof ext.reply_to === "string" ? ext.reply_to : ext.reply_to?.ref_id;
   const first = answered ? find(answered) : null;
@@ -83,8 +83,27 @@ function message(one, names, find) {
     h("div", { class: "message-head" }, who(names, one.author), one.status === "active" ? null : pill(one.status), moment(one.created_at)),
     answered ? h("p", { class: "quiet-text" }, "answers ", first?.body ? [who(names, first.author, "span"), ": ", first.body.slice(0, QUOTED), first.body.length > QUOTED ? "…" : ""] : h("code", {}, answered)) : null,
     gone ? h("p", { class: "quiet-text" }, one.status === "active" ? "Its text has not come yet." : "It has no text any more.") : h("pre", {}, one.body),
-    typeof ext.media?.filename === "string" ? h("p", { class: "quiet-text" }, `File: ${ext.media.filename}`, Number.isFinite(ext.media.size_bytes) ? ` (${bytes(ext.media.size_bytes)}); sublet attach --get keeps it` : "") : null,
+    typeof ext.media?.blob_hash === "string" ? file(room, ext.media) : null,
     given(ext.reactions));
+}
+
+// A file is never shown here, whatever it says that it is: it goes to where the browser keeps files.
+function file(room, media) {
+  const name = String(media.filename ?? "file");
+  const button = h("button", { class: "small", onclick: async () => {
+    button.disabled = true;
+    try {
+      const found = await get(`${path(room)}/files?blob_hash=${encodeURIComponent(media.blob_hash)}`);
+      keep(name, Uint8Array.from(atob(found.data), (char) => char.charCodeAt(0)));
+    } catch (failure) { say(`${failure.message}. ${failure.hint ?? ""}`, "bad"); } finally { button.disabled = false; }
+  } }, "Save");
+  return h("p", { class: "quiet-text" }, `File: ${name}`, Number.isFinite(media.size_bytes) ? ` (${bytes(media.size_bytes)}) ` : " ", button);
+}
+
+function keep(name, content) {
+  const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
 // Who has reacted with what; a key is the reaction and who gave it.
