@@ -7,7 +7,7 @@ present when its token is there and something that it has signed just now has co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ from sublet.protocol.canonical import JsonValue, narrow
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope, seal
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
-from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.keys import doc_id, parse_doc_id
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ MAX_AGE_MS: Final = 120_000
 MIN_PAUSE_MS: Final = 50
 """What comes sooner after the one before is dropped."""
 MAX_PRESENT: Final = 8_192
+MAX_PRESENT_OF_DAEMON: Final = 1_024
+"""Of the entities of one daemon, in all rooms."""
 PRESENCE: Final = "presence"
 AWARENESS: Final = "awareness"
 
@@ -83,7 +85,7 @@ class Ephemeral:
         """Say something as one of our own; published after the engine's next ``commit``.
 
         Raises:
-            SubletError: ``INVALID_ARGUMENT``: it is too long; ``UNAVAILABLE``: too many are present.
+            SubletError: ``INVALID_ARGUMENT``: it is too long.
         """
         before = self._said.get((room_id, entity))
         at = max(self._engine.now_ms(), before.signed_ms + 1 if before is not None else 0)
@@ -91,10 +93,7 @@ class Ephemeral:
         key = doc_id("ephemeral", room_id=room_id, ext_id=AWARENESS, entity_id=entity)
         datatype = self._engine.registry.datatype_at("ephemeral", AWARENESS)
         assert datatype is not None, "only who declares it says it"
-        try:
-            self._say(room_id, entity, Passing(value, at, self._engine.now_ms()), local=True)
-        except Refused as refused:
-            raise SubletError(LocalCode.UNAVAILABLE, refused.detail, "Try again later.") from None
+        self._say(room_id, entity, Passing(value, at, self._engine.now_ms()), local=True)
         self._engine.writing.outgoing.append(Outgoing(key, raw, b"", datatype.qos))
 
     def answer(self, room_id: RoomId, entity: EntityId) -> bytes | None:
@@ -108,7 +107,7 @@ class Ephemeral:
     def token(self, room_id: RoomId, entity: EntityId, *, there: bool) -> None:
         """Take that an entity's token has come or gone; by itself it tells only the latter."""
         key = (room_id, entity)
-        if there and len(self._tokens) < MAX_PRESENT:
+        if there and (key in self._tokens or self._has_room(self._tokens, entity)):
             was = self.is_present(room_id, entity)
             self._tokens[key] = None
             if not was and key in self._said:
@@ -148,13 +147,22 @@ class Ephemeral:
 
     def _say(self, room_id: RoomId, entity: EntityId, passing: Passing, *, local: bool) -> None:
         key = (room_id, entity)
-        if key not in self._said and len(self._said) >= MAX_PRESENT:
+        if key not in self._said and not local and not self._has_room(self._said, entity):
             raise Refused(Refusal.TOO_MANY, "too many are present")
         was, before = self.is_present(room_id, entity), self._said.get(key)
         self._said[key] = passing
         if not was and self.is_present(room_id, entity):
             self._happened(room_id, entity, Change.INSERT, PRESENCE, local=local)
         self._happened(room_id, entity, Change.UPDATE, AWARENESS, local=local, before=before)
+
+    def _has_room(self, kept: Mapping[Key, object], entity: EntityId) -> bool:
+        """Tell whether one more of an entity's daemon is kept, which takes nobody else's place."""
+        if len(kept) >= MAX_PRESENT:
+            return False
+        domain = entity_domain(entity)
+        return len(kept) < MAX_PRESENT_OF_DAEMON or (
+            sum(entity_domain(other) == domain for _, other in kept) < MAX_PRESENT_OF_DAEMON
+        )
 
     def _happened(
         self,
