@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.daemons import Daemon, two_daemons, wait_for
+from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room
+from support.daemons import two_daemons, wait_for
+from support.typed_commands import Typing
 
 pytestmark = pytest.mark.timeout(240)
-
-WAIT_SECONDS = 90
 
 
 @contextmanager
@@ -37,35 +37,34 @@ def taken(port: int) -> Iterator[None]:
             thread.join()
 
 
-def ports(daemon: Daemon) -> tuple[int, int]:
+def ports(who: Commands) -> tuple[int, int]:
     """Return where A2A and the bus are."""
-    status = daemon.json("status")
+    status = who.json("status")
     a2a = urlsplit(status["a2a_url"]).port
     assert a2a is not None
     return a2a, int(status["bus"].rpartition(":")[2])
 
 
-def hear(daemon: Daemon, room: str, body: str) -> None:
-    wait_for(lambda: body in [one["body"] for one in daemon.json("read", room)], WAIT_SECONDS, f"{body!r}")
+def hear(who: Commands, room: str, body: str) -> None:
+    wait_for(lambda: body in bodies(who, room), WAIT_SECONDS, f"{body!r}")
 
 
 def test_a_peer_is_found_again_when_both_its_ports_are_others(tmp_path: Path) -> None:
-    with two_daemons(tmp_path, agent=None) as (alice, bob), ExitStack() as stack:
-        room = alice.json("room", "create", "Work")["room_id"]
-        alice.json("room", "invite", room, bob.json("whoami")["entity_id"])
-        wait_for(lambda: [one["room_id"] for one in bob.json("room", "list")] == [room], WAIT_SECONDS, "the room")
+    with two_daemons(tmp_path, agent=None) as daemons, ExitStack() as stack:
+        alice, bob = map(Typing, daemons)
+        room = shared_room(alice, bob)
         # Of two only one calls the other's bus, so each of them moves once.
         for moving, other in ((bob, alice), (alice, bob)):
-            before = ports(moving)
-            moving.run("down")
-            moving.wait_gone()
+            name, before = moving.daemon.home.name, ports(moving)
+            moving.daemon.run("down")
+            moving.daemon.wait_gone()
             for port in before:
                 stack.enter_context(taken(port))
-            other.json("send", room, f"while {moving.home.name} is away")
-            moving.up()
+            other.json("send", room, f"while {name} is away")
+            moving.daemon.up()
             assert not set(before) & set(ports(moving))
-            hear(moving, room, f"while {moving.home.name} is away")
-            moving.json("send", room, f"{moving.home.name} is back")
-            hear(other, room, f"{moving.home.name} is back")
+            hear(moving, room, f"while {name} is away")
+            moving.json("send", room, f"{name} is back")
+            hear(other, room, f"{name} is back")
             (known,) = other.json("peers", "list")["peers"]
             assert urlsplit(known["a2a_url"]).port == ports(moving)[0]

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from support.daemon_rooms import Commands, shared_room
 from support.daemons import Daemon, pair, wait_for
 from support.namespaces import Machine, needs_root, two_machines
+from support.paired_machines import start
 from support.relays import Relay, make_certificate, relay
+from support.typed_commands import Typing
 
 pytestmark = [needs_root, pytest.mark.timeout(300)]
 
@@ -54,27 +57,22 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
                 daemon.down()
 
 
-def start(daemon: Daemon, machine: Machine) -> None:
-    daemon.up(a2a=f"{machine.address}:8642", sftp=f"{machine.address}:0")
+def shown(who: Commands, room: str) -> list[tuple[str, str]]:
+    """Return what a room says, under which ids."""
+    return [(one["ref_id"], one["body"]) for one in who.json("read", room)]
 
 
-def shown(daemon: Daemon, room: str) -> list[tuple[str, str]]:
-    """Return what a room says, under which ids; nothing where the daemon does not know it yet."""
-    answer = daemon.json("read", room, check=None)
-    return [(one["ref_id"], one["body"]) for one in answer] if isinstance(answer, list) else []
-
-
-def until_both_show(scene: Scene, room: str, bodies: list[str]) -> None:
+def until_both_show(ann: Commands, bob: Commands, room: str, bodies: list[str]) -> None:
     def same() -> bool:
-        ours = shown(scene.ann, room)
-        return sorted(body for _, body in ours) == sorted(bodies) and ours == shown(scene.bob, room)
+        ours = shown(ann, room)
+        return sorted(body for _, body in ours) == sorted(bodies) and ours == shown(bob, room)
 
     wait_for(same, WAIT_SECONDS, f"{len(bodies)} messages, the same ones for both")
 
 
-def told(daemon: Daemon, room: str) -> list[str]:
+def told(who: Commands, room: str) -> list[str]:
     """Return the ids of the messages of which ``watch`` has told so far, its own ones too."""
-    events = daemon.json("watch", room, "--since", "0", "--wait", "0")["events"]
+    events = who.json("watch", room, "--since", "0", "--wait", "0")["events"]
     return [event["ref_id"] for event in events if event["kind"] == "message.new"]
 
 
@@ -85,36 +83,35 @@ def links(machine: Machine, port: int) -> int:
 
 
 def test_a_relay_that_is_killed_and_comes_back_loses_nothing_and_shows_nothing_twice(scene: Scene) -> None:
-    ann, bob = scene.ann, scene.bob
-    room = ann.json("room", "create", "plans")["room_id"]
-    ann.json("room", "invite", room, bob.json("whoami")["entity_id"])
+    ann, bob = Typing(scene.ann), Typing(scene.bob)
+    room = shared_room(ann, bob)
     said = ["over the relay"]
     ann.json("send", room, said[0])
-    until_both_show(scene, room, said)
+    until_both_show(ann, bob, room, said)
     assert (links(scene.left, RELAY_PORT), links(scene.left, scene.bus_port)) == (1, 0)
 
     scene.relay.kill()
     acknowledged = set()
     for number in range(2):
-        for daemon, name in ((ann, "ann"), (bob, "bob")):
-            said.append(f"{name} alone {number}")
-            acknowledged.add(daemon.json("send", room, said[-1])["ref_id"])
+        for who in (ann, bob):
+            said.append(f"{who.daemon.home.name} alone {number}")
+            acknowledged.add(who.json("send", room, said[-1])["ref_id"])
     assert len(shown(ann, room)) == len(shown(bob, room)) == 3
     scene.relay.up()
-    until_both_show(scene, room, said)
+    until_both_show(ann, bob, room, said)
 
     # It is also enough that the relay comes after a daemon that was started without it.
     scene.relay.kill()
-    bob.kill()
+    scene.bob.kill()
     said.append("while neither is there")
     acknowledged.add(ann.json("send", room, said[-1])["ref_id"])
-    start(bob, scene.right)
+    start(scene.bob, scene.right)
     said.append("before the relay is there")
     acknowledged.add(bob.json("send", room, said[-1])["ref_id"])
     scene.relay.up()
-    until_both_show(scene, room, said)
-    for daemon in (ann, bob):
-        ids = [ref for ref, _ in shown(daemon, room)]
+    until_both_show(ann, bob, room, said)
+    for who in (ann, bob):
+        ids = [ref for ref, _ in shown(who, room)]
         assert acknowledged <= set(ids)
-        assert sorted(told(daemon, room)) == sorted(ids), "each was told once"
+        assert sorted(told(who, room)) == sorted(ids), "each was told once"
     assert links(scene.left, scene.bus_port) == 0
