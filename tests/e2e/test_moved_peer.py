@@ -27,7 +27,12 @@ def taken(port: int) -> Iterator[None]:
             while True:
                 server.accept()[0].close()
 
-    with socket.create_server(("127.0.0.1", port)) as server:
+    try:
+        server = socket.create_server(("127.0.0.1", port))
+    except OSError:  # somebody else on this machine was first, which will do
+        yield
+        return
+    with server:
         thread = threading.Thread(target=hang_up)
         thread.start()
         try:
