@@ -15,6 +15,7 @@ from sublet.daemon.rooms.lent_rooms import is_closed
 from support import acp_agent
 from support.daemons import Daemon, pair, wait_for
 from support.leases import begin, finish
+from support.typed_commands import Typing
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -31,7 +32,7 @@ QUESTION = {"question": "Which colour?", "options": ["red", "blue"]}
 
 
 @contextmanager
-def lender_and_helper(base: Path, *, rooms: bool = True) -> Iterator[tuple[Daemon, Daemon]]:
+def lender_and_helper(base: Path, *, rooms: bool = True) -> Iterator[tuple[Typing, Typing]]:
     lender, worker = Daemon(base / "a"), Daemon(base / "b")
     if not rooms:
         (lender.home / "state" / "messaging.db").mkdir(parents=True)
@@ -43,14 +44,14 @@ def lender_and_helper(base: Path, *, rooms: bool = True) -> Iterator[tuple[Daemo
         if rooms:
             for daemon in (lender, worker):
                 daemon.json("whoami")  # which waits until rooms are there
-        yield lender, worker
+        yield Typing(lender), Typing(worker)
     finally:
         lender.down()
         worker.down()
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Typing, Typing]]:
     with lender_and_helper(tmp_path_factory.mktemp("rooms")) as daemons:
         yield daemons
 
@@ -62,13 +63,13 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
-def shown(lender: Daemon, delegation: str) -> dict[str, Any]:
+def shown(lender: Typing, delegation: str) -> dict[str, Any]:
     listed = lender.json("ls", "--all")["delegations"]
     found: dict[str, Any] = next(one for one in listed if one["delegation_id"] == delegation)
     return found
 
 
-def wait_asked(lender: Daemon, delegation: str) -> dict[str, Any]:
+def wait_asked(lender: Typing, delegation: str) -> dict[str, Any]:
     """Wait until the agent waits for an answer; return the delegation."""
 
     def asks() -> bool:
@@ -79,13 +80,13 @@ def wait_asked(lender: Daemon, delegation: str) -> dict[str, Any]:
     return shown(lender, delegation)
 
 
-def said(daemon: Daemon, room: str) -> list[tuple[str, str]]:
-    return [(one["author"].partition(":")[0], one["body"]) for one in daemon.json("read", room)]
+def said(who: Typing, room: str) -> list[tuple[str, str]]:
+    return [(one["author"].partition(":")[0], one["body"]) for one in who.json("read", room)]
 
 
-def results(lender: Daemon, delegation: str) -> list[Any]:
+def results(lender: Typing, delegation: str) -> list[Any]:
     """Return what came of each call that the agent made."""
-    view = finish(lender, delegation)
+    view = finish(lender.daemon, delegation)
     assert str(view.state) == "completed", view
     assert view.result is not None
     told = json.loads(view.result.final_summary)
@@ -94,7 +95,7 @@ def results(lender: Daemon, delegation: str) -> list[Any]:
 
 
 def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_lease(
-    both: tuple[Daemon, Daemon], project: Path
+    both: tuple[Typing, Typing], project: Path
 ) -> None:
     lender, worker = both
     calls = [
@@ -103,14 +104,14 @@ def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_leas
         ["watch", {"cursor": 0}],
     ]
     hers = lender.json("whoami")["entity_id"]
-    delegation = begin(lender, project, json.dumps(calls))
+    delegation = begin(lender.daemon, project, json.dumps(calls))
     asked = wait_asked(lender, delegation)
     assert "Which colour?" in asked["condition"]["detail"]
     room = asked["room_id"]
     assert room in [one["room_id"] for one in lender.json("ls")["delegations"]]
     wait_for(lambda: ("@helper", "Which colour?\n- red\n- blue") in said(lender, room), WAIT_SECONDS, "it there")
     roles = lender.json("room", "show", room)["roles"]
-    here, there = (daemon.json("status")["node_id"] for daemon in (lender, worker))
+    here, there = (who.json("status")["node_id"] for who in (lender, worker))
     assert roles == {
         f"@daemon:{here}": "owner",
         hers: "admin",
@@ -131,27 +132,26 @@ def test_both_sides_talk_while_the_agent_works_and_the_room_closes_with_the_leas
     assert authors[0] == "@daemon"
     assert ("@helper", "I have begun.") in everything
     assert authors.count("@helper") == 3, "its last word is there too"
-    refused = lender.json("send", room, "too late", check=None)
-    assert refused["error"]["code"] == "POLICY_DENIED"
+    assert lender.refused("send", room, "too late") == "POLICY_DENIED"
     wait_for(lambda: said(worker, room) == everything, WAIT_SECONDS, "all of it on the other side")
 
 
 def test_the_room_is_forgotten_with_the_delegation_on_each_side_by_itself(
-    both: tuple[Daemon, Daemon], project: Path
+    both: tuple[Typing, Typing], project: Path
 ) -> None:
     lender, worker = both
     kept = lender.json("room", "create", "Kept")["room_id"]
     lender.run("send", kept, "of no delegation")
-    running = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
+    running = begin(lender.daemon, project, json.dumps([["ask_human", QUESTION]]))
     open_room = wait_asked(lender, running)["room_id"]
     directory = project.parent / "other"
     directory.mkdir()
-    delegation = begin(lender, directory, json.dumps([]))
-    finish(lender, delegation)
+    delegation = begin(lender.daemon, directory, json.dumps([]))
+    finish(lender.daemon, delegation)
     room = shown(lender, delegation)["room_id"]
-    for daemon in (lender, worker):
+    for who in (lender, worker):
         wait_for(
-            lambda daemon=daemon: room in [item["id"] for item in daemon.json("prune", "--dry-run")["items"]],
+            lambda who=who: room in [item["id"] for item in who.json("prune", "--dry-run")["items"]],
             WAIT_SECONDS,
             "a room that is over",
         )
@@ -163,9 +163,9 @@ def test_the_room_is_forgotten_with_the_delegation_on_each_side_by_itself(
     assert room not in left
     assert {kept, open_room} <= set(left)
     assert said(worker, room), "the other side keeps its own"
-    lender.run("down")
-    lender.wait_gone()
-    lender.up()
+    lender.daemon.run("down")
+    lender.daemon.wait_gone()
+    lender.daemon.up()
     lender.run("send", kept, "again")
     assert room not in [one["room_id"] for one in lender.json("room", "list")]
     assert worker.json("prune")["counts"]["rooms"] >= 1
@@ -173,10 +173,10 @@ def test_the_room_is_forgotten_with_the_delegation_on_each_side_by_itself(
     lender.run("cancel", running)
 
 
-def test_what_replies_to_an_earlier_question_answers_no_other(both: tuple[Daemon, Daemon], project: Path) -> None:
+def test_what_replies_to_an_earlier_question_answers_no_other(both: tuple[Typing, Typing], project: Path) -> None:
     lender, _ = both
     other = {"question": "Which size?", "options": ["small", "large"]}
-    delegation = begin(lender, project, json.dumps([["ask_human", QUESTION], ["ask_human", other]]))
+    delegation = begin(lender.daemon, project, json.dumps([["ask_human", QUESTION], ["ask_human", other]]))
     room = wait_asked(lender, delegation)["room_id"]
 
     def question(text: str) -> Any:
@@ -193,9 +193,9 @@ def test_what_replies_to_an_earlier_question_answers_no_other(both: tuple[Daemon
     assert size[1].endswith(":\nlarge")
 
 
-def test_a_follow_up_answers_too_and_is_no_other_prompt(both: tuple[Daemon, Daemon], project: Path) -> None:
+def test_a_follow_up_answers_too_and_is_no_other_prompt(both: tuple[Typing, Typing], project: Path) -> None:
     lender, _ = both
-    delegation = begin(lender, project, json.dumps([["ask_human", QUESTION]]))
+    delegation = begin(lender.daemon, project, json.dumps([["ask_human", QUESTION]]))
     wait_asked(lender, delegation)
     lender.run("say", delegation, "blue")
     (answer,) = results(lender, delegation)
@@ -207,9 +207,9 @@ def test_a_follow_up_answers_too_and_is_no_other_prompt(both: tuple[Daemon, Daem
 def test_without_rooms_everything_else_is_as_before(tmp_path: Path, project: Path) -> None:
     calls = [["send_message", {"message": "I have begun."}], ["ask_human", QUESTION]]
     with lender_and_helper(tmp_path, rooms=False) as (lender, _):
-        delegation = begin(lender, project, json.dumps(calls))
+        delegation = begin(lender.daemon, project, json.dumps(calls))
         assert wait_asked(lender, delegation)["room_id"] is None
-        assert "Which colour?" in lender.run("output", delegation).stdout
+        assert "Which colour?" in lender.run("output", delegation)
         lender.run("say", delegation, "blue")
         sent, answer = results(lender, delegation)
         assert sent[0] is True
