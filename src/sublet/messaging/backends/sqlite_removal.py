@@ -22,7 +22,7 @@ _NAMES: Final = (
 
 
 class SqliteRemoval:
-    """See ``engine.backend.RemovalStore``.
+    """See ``engine.removal_store.RemovalStore``.
 
     Args:
         db: the store's connection.
