@@ -15,7 +15,7 @@ from sublet.messaging.answers import inbox
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.doorkeeper import ask
-from sublet.messaging.engine.backend import Priority, Qos
+from sublet.messaging.engine.network import Priority, Qos
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import MAX_ENVELOPE_BYTES, seal

@@ -9,7 +9,7 @@ import pytest
 
 from sublet.messaging import arrivals
 from sublet.messaging.arrivals import Arrivals
-from sublet.messaging.engine.backend import Sample
+from sublet.messaging.engine.network import Sample
 
 
 def sample(signer: str, number: int, size: int = 0) -> Sample:

@@ -12,7 +12,7 @@ import pytest
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.bus import Bus
-from sublet.messaging.engine.backend import Answer
+from sublet.messaging.engine.network import Answer
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.service import MessagingService
 from support.rooms import NOW_MS, Clock, local_entity

@@ -17,9 +17,10 @@ from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.backend import Answer, Batch, Sample
+from sublet.messaging.engine.backend import Batch
 from sublet.messaging.engine.declaration import QOS_DATA
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.network import Answer, Sample
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.owner import Owner

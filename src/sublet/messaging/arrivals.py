@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-from sublet.messaging.engine.backend import Answer, Sample
+from sublet.messaging.engine.network import Answer, Sample
 
 MAX_WAITING: Final = 65_536
 """Samples and queries that wait."""

@@ -10,8 +10,8 @@ from typing import Final
 import structlog
 from nacl.signing import SigningKey
 
-from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.network import Answer
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId

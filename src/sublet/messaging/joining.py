@@ -12,9 +12,9 @@ import anyio
 import anyio.to_thread
 
 from sublet.messaging.attending import Declaring
-from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.network import Answer
 from sublet.messaging.hand_over import HandOver
 from sublet.messaging.invitations import follow, heard, inviter, is_new, parts_of, rooms_in, rooms_known
 from sublet.messaging.sync import Sync

@@ -17,9 +17,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import structlog
 
 from sublet.messaging.arrivals import Arrivals
-from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Arrival, Outcome
+from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle

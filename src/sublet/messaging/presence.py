@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from sublet.messaging.engine.backend import Answer, Network, Sample
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.ephemeral import AWARENESS, PRESENCE
+from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 

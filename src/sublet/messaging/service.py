@@ -28,10 +28,11 @@ from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.doorkeeper import Doorkeeper
 from sublet.messaging.engine.asking import AskingContext, run_waiting
-from sublet.messaging.engine.backend import Answer, EventRow, Network, Sample
+from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
+from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from sublet.messaging.engine.backend import Answer, Network, Sample
+from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import ROOT, Channel, channel_key, doc_id
 from sublet.protocol.ezagent.shards import previous_month

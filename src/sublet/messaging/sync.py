@@ -18,11 +18,11 @@ import structlog
 
 from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
-from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
 from sublet.messaging.engine.intake import Outcome
+from sublet.messaging.engine.network import Network
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId

@@ -10,8 +10,8 @@ import pytest
 
 from sublet.messaging.answers import challenged
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.engine.backend import Answer
 from sublet.messaging.engine.events import KEPT_EVENTS
+from sublet.messaging.engine.network import Answer
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.challenge import MAX_AGE_MS, Challenge, encode_challenge, encode_response, parse_challenge

@@ -9,7 +9,7 @@ from random import Random
 from threading import Event
 from typing import TypeVar
 
-from sublet.messaging.engine.backend import Answer, Qos, Sample
+from sublet.messaging.engine.network import Answer, Qos, Sample
 
 ItemT = TypeVar("ItemT")
 
@@ -69,7 +69,7 @@ class MemoryHub:
 
 
 class MemoryNetwork:
-    """See ``engine.backend.Network``."""
+    """See ``engine.network.Network``."""
 
     def __init__(self, hub: MemoryHub, number: int) -> None:
         self.number = number

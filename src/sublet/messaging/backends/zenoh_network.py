@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 import zenoh
 
-from sublet.messaging.engine.backend import Answer, Priority, Qos, Sample
+from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class Endpoints:
 
 
 class ZenohNetwork:
-    """See ``engine.backend.Network``.
+    """See ``engine.network.Network``.
 
     Args:
         endpoints: where to listen and whom to call.

@@ -13,10 +13,10 @@ import structlog
 
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.doorkeeper import Asked, ask
-from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.declaration import QOS_LOW
 from sublet.messaging.engine.engine import Engine
+from sublet.messaging.engine.network import Network
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Acknowledgement, Clocks
 from sublet.protocol.ezagent.errors import Refused

@@ -12,9 +12,9 @@ from sublet.messaging.builtins.control import control_of
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
-from sublet.messaging.engine.backend import Network
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Came, Engine
+from sublet.messaging.engine.network import Network
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sublet.messaging.engine.backend import EntryRow, WriteRow
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.declaration import Change, Datatype
-from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan, encoded
+from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.plan import NewEntry, NewWrite, Plan, encoded
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sublet.messaging.engine.declaration import Annotation, AnnotationPlace, Datatype, Write
-from sublet.messaging.engine.document import Document, NewEntry, NewWrite, Plan
+from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.plan import NewEntry, NewWrite, Plan
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.rooms import Rooms
 from sublet.protocol.ezagent.errors import Refusal, Refused

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from sublet.messaging.engine.backend import Priority, Qos
+from sublet.messaging.engine.network import Priority, Qos
 from sublet.protocol.ezagent.roots import StorageType
 
 if TYPE_CHECKING:

@@ -6,86 +6,23 @@ import hashlib
 from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from sublet.messaging.engine.backend import DocumentRow, EntryRow, Fork, Store, WriteRow
 from sublet.messaging.engine.held import Held, HeldUpdates
+from sublet.messaging.engine.plan import LOST, OPAQUE, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.engine.sequence import Node, YataList
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of
 from sublet.protocol.ezagent.keys import Place
 from sublet.protocol.ezagent.roots import Root, StorageType
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, HOLE, MAP, TYPE, Item, ItemId, Update
-from sublet.protocol.ezagent.yjs.writer import write_value
+from sublet.protocol.ezagent.yjs.model import HOLE, MAP, TYPE, Item, ItemId, Update
 
 LAYOUTS_KEPT: Final = 256
 MAX_FORKS_OF_SIGNER: Final = 8
 """Clients of one signer that fork in one document, before nothing of that signer counts there."""
 MAX_VOID_CLIENTS: Final = 65_536
 HEAD_BYTES: Final = 16
-OPAQUE: Final = "\0"
-"""First key in the path of what is text: kept in the log, shown by the CRDT library."""
-
-
-class Located(NamedTuple):
-    """Where an item belongs: the element of the array, the nested map, and the keys from there to the item itself."""
-
-    entry: ItemId | None
-    container: ItemId | None
-    path: tuple[str, ...]
-    nested: bool
-
-
-_LOST: Final = Located(None, None, (OPAQUE,), nested=False)
-"""Where something is that depends on what forks: kept in the log, and left out everywhere."""
-
-
-@dataclass(slots=True)
-class NewEntry:
-    """A new element of an array, with its first fields; a nested map's are a ``dict`` too, named in ``nested``."""
-
-    id: ItemId
-    item: Item
-    length: int
-    fields: dict[str, object]
-    nested: set[str]
-
-    def continues(self, item: Item) -> bool:
-        """Tell whether an item is the element's next field, which all but a few items of a timeline are."""
-        return (
-            item.parent == self.id
-            and item.clock == self.id[1] + self.length
-            and item.length == 1
-            and item.key is not None
-        )
-
-    def add(self, item: Item) -> Located:
-        """Take the element's next field, and return where it belongs."""
-        key, nested = str(item.key), item.kind == TYPE and item.value == MAP
-        self.length += 1
-        if nested:
-            self.nested.add(key)
-        self.fields[key] = {} if nested else _value(item)
-        return Located(self.id, None, (key,), nested)
-
-
-@dataclass(slots=True)
-class NewWrite:
-    """A write of one key. ``value`` is None and ``makes_map`` set where it makes a nested map."""
-
-    item: Item
-    located: Located
-    value: object
-    makes_map: bool
-
-
-@dataclass(slots=True)
-class Plan:
-    """What an update does, resolved against a document; nothing is changed yet."""
-
-    entries: list[NewEntry] = field(default_factory=list)
-    writes: list[NewWrite] = field(default_factory=list)
 
 
 class Document:
@@ -244,7 +181,7 @@ class Document:
         return plan
 
     def _plan_key(self, plan: Plan, update: Update, item: Item, located: Located) -> None:
-        value = _value(item)
+        value = plain_value(item)
         entry = plan.entries[-1] if plan.entries else None
         if (
             entry is not None
@@ -253,7 +190,7 @@ class Document:
             and item.origin is None
         ):
             entry.length += item.length
-            _put(entry, located, value, located.nested)
+            put(entry, located, value, located.nested)
             return
         plan.writes.append(NewWrite(item, located, value, located.nested))
 
@@ -271,7 +208,7 @@ class Document:
         if item.parent is not None:
             holder = known(item.parent)
             if self.forks and (holder is None or holder.path[:1] == (OPAQUE,)):
-                return _LOST
+                return LOST
             if holder is None or not (holder.nested or not holder.path) or item.key is None:
                 raise Refused(Refusal.WRONG_SHAPE, "a key of something that is no map")
             container = item.parent if holder.path else None
@@ -279,7 +216,7 @@ class Document:
         neighbour = item.origin or item.right
         beside = known(neighbour) if neighbour is not None else None
         if self.forks and neighbour is not None and (beside is None or beside.path[:1] == (OPAQUE,)):
-            return self._element(item, here) if self._is_element(update, item, here) else _LOST
+            return self._element(item, here) if self._is_element(update, item, here) else LOST
         if beside is None:
             if self._has_text:
                 return Located(None, None, (OPAQUE,), nested=False)
@@ -385,30 +322,3 @@ class Document:
 def _outcasts(forks: Iterable[Fork]) -> frozenset[EntityId]:
     often = Counter(fork.signer for fork in forks)
     return frozenset(signer for signer, count in often.items() if count >= MAX_FORKS_OF_SIGNER)
-
-
-def encoded(value: object) -> bytes:
-    """Return a plain value as it is kept."""
-    out = bytearray()
-    write_value(out, value)  # type: ignore[arg-type]  # what the decoder returns
-    return bytes(out)
-
-
-def _value(item: Item) -> object:
-    if item.kind == ANY and isinstance(item.value, list):
-        return item.value[-1]
-    return item.value if item.kind == BINARY else None
-
-
-def _put(entry: NewEntry, located: Located, value: object, makes_map: bool) -> None:
-    holder = entry.fields
-    for key in located.path[:-1]:
-        inner = holder.get(key)
-        if not isinstance(inner, dict):
-            return
-        holder = inner
-    if makes_map:
-        entry.nested.add("/".join(located.path))
-        holder[located.path[-1]] = {}
-    else:
-        holder[located.path[-1]] = value

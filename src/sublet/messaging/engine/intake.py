@@ -16,8 +16,9 @@ from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_ro
 from sublet.messaging.engine.authorise import refuse_forbidden
 from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
 from sublet.messaging.engine.contents import Offers
-from sublet.messaging.engine.document import Document, Plan
+from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.forks import Forks
+from sublet.messaging.engine.plan import Plan
 from sublet.messaging.engine.usage import size_of
 from sublet.messaging.engine.waiting import WaitingForKeys
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sublet.messaging.engine.authorise import MAX_KEY_CHARS
-from sublet.messaging.engine.backend import Qos
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import QOS_DATA, Change
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.network import Qos
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, encode_bundle
 from sublet.protocol.ezagent.content import sign_ref
