@@ -15,6 +15,7 @@ import psutil
 import pytest
 import zenoh
 
+from sublet.messaging.backends import zenoh_network
 from sublet.messaging.backends.memory_network import matches
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.network import Answer, Priority, Qos, Sample
@@ -219,3 +220,34 @@ def test_a_token_is_followed_under_its_exact_key_and_goes_with_its_session(stack
     second.close()
     assert told.get(timeout=SECONDS) is False
     assert told.empty()
+
+
+def test_who_answers_one_question_without_end_fills_no_memory(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zenoh_network, "MAX_REPLIES", 10)
+    one, port = network(stack)
+    config = zenoh.Config()
+    for name, value in {
+        "mode": "peer",
+        "connect/endpoints": [f"tcp/127.0.0.1:{port}"],
+        "listen/endpoints": [],
+        "scouting/multicast/enabled": False,
+    }.items():
+        config.insert_json5(name, json.dumps(value))
+    hostile = zenoh.open(config)
+    stack.callback(hostile.close)
+
+    def babble(query: zenoh.Query) -> None:
+        with query:
+            for number in range(2_000):
+                query.reply(KEY, number.to_bytes(2, "big"))
+
+    served = hostile.declare_queryable(KEY, babble)
+    stack.callback(served.undeclare)
+    assert ask(one, KEY, answers=10) == [number.to_bytes(2, "big") for number in range(10)]
+    other, _ = network(stack, port)
+    echo(other, "ezagent/ready", b"yes")
+    assert ask(one, "ezagent/ready") == [b"yes"]
+    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES", 7)
+    assert ask(one, KEY, answers=3) == [number.to_bytes(2, "big") for number in range(3)]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 
 log = structlog.get_logger(__name__)
 
+MAX_REPLIES: Final = 256
+MAX_REPLIES_BYTES: Final = 64 << 20
+"""Of all answers to one question."""
 MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
 UPLINK_RETRY_SECONDS: Final = 2.0
@@ -115,7 +119,10 @@ class ZenohNetwork:
         )
 
     def query(self, key: str, payload: bytes, timeout_seconds: float) -> list[bytes]:
-        """Ask on every link; all answers are returned, since one peer may know what another does not."""
+        """Ask on every link; all answers are returned, since one peer may know what another does not.
+
+        Of more than ``MAX_REPLIES`` the rest is left: whoever answers one question so often means no good.
+        """
         waiting: list[Any] = []
         for link in self._links:
             session = link.session
@@ -131,7 +138,16 @@ class ZenohNetwork:
                             allowed_destination=zenoh.Locality.REMOTE,
                         )
                     )
-        return [reply.ok.payload.to_bytes() for replies in waiting for reply in replies if reply.ok is not None]
+        found: list[bytes] = []
+        left = MAX_REPLIES_BYTES
+        for reply in chain.from_iterable(waiting):
+            if reply.ok is not None:
+                answer = reply.ok.payload.to_bytes()
+                left -= len(answer)
+                if left < 0 or len(found) >= MAX_REPLIES:
+                    break
+                found.append(answer)
+        return found
 
     def announce(self, key: str) -> Callable[[], None]:
         return self._declare(lambda session: session.liveliness().declare_token(key))
