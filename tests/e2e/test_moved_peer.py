@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.daemon_rooms import WAIT_SECONDS, Commands, bodies, shared_room
+from support.daemon_rooms import Commands, bodies, shared_room
 from support.daemons import two_daemons, wait_for
 from support.typed_commands import Typing
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
+WAIT_SECONDS = 120
 
 
 @contextmanager

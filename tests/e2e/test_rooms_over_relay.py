@@ -17,10 +17,10 @@ from support.paired_machines import start
 from support.relays import Relay, make_certificate, relay
 from support.typed_commands import Typing
 
-pytestmark = [needs_root, pytest.mark.timeout(300)]
+pytestmark = [needs_root, pytest.mark.timeout(400)]
 
 RELAY_PORT = 7000
-WAIT_SECONDS = 90
+WAIT_SECONDS = 120
 
 
 @dataclass(frozen=True)
