@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 import anyio
 import pytest
 
-from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.operations import run_operation
+from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.service import MessagingService
 from sublet.messaging.sync import Sync
-from support.members import member
-from support.rooms import Clock, Peer, shared_room
+from support.members import SECONDS, member
+from support.rooms import Clock, Peer, local_entity, shared_room
 
 pytestmark = pytest.mark.anyio
 
@@ -98,3 +103,34 @@ async def test_a_start_reads_as_much_of_a_large_room_as_of_a_small_one(
     for small, large in (starts, firsts):
         assert large.statements <= small.statements + 10
         assert large.steps < 1.5 * small.steps
+
+
+class SlowNetwork(MemoryNetwork):
+    """A network on which hearing a room takes until ``ready`` is set."""
+
+    def __init__(self, hub: MemoryHub, number: int) -> None:
+        super().__init__(hub, number)
+        self.ready = Event()
+
+    def subscribe(self, key: str, callback: Callable[[Sample], None]) -> Callable[[], None]:
+        if "/config/" in key:
+            assert self.ready.wait(SECONDS)
+        return super().subscribe(key, callback)
+
+
+async def test_what_is_here_can_be_read_before_all_rooms_are_heard(tmp_path: Path) -> None:
+    async with member("alice", 1, MemoryHub(), tmp_path) as alice:
+        rooms = {(await alice.bus.room.create(name=f"r{number}"))["room_id"] for number in range(3)}
+    network = SlowNetwork(MemoryHub(), 0)
+    service = MessagingService(
+        tmp_path / "alice.db",
+        Registry(BUILT_INS),
+        network,
+        [local_entity("alice", 2)],
+        lambda: time.time_ns() // 1_000_000,
+        lambda _: True,
+    )
+    async with service.running():
+        assert {room["room_id"] for room in await service.bus(alice.id).room.list()} == rooms
+        assert not network.ready.is_set()
+        network.ready.set()

@@ -307,9 +307,10 @@ class MessagingService:
             self._hand_over.soon(self._sync.doubt, f"key:{entity}")
 
     async def _begin(self) -> None:
+        """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
         await self._attending.begin([entity.record.entity_id for entity in self._local])
         self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
-        await tried(self._link_changed)
+        self._hand_over.soon(self._link_changed)
 
     def _end(self) -> None:
         self._owner.stop()
@@ -342,9 +343,12 @@ class MessagingService:
             self._sync.want(name)
 
     async def _catch_up(self) -> None:
-        """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now."""
+        """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now.
+
+        The rooms that were made last come first.
+        """
         await self._tokens.take()
-        for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms)):
+        for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms, reverse=True)):
             await self._attending.room(room_id)
         for entity in tuple(self._local):
             await self._joining.ask(entity.record.entity_id)
