@@ -436,6 +436,8 @@ def _p95(values: Sequence[float]) -> float:
 async def measure(base: Path, size: Size) -> list[Row]:
     """Measure everything, the idle daemon first."""
     with two_sides(base) as (lender, worker):
+        for side in (lender, worker):
+            sublet(side.home, "whoami")  # messaging begins when there is a peer, which is not idling
         watched = idle(lender, size)
         rows = await round_trips(lender, base, size)
         rows += await cuts(lender, worker, base, size)

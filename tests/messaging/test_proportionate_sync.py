@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sublet.messaging import attending
 from sublet.messaging.answers import inbox
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.extensions import EXTENSIONS
+from sublet.messaging.service import PERIODS_FOR_QUIET
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
 
@@ -148,3 +150,26 @@ async def test_only_rooms_that_are_new_are_told_to_who_asks_for_its_rooms(tmp_pa
         (size,) = {size for name, size in asked.answered if name == key}
         assert size < len(everything) / 10
         assert room in await bob.service.on_engine(lambda engine: engine.wanted_rooms)
+
+
+async def test_quiet_rooms_take_turns_and_others_are_asked_for_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with member("alice", 1, MemoryHub(), tmp_path) as alice:
+        rooms = [(await alice.bus.room.create(name=f"r{number}"))["room_id"] for number in range(5)]
+        looked: list[str] = []
+
+        async def look(is_due: Callable[[str], bool] | None = None) -> None:
+            looked.extend(room for room in rooms if is_due is not None and is_due(room))
+
+        monkeypatch.setattr(alice.service, "_catch_up", look)
+        await alice.service._look_again(0)
+        assert looked == rooms, "the month is new to it"
+        looked.clear()
+        await alice.service._look_again(1)
+        assert looked == rooms, "they were made just now"
+        looked.clear()
+        monkeypatch.setattr(attending, "QUIET_SECONDS", -1.0)
+        for turn in range(PERIODS_FOR_QUIET):
+            await alice.service._look_again(turn)
+        assert sorted(looked) == sorted(rooms), "each once"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -20,6 +22,8 @@ from sublet.messaging.subscriptions import Subscriptions
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 
+QUIET_SECONDS: Final = 120.0
+"""After how long without an event a room is quiet."""
 DECLARERS: Final = 4
 """Threads that declare on the network; more of them would take turns there."""
 
@@ -71,6 +75,7 @@ class Attending:
         self._want = want
         self._hand_over = hand_over
         self._came = came
+        self._last_event: dict[RoomId, float] = {}
 
     async def begin(self, own: Iterable[EntityId]) -> None:
         """Attend to our own entities and to whom they share rooms with."""
@@ -103,6 +108,7 @@ class Attending:
 
     async def silence(self, room_id: RoomId) -> None:
         """Hear and serve a room no more, and be present there no longer."""
+        self._last_event.pop(room_id, None)
         await self._declare(self._subscriptions.leave, room_id)
         await self._declare(self._presences.room, room_id, Company())
 
@@ -116,10 +122,18 @@ class Attending:
             await self._declare(self._subscriptions.draft, room_id, entity)
             self._want(doc_id("draft", room_id=room_id, entity_id=entity))
 
+    def is_quiet(self, room_id: RoomId) -> bool:
+        """Tell whether nothing has happened in a room for a while."""
+        return time.monotonic() - self._last_event.get(room_id, -math.inf) > QUIET_SECONDS
+
     def told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Take what has happened, on the engine's thread."""
+        now = time.monotonic()
         for row in rows:
-            if row.room_id is None or row.kind not in ("room.member.joined", "room.member.left"):
+            if row.room_id is None:
+                continue
+            self._last_event[row.room_id] = now
+            if row.kind not in ("room.member.joined", "room.member.left"):
                 continue
             self._hand_over.soon(self.see, row.room_id)
             entity = row.data.get("entity")

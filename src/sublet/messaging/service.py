@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -59,6 +61,8 @@ MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
 PERIOD_SECONDS: Final = 30.0
 """How often all that was droppable, or was lost where no gap shows it, is asked for."""
+PERIODS_FOR_QUIET: Final = 20
+"""After how many of those that is asked for in a room where nothing happens."""
 PERIODS_FOR_MEMBERS: Final = 10
 """After how many of those what members keep for all their rooms is asked for."""
 ResultT = TypeVar("ResultT")
@@ -105,6 +109,7 @@ class MessagingService:
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
+        self._month = ""
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
@@ -317,11 +322,25 @@ class MessagingService:
         self._network.close()
 
     async def _periodically(self) -> None:
-        while True:
-            for _ in range(PERIODS_FOR_MEMBERS):
-                await anyio.sleep(PERIOD_SECONDS)
-                await tried(self._catch_up)
-            await tried(self._ask_for_members)
+        for turn in itertools.count(1):
+            await anyio.sleep(PERIOD_SECONDS)
+            await tried(self._look_again, turn)
+            if turn % PERIODS_FOR_MEMBERS == 0:
+                await tried(self._ask_for_members)
+
+    async def _look_again(self, turn: int) -> None:
+        """Catch up where something has happened lately; a quiet room has its turn now and then, or in a new month.
+
+        Whoever writes in it asks too, and shows thereby that there is more than here.
+        """
+        month = await self._call(lambda engine: engine.shards.current_month())
+        begun, self._month = month != self._month, month
+
+        def is_due(room_id: RoomId) -> bool:
+            own_turn = zlib.crc32(room_id.encode()) % PERIODS_FOR_QUIET
+            return begun or not self._attending.is_quiet(room_id) or turn % PERIODS_FOR_QUIET == own_turn
+
+        await self._catch_up(is_due)
 
     async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
         """Make a periodic index anew from time to time; one that fails is tried again the next time."""
@@ -342,13 +361,14 @@ class MessagingService:
         for name in await self._call(documents_of_members):
             self._sync.want(name)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, is_due: Callable[[RoomId], bool] = lambda _: True) -> None:
         """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now.
 
-        The rooms that were made last come first.
+        The rooms that were made last come first; ``is_due`` tells which of them are looked at.
         """
         await self._tokens.take()
-        for room_id in await self._call(lambda engine: sorted(engine.wanted_rooms, reverse=True)):
+        rooms = await self._call(lambda engine: sorted(engine.wanted_rooms, reverse=True))
+        for room_id in filter(is_due, rooms):
             await self._attending.room(room_id)
         for entity in tuple(self._local):
             await self._joining.ask(entity.record.entity_id)
