@@ -295,7 +295,8 @@ def _flat(mine: dict[int, Figures]) -> list[Row]:
                 f"{room}: messages a second",
                 figures.rate,
                 "/s",
-                f"{flat:.2f} of the smallest room, median of turns; {statistics.median(figures.send_us):.0f} µs of a core to send and "
+                f"{flat:.2f} of the smallest room, median of turns; "
+                f"{statistics.median(figures.send_us):.0f} µs of a core to send and "
                 f"{statistics.median(figures.take_us):.0f} µs to take in one, {_computed(first) / computed:.2f}",
                 f"≥ {GOAL_RATE:,}/s, ≥ {GOAL_FLAT} of the smallest",
                 figures.rate >= GOAL_RATE and flat >= GOAL_FLAT,
