@@ -59,7 +59,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
         connection.set_trace_callback(count.begin)
         return connection
 
-    monkeypatch.setattr("sublet.messaging.backends.sqlite_store.sqlite3.connect", connecting)
+    monkeypatch.setattr("sublet.messaging.backends.sqlite_file.sqlite3.connect", connecting)
     return found
 
 

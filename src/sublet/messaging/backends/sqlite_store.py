@@ -1,13 +1,8 @@
-"""The store on SQLite: one file, one writer, group commit. ``:memory:`` serves tests.
-
-``synchronous=NORMAL`` with a write-ahead log: nothing committed is lost when the process is killed; the last commits
-may go with the power of the machine.
-"""
+"""The store on SQLite: one file, one writer, group commit."""
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.messaging.backends.rows import ENTRY_COLUMNS, WRITE_COLUMNS, entry_of, entry_values, write_of, write_values
-from sublet.messaging.backends.schema import SCHEMA, SCHEMA_VERSION
+from sublet.messaging.backends.sqlite_file import open_database
 from sublet.messaging.backends.sqlite_removal import SqliteRemoval
 from sublet.messaging.backends.sqlite_trust import SqliteTrust
 from sublet.messaging.engine.backend import (
@@ -40,9 +35,6 @@ PRUNE_EVERY: Final = 256
 """How many events come before those that are too old are deleted."""
 LAST_RANK: Final = "\U0010ffff"
 """Beyond every rank of an index."""
-CACHE_KIB: Final = 16 << 10
-CHECKPOINT_PAGES: Final = 4_096
-"""How long the write-ahead log grows, 16 MiB: pages that many messages share are written back once for all of these."""
 
 
 class SqliteStore:
@@ -56,26 +48,9 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path | None) -> None:
-        if path is not None:
-            # Made here, since SQLite would let others read it; what it puts beside it has the same mode.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-        self._db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        self._db = open_database(path)
         self.trust = SqliteTrust(self._db)
         self.removal = SqliteRemoval(self._db)
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            self._db.executescript(f"BEGIN;{SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
-        elif version != SCHEMA_VERSION:
-            self._db.close()
-            raise SubletError(
-                LocalCode.INTERNAL,
-                f"the messages in {path} have format {version}, this program writes {SCHEMA_VERSION}",
-                "Use the version of Sublet that wrote them, or move the file away to begin anew.",
-            )
 
     def document(self, doc_id: str, room_id: RoomId | None, kind: str) -> DocumentRow:
         found = self.find_document(doc_id)
@@ -259,10 +234,11 @@ class SqliteStore:
         return int(seq)
 
     def content(self, room_id: RoomId, content_id: ContentId, document: int | None = None) -> bytes | None:
-        digest = _hash(content_id)
-        row = self._db.execute(
-            "SELECT raw FROM contents WHERE document = ? AND hash = ?", (document, digest)
-        ).fetchone()
+        digest, row = _hash(content_id), None
+        if document is not None:
+            row = self._db.execute(
+                "SELECT raw FROM contents WHERE document = ? AND hash = ?", (document, digest)
+            ).fetchone()
         if row is None:
             row = self._db.execute(
                 "SELECT c.raw FROM documents d CROSS JOIN contents c ON c.document = d.number "
