@@ -313,6 +313,7 @@ class MessagingService:
 
     async def _begin(self) -> None:
         """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
+        self._month = await self._call(lambda engine: engine.shards.current_month())
         await self._attending.begin([entity.record.entity_id for entity in self._local])
         self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
         self._hand_over.soon(self._link_changed)
