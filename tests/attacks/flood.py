@@ -1,0 +1,56 @@
+"""What a flood is, and what the attacker has in its hands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A running daemon as an attacker sees it. All addresses are of loopback.
+
+    Args:
+        a2a: base URL of its A2A server, such as ``http://127.0.0.1:8642``.
+        web: host and port of its web page.
+        sftp: host and port of its SFTP listener.
+        host_key: its SSH host key, as a line of ``known_hosts``.
+        lease: user name of a live ``rw`` lease that the attacker holds.
+        key: the key of that lease.
+        bus: Zenoh endpoint of its bus, such as ``tcp/127.0.0.1:7447``; None where it has none.
+        peer_home: ``SUBLET_HOME`` of a daemon that is paired with it, whose keys the attacker has; it does not run.
+        agent_socket: a socket of the daemon that a program under its own user may reach (``mcp.sock``).
+    """
+
+    a2a: str
+    web: tuple[str, int]
+    sftp: tuple[str, int]
+    host_key: str
+    lease: str
+    key: asyncssh.SSHKey
+    bus: str | None
+    peer_home: Path
+    agent_socket: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flood:
+    """One way to keep a daemon busy.
+
+    Args:
+        name: the area and what is done, such as ``sftp: renames of a large directory``.
+        who: ``stranger``, ``peer``, ``executor`` or ``local agent``.
+        covers: the places of ``src`` that it exercises, as ``package.module:function``.
+        run: attacks until it is cancelled, as fast as it can; what the daemon refuses is swallowed, a closed
+            connection is opened again.
+        waves: how many connections do it at once.
+    """
+
+    name: str
+    who: str
+    covers: Sequence[str]
+    run: Callable[[Target], Awaitable[None]]
+    waves: int = 1
