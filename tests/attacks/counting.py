@@ -31,7 +31,7 @@ class Tracing:
 
     def __exit__(self, *failure: object) -> None:
         sys.settrace(self._before)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "call" and (name := place(frame)) is not None:
