@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+import fuzz.feeding  # noqa: F401  (registers the targets)
 from attacks.probe import CostProbe
 from fuzz.corpus import seeds
-from fuzz.feeding import TARGETS
+from fuzz.targets import TARGETS
 
 SEED: Final = 1729
 REPEATED: Final = (
