@@ -30,7 +30,7 @@ REPEATED: Final = (
     b"-",
     b"*a",
 )
-SIZE: Final = 4096
+SIZE: Final = 1024
 
 
 def stretched(name: str, size: int) -> Sequence[bytes]:
