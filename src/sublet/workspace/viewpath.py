@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from typing import Final
+
+MAX_TARGET_BYTES: Final = 4_095
+"""What the target of a link may hold on Linux."""
 
 Parts = Sequence[bytes]
 """Components below some root, raw and without ``.``, ``..`` or empty ones; the root itself has none."""
@@ -39,9 +43,10 @@ def link_stays(depth: int, target: bytes) -> bool:
     """Tell whether a link in a directory ``depth`` levels below the root can only lead to names below the root.
 
     ``..`` counts only at the front, where it climbs real directories. After a name it could climb from wherever
-    another link leads (``s -> .`` makes ``s/s/../..`` leave), so such a target never qualifies.
+    another link leads (``s -> .`` makes ``s/s/../..`` leave), so such a target never qualifies. Nor does one that
+    somebody may cut: behind a NUL byte, or behind what a link can hold.
     """
-    if not target or target.startswith(b"/"):
+    if not target or target.startswith(b"/") or b"\0" in target or len(target) > MAX_TARGET_BYTES:
         return False
     climbing = True
     for part in target.split(b"/"):

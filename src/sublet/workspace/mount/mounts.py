@@ -37,11 +37,13 @@ STUCK_SECONDS = 0.5
 """How long a further read that can't be done waits to be told so."""
 _POLL_SECONDS = 0.005
 
-# The only options sshfs ever gets. follow_symlinks and no_contain_symlinks must never appear here (CVE-2026-47187).
+# The only options sshfs ever gets. follow_symlinks must never appear here. Its own contain_symlinks would refuse every
+# link that climbs, as those of node_modules/.bin do; what leads out of the mount is refused by the relay in its place
+# (CVE-2026-47187), so that nothing but the relay may ever stand between sshfs and a lender.
 OPTIONS = ",".join(
     (
         "passive",
-        "contain_symlinks",
+        "no_contain_symlinks",
         "nosuid",
         "nodev",
         "dcache_timeout=2",
@@ -281,7 +283,7 @@ class Mount:
         try:
             argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", OPTIONS, f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
-            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended)
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended, _depth(remote_path))
         except OSError as error:
             ours.close()
             raise self._failure(f"sshfs can't be started ({error.strerror})") from error
@@ -342,6 +344,10 @@ class Mount:
             f"the workspace could not be mounted at {self.path}: {said or reason}",
             "Run 'sublet doctor' on the executor; it checks sshfs, FUSE and the mount root.",
         )
+
+
+def _depth(remote_path: str) -> int:
+    return sum(1 for part in remote_path.split("/") if part not in ("", "."))
 
 
 def _lazy_unmount(path: Path) -> list[str]:
