@@ -303,6 +303,18 @@ class PathRules:
         """Tell whether ``parts`` is or lies below a locked name."""
         return any(tuple(parts[: len(p)]) == p for p in self._locked)
 
+    def hides(self) -> bool:
+        """They do."""
+        return True
+
+    def notable(self, name: bytes) -> bool:
+        """Every name may be."""
+        return True
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is; what is hidden can't be made."""
+        return False
+
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Nothing is."""
         return False

@@ -27,6 +27,15 @@ class ViewRules(Protocol):
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
 
+    def hides(self) -> bool:
+        """Tell whether any name may be hidden at all."""
+
+    def notable(self, name: bytes) -> bool:
+        """Tell whether some rule may hide or lock a name that is called so, wherever it is."""
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is."""
+
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
 

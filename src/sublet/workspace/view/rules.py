@@ -21,6 +21,9 @@ MAX_PATTERNS: Final = 1_000
 MAX_CACHED_NAMES: Final = 65_536
 """Distinct name components whose answer is remembered; the cache starts afresh beyond it."""
 
+RESERVED: Final = b".sublet-"
+"""Begins the names that come and go while Sublet itself changes a directory."""
+
 DEFAULT_HIDDEN: Final = (
     # environment files; what documents their shape stays visible
     ".env", ".env.*", ".env-*", ".env_*", ".env~", "..env.sw?", "*.env",
@@ -39,8 +42,8 @@ DEFAULT_HIDDEN: Final = (
     ".git",
     # these stay hidden when ``.git`` is revealed: remotes in them carry tokens
     "**/.git/config", "**/.git/config.worktree", "**/.git/modules",
-    # what comes and goes while a staged result is applied
-    ".sublet-apply-*",
+    # what comes and goes while a staged result is applied, or a file gets a copy of its own
+    ".sublet-*",
 )  # fmt: skip
 """Names that an executor neither sees nor creates, unless the lease reveals them."""
 
@@ -176,6 +179,23 @@ class Rules:
             if not name.shown and not self._shown_path(parts[:end]):
                 return True
         return self._selective and self.left_out(parts)
+
+    def hides(self) -> bool:
+        """Tell whether any name may be hidden at all."""
+        return True
+
+    def notable(self, name: bytes) -> bool:
+        """Tell whether some rule may hide or lock a name that is called so, wherever it is."""
+        return self._included is not None or self._notable.matches(name)
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is.
+
+        Not what the lender chose to leave out, what Sublet keeps for itself, nor anything of a repository.
+        """
+        if not parts or self._in_repository(parts) or self.left_out(parts) or self.directory_only(parts):
+            return False
+        return self.hidden(parts) and not any(part.lower().startswith(RESERVED) for part in parts)
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
