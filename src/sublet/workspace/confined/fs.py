@@ -22,8 +22,12 @@ from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 MAX_LINK_HOPS: Final = 16
-MAX_LINK_STEPS: Final = 1024
-"""Components looked at while following the links of one path."""
+MAX_LINK_STEPS: Final = 256
+"""Components looked up while following the links of one path."""
+MAX_LINK_WORK: Final = 4096
+"""Components of all those paths together: a look-up costs by its depth, and all of them go on without a pause."""
+_SKIPPED_AT_ONCE: Final = 64
+"""Entries that are not shown, and are passed over before others get the loop."""
 
 # A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
 OPEN_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -68,18 +72,32 @@ class Directory:
 
     def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
         """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
-        hidden, mounted, directory_only = self._rules.hidden, self._mounts.covers, self._rules.directory_only
+        return (entry for entry in self.entries_or_pauses() if entry is not None)
+
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
+        """Yield what is left of the entries, and None in place of some that are not shown, so that others go on."""
+        skipped = 0
         for entry in self._entries:
-            name = os.fsencode(entry.name)
-            parts = (*self._parts, name)
-            if hidden(parts) or mounted(parts):
+            shown = self._shown(entry)
+            if shown is not None:
+                yield shown
                 continue
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISDIR(status.st_mode) or not directory_only(parts):
-                yield name, status
+            skipped += 1
+            if skipped % _SKIPPED_AT_ONCE == 0:
+                yield None
+
+    def _shown(self, entry: os.DirEntry[str]) -> tuple[bytes, os.stat_result] | None:
+        name = os.fsencode(entry.name)
+        parts = (*self._parts, name)
+        if self._rules.hidden(parts) or self._mounts.covers(parts):
+            return None
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISDIR(status.st_mode) and self._rules.directory_only(parts):
+            return None
+        return name, status
 
     def close(self) -> None:
         """Close the directory."""
@@ -196,10 +214,13 @@ class ConfinedFs:
         """
         todo = list(reversed(parts))
         done: list[bytes] = []
-        hops = 0
+        hops = work = 0
         for _ in range(MAX_LINK_STEPS):
             if not todo:
                 return done
+            work += len(done) + 1
+            if work > MAX_LINK_WORK:
+                break
             part = todo.pop()
             if part == b"..":
                 if not done:

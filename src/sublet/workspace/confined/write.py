@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.file import PERMISSION_BITS, OnChange, WriteFile
 from sublet.workspace.confined.fs import OPEN_FILE, ConfinedFs, ReadFile
-from sublet.workspace.confined.move import check_move
+from sublet.workspace.confined.move import MovesUnderWay, check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener, rename_noreplace
@@ -20,6 +20,8 @@ from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 _MAX_CREATE_RACES: Final = 8
+MAX_MOVE_LOOKS: Final = 3
+"""How often a directory that is to be moved is looked through, where something comes into it meanwhile."""
 
 
 class WritableFs(ConfinedFs):
@@ -50,7 +52,8 @@ class WritableFs(ConfinedFs):
     ) -> None:
         super().__init__(root_fd, rules, quota, opener)
         self._on_marks = on_marks
-        self._tell = on_change
+        self._on_change = on_change
+        self._moves = MovesUnderWay()
         self._any_link = any_link
 
     def twin(self) -> WritableFs:
@@ -254,7 +257,21 @@ class WritableFs(ConfinedFs):
         self._tell(new)
 
     def rename(self, old: Parts, new: Parts, looked: Looking | None = None, *, replace: bool) -> None:
+        """Rename as ``moving`` does, in one go.
+
+        Raises:
+            OSError: as ``moving``.
+        """
+        for _ in self.moving(old, new, looked, replace=replace):
+            pass
+
+    def moving(
+        self, old: Parts, new: Parts, looked: Looking | None = None, *, replace: bool
+    ) -> Generator[None, None, None]:
         """Rename a file, link or directory; ``looked`` is what has looked at it, where ``look`` returned one.
+
+        A directory is looked through step by step, so that others may have the loop between two steps; the rename
+        itself is one step, which is taken only if nothing was changed below the directory meanwhile.
 
         Raises:
             OSError: ``EACCES`` for hidden and locked names and directories above rules or mounts, and for a link that
@@ -268,7 +285,7 @@ class WritableFs(ConfinedFs):
             if self._rules.guards_below(parts) or self._mounts.lie_below(parts):
                 raise refused(errno.EACCES)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
-            check_move(self._rules, self._open_beneath, old_dir, old, new)
+            yield from self._looked_through(old_dir, old, new)
             if self._rules.checked(new):
                 source = os.stat(old[-1], dir_fd=old_dir, follow_symlinks=False)
                 self._take(old_dir, old[-1], new_dir, new, looked, replace=replace and not self._rules.kept(new))
@@ -283,6 +300,26 @@ class WritableFs(ConfinedFs):
                 rename_noreplace(old_dir, old[-1], new_dir, new[-1])
         self._tell(old)
         self._tell(new)
+
+    def _looked_through(self, old_dir: int, old: Parts, new: Parts) -> Generator[None, None, None]:
+        """Do ``check_move``, and once more where something has changed below ``old`` while others had the loop.
+
+        Raises:
+            OSError: as ``check_move``; ``EBUSY`` where changes go on.
+        """
+        self._moves.begin(old)
+        try:
+            for _ in range(MAX_MOVE_LOOKS):
+                yield from check_move(self._rules, self._open_beneath, old_dir, old, new)
+                if self._moves.undisturbed(old):
+                    return
+        finally:
+            self._moves.end(old)
+        raise refused(errno.EBUSY)
+
+    def _tell(self, parts: Parts) -> None:
+        self._moves.note(parts)
+        self._on_change(parts)
 
     def _check_mutable(self, parts: Parts, *, directory: bool = False) -> None:
         rules = self._rules

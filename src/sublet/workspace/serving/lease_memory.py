@@ -17,7 +17,7 @@ from typing import Final
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import QuotaMet
 
-MAX_MEMORY_BYTES: Final = 64 << 20
+MAX_MEMORY_BYTES: Final = 16 << 20
 """Beyond it nothing more is remembered, and what was touched counts as incomplete."""
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")

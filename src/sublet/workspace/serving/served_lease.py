@@ -6,13 +6,16 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
 
 import asyncssh
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
@@ -28,6 +31,14 @@ MAX_MARKS: Final = 1_000
 """Files of one resource that are told of which an index had git not look at them."""
 MAX_TOUCHED: Final = 50_000
 """Paths of one resource that are remembered as changed."""
+MAX_NOTED_BYTES: Final = 6 << 20
+"""Bytes of all paths that are remembered of a lease, with what keeps them; beyond, the audit looks at everything."""
+MAX_LEASE_BYTES: Final = 24 << 20
+"""Bytes of requests and answers that wait in the channels and connections of one lease."""
+MAX_PEER_BYTES: Final = 48 << 20
+"""The same of all leases of one peer."""
+_PATH_OVERHEAD: Final = 80
+"""Bytes that a remembered path takes besides itself, about."""
 
 
 class Severable(Protocol):
@@ -37,6 +48,14 @@ class Severable(Protocol):
         """End at once, within this call; idempotent."""
 
 
+@dataclass(slots=True)
+class OfPeer:
+    """What all leases of one peer have together: threads for its slow work, and the bytes that wait for it."""
+
+    slow: Executor | None = None
+    waiting: ByteBudget = field(default_factory=lambda: ByteBudget("waiting bytes of a peer", MAX_PEER_BYTES))
+
+
 class ServedLease:
     """An export that clients may use until ``close``, or until its time is up.
 
@@ -44,20 +63,35 @@ class ServedLease:
         export: what is served, to whom, how and for how long.
         threads: where transfers do their work.
         scratch: private directory for what transfers need meanwhile.
+        of_peer: what all leases of the peer have together; by default the lease is its only one.
 
     Raises:
         SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
             directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
-    def __init__(self, export: Export, threads: Executor, scratch: Path) -> None:
+    def __init__(
+        self,
+        export: Export,
+        threads: Executor,
+        scratch: Path,
+        of_peer: OfPeer | None = None,
+    ) -> None:
         self.export = export
+        of_peer = of_peer or OfPeer()
+        self.slow = of_peer.slow
+        """Where what takes long in the kernel is done for SFTP sessions."""
+        self.waiting = ByteBudget("waiting bytes of a lease", MAX_LEASE_BYTES, of_peer.waiting)
+        """Requests and answers that wait in its channels and connections."""
+        self._noted = ByteBudget("paths that a lease has changed", MAX_NOTED_BYTES)
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
         self.usage = LeaseUsage(quota=quota)
         self._remembered_quota = False
         if export.before is not None:
             _go_on(self.usage, export.before)
+            for path in chain(*self.usage.touched.values(), *self.usage.marks.values()):
+                self._noted.take(len(path) + _PATH_OVERHEAD)
         self.connections: set[Severable] = set()
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
@@ -116,6 +150,7 @@ class ServedLease:
         for connection in list(self.connections):
             connection.sever()
         self.connections.clear()
+        self.waiting.empty()
         self.view.close()
 
     def _tell_connected(self, connected: bool) -> None:
@@ -167,7 +202,7 @@ class ServedLease:
     def _marked(self, name: str, paths: Sequence[bytes]) -> None:
         known = self.usage.marks.setdefault(name, set())
         for path in paths:
-            if path not in known and len(known) < MAX_MARKS:
+            if path not in known and len(known) < MAX_MARKS and self._noted.take(len(path) + _PATH_OVERHEAD):
                 known.add(path)
                 if self.export.memory is not None:
                     self.export.memory.mark(name, path)
@@ -176,7 +211,7 @@ class ServedLease:
         path, memory = b"/".join(parts), self.export.memory
         if path in touched:
             return
-        if len(touched) < MAX_TOUCHED:
+        if len(touched) < MAX_TOUCHED and self._noted.take(len(path) + _PATH_OVERHEAD):
             touched.add(path)
             if memory is None or memory.touch(name, path):
                 return

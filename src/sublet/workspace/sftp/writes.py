@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from sublet.workspace.git.take import Looking
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
 from sublet.workspace.sftp.handles import Handles
-from sublet.workspace.sftp.reply import Operation, Reply, SlowReply
+from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, SteppedReply
 from sublet.workspace.sftp.wire import MAX_OFFSET, Attributes, Op, OpenFlag, Reader, Status
 from sublet.workspace.view.export_view import WritableView
 from sublet.workspace.viewpath import refused
@@ -24,7 +24,7 @@ WRITE_EXTENSIONS: Final = frozenset(
 )
 _NEW_FILE_MODE: Final = 0o666
 _NEW_DIRECTORY_MODE: Final = 0o777
-"""Modes where the client gives none; the daemon's umask applies to them as to all others."""
+"""Modes where the client gives none; the daemon's umask applies to them alone."""
 
 
 class WriteOps:
@@ -93,7 +93,7 @@ class WriteOps:
         return self._set_by_path(request, fields, follow=False)
 
     def _set_by_path(self, request: int, fields: Reader, *, follow: bool) -> bytes:
-        path, a = fields.string(), _checked(fields.attributes())
+        path, a = fields.path(), _checked(fields.attributes())
         self._view.set_attributes(path, size=a.size, mode=a.permissions, times=a.times, follow=follow)
         return wire.pack_status(request, Status.OK)
 
@@ -108,44 +108,57 @@ class WriteOps:
         return wire.pack_status(request, Status.OK)
 
     def _remove(self, request: int, fields: Reader) -> bytes:
-        self._view.remove(fields.string())
+        self._view.remove(fields.path())
         return wire.pack_status(request, Status.OK)
 
     def _mkdir(self, request: int, fields: Reader) -> bytes:
-        path, mode = fields.string(), fields.attributes().permissions
+        path, mode = fields.path(), fields.attributes().permissions
         self._view.mkdir(path, _NEW_DIRECTORY_MODE if mode is None else mode)
         return wire.pack_status(request, Status.OK)
 
     def _rmdir(self, request: int, fields: Reader) -> bytes:
-        self._view.rmdir(fields.string())
+        self._view.rmdir(fields.path())
         return wire.pack_status(request, Status.OK)
 
     def _rename(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=False))
+        return self._move(request, fields.path(), fields.path(), replace=False)
 
     def _posix_rename(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=True))
+        return self._move(request, fields.path(), fields.path(), replace=True)
 
     def _symlink(self, request: int, fields: Reader) -> bytes:
         # OpenSSH took target and link the other way round than the draft, and every client followed
-        target, path = fields.string(), fields.string()
+        target, path = fields.path(), fields.path()
         self._view.symlink(target, path)
         return wire.pack_status(request, Status.OK)
 
     def _hardlink(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), self._view.link)
-
-    def _move(
-        self, request: int, old: bytes, new: bytes, move: Callable[[bytes, bytes, Looking | None], None]
-    ) -> Reply:
-        """Do ``move``, off the loop as far as there is something large to be looked at before."""
+        old, new = fields.path(), fields.path()
         looking = self._view.look(old, new)
 
         def finish() -> bytes:
-            move(old, new, looking)
+            self._view.link(old, new, looking)
             return wire.pack_status(request, Status.OK)
 
         return finish() if looking is None else SlowReply(_looked(request, looking), finish)
+
+    def _move(self, request: int, old: bytes, new: bytes, *, replace: bool) -> Reply:
+        """Rename; a large file is looked at off the loop before, and a large directory step by step."""
+        looking = self._view.look(old, new)
+        if looking is None:
+            steps = _moved(request, self._view.moving(old, new, replace=replace))
+            try:
+                next(steps)
+            except StopIteration as end:  # as for nearly every name: there was nothing to walk through
+                answer: bytes = end.value
+                return answer
+            return SteppedReply(steps)
+
+        def finish() -> bytes:
+            self._view.rename(old, new, looking, replace=replace)
+            return wire.pack_status(request, Status.OK)
+
+        return SlowReply(_looked(request, looking), finish)
 
     def _fsync(self, request: int, fields: Reader) -> Reply:
         # The handle may be closed meanwhile and its number taken by another file, hence a descriptor of its own.
@@ -157,6 +170,11 @@ def _checked(attributes: Attributes) -> Attributes:
     if attributes.size is not None and attributes.size > MAX_OFFSET:
         raise refused(errno.EFBIG)
     return attributes
+
+
+def _moved(request: int, moving: Generator[None, None, None]) -> Generator[None, None, bytes]:
+    yield from moving
+    return wire.pack_status(request, Status.OK)
 
 
 def _looked(request: int, looking: Looking) -> Callable[[], bytes]:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -56,8 +56,8 @@ class OpenDirectory(Protocol):
     def stat(self) -> os.stat_result:
         """Return the directory's status."""
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Yield what is left of the entries."""
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
+        """Yield what is left of the entries, and None in place of some that are not shown, so that others go on."""
 
     def close(self) -> None:
         """Close the handle."""
@@ -90,7 +90,7 @@ class _Listing:
     def stat(self) -> os.stat_result:
         return self._status
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
         return self._entries
 
     def close(self) -> None:
@@ -102,12 +102,14 @@ class _WithCopies:
 
     def __init__(self, directory: OpenDirectory, copies: list[tuple[bytes, os.stat_result]]) -> None:
         self._directory = directory
-        self._entries = itertools.chain(copies, directory.entries())
+        self._entries: Iterator[tuple[bytes, os.stat_result] | None] = itertools.chain(
+            copies, directory.entries_or_pauses()
+        )
 
     def stat(self) -> os.stat_result:
         return self._directory.stat()
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
         return self._entries
 
     def close(self) -> None:
@@ -325,6 +327,15 @@ class WritableView(ExportView):
         """
         tree, before, after = self._same(old, new)
         tree.rename(before, after, looked, replace=replace)
+
+    def moving(self, old: bytes, new: bytes, *, replace: bool) -> Generator[None, None, None]:
+        """Rename step by step: ``WritableFs.moving``.
+
+        Raises:
+            OSError: as ``rename``.
+        """
+        tree, before, after = self._same(old, new)
+        return tree.moving(before, after, replace=replace)
 
     def _same(self, old: bytes, new: bytes) -> tuple[WritableFs, Parts, Parts]:
         """Return the one tree that both names lie in."""
