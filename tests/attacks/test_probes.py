@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attacks.counting import growth, kept
+from attacks.counting import Tracing, growth, kept, not_entered
 from attacks.probe import CostProbe, FailureProbe, KeptProbe
 from attacks.probes import ALL
 
@@ -34,4 +34,6 @@ def test_what_is_kept_has_a_bound_and_goes_with_the_peer(probe: KeptProbe) -> No
 @pytest.mark.anyio
 @pytest.mark.parametrize("probe", FAILURES, ids=lambda probe: probe.name)
 async def test_a_failure_ends_nothing_else(probe: FailureProbe) -> None:
-    await probe.throw()
+    with Tracing() as seen:
+        await probe.throw()
+    assert not not_entered(probe, seen.entered), "it does not run through what it covers"

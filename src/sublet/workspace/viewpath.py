@@ -13,6 +13,12 @@ MAX_TARGET_BYTES: Final = 4_095
 Parts = Sequence[bytes]
 """Components below some root, raw and without ``.``, ``..`` or empty ones; the root itself has none."""
 
+MAX_PATH_BYTES: Final = 4096
+MAX_NAME_BYTES: Final = 255
+"""Bytes of one component, as file systems have it."""
+MAX_DEPTH: Final = 256
+"""Components of a path. What is lent is no deeper than the walk over it goes, which is less."""
+
 
 def refused(code: int) -> OSError:
     """Return the error for ``code`` in the system's words, so that no path ever travels in an error text."""
@@ -23,12 +29,22 @@ def split(path: bytes) -> list[bytes]:
     """Return the components of a client's path; ``..`` stops at the root, as it does in any root directory.
 
     Raises:
-        OSError: ``EINVAL`` for a NUL byte.
+        OSError: ``EINVAL`` for a NUL byte, ``ENAMETOOLONG`` for a path or name that no file can have.
     """
     if b"\0" in path:
         raise refused(errno.EINVAL)
     if path[:1] == b"/" and b"/." not in path and b"//" not in path and path[-1:] != b"/":
-        return path[1:].split(b"/")  # what sshfs sends, and the most frequent call of all
+        parts = path[1:].split(b"/")  # what sshfs sends, and the most frequent call of all
+    else:
+        parts = _plain(path)
+    if len(path) > MAX_NAME_BYTES and (
+        len(path) > MAX_PATH_BYTES or len(parts) > MAX_DEPTH or max(map(len, parts), default=0) > MAX_NAME_BYTES
+    ):
+        raise refused(errno.ENAMETOOLONG)
+    return parts
+
+
+def _plain(path: bytes) -> list[bytes]:
     parts: list[bytes] = []
     for part in path.split(b"/"):
         if part == b"..":

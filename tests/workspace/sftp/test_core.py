@@ -185,7 +185,7 @@ def test_a_writable_session_does_every_operation(serve: Serve) -> None:
     assert served.usage.bytes_read == 4
 
 
-def test_hidden_names_neither_list_nor_open_nor_come_to_be(serve: Serve) -> None:
+def test_hidden_names_neither_list_nor_open_nor_are_replaced(serve: Serve) -> None:
     client = serve("rw").client
     assert b".env" not in client.listing(b"/workspace")
     assert client.ask(7, string(b"/workspace/.env")).status == NO_SUCH_FILE
@@ -194,7 +194,10 @@ def test_hidden_names_neither_list_nor_open_nor_come_to_be(serve: Serve) -> None
         assert client.open(b"/workspace/.env", flags).status == DENIED
         assert client.open(b"/workspace/.envrc", flags).status == DENIED
     assert client.open(b"/workspace/.envrc", READ).kind == 102
-    assert client.ask(20, string(b"file") + string(b"/workspace/sub/.env")).status == DENIED
+    assert client.ask(20, string(b"file") + string(b"/workspace/.env")).status == DENIED
+    # where nothing is, a name is the client's own
+    assert client.ask(20, string(b"../file") + string(b"/workspace/dir/.env")).status == OK
+    assert b".env" in client.listing(b"/workspace/dir")
 
 
 def test_escapes_meet_the_virtual_root(serve: Serve, tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ class LentAccess:
                 transport=record.transport or "sshfs",
                 memory=self._memory,
                 before=before,
+                peer=record.peer,
             )
         )
         self._data_path = self._first_path(self._tools.data_plane.address[0], accept)

@@ -140,7 +140,9 @@ class UnpackedView:
         Raises:
             SubletError: ``MOUNT_FAILED``.
         """
-        fs = WritableFs(os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True)
+        fs = WritableFs(
+            os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True, private=True
+        )
         writer = TreeWriter(lambda parts: (fs, parts))
         reader = TarReader(writer, limits)
         channel = await ArchiveChannel.open(connection, lambda: None)

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sublet.workspace.archive.tar_format import Entry, Parts, checked_parts
@@ -32,16 +32,18 @@ class TreeWriter:
     Args:
         locate: returns the tree of a name, and the name in it.
         on_refused: is told of each entry that could not be made, and why; by default that ends the stream.
+        digesting: whether ``digests`` are wanted.
     """
 
-    def __init__(self, locate: Locate, on_refused: OnRefused | None = None) -> None:
+    def __init__(self, locate: Locate, on_refused: OnRefused | None = None, *, digesting: bool = True) -> None:
         self._locate = locate
         self._on_refused = on_refused
+        self._digesting = digesting
         self._entry: Entry | None = None
         self._file: WriteFile | None = None
         self._at = 0
         self._digest = hashlib.sha256()
-        self._directories: list[Entry] = []
+        self._directories: list[tuple[bytes, int, int]] = []
         self.digests: dict[Parts, bytes] = {}
 
     def begin(self, entry: Entry) -> None:
@@ -60,7 +62,8 @@ class TreeWriter:
         """``TarSink.data``."""
         if self._file is None:
             return
-        self._digest.update(piece)
+        if self._digesting:
+            self._digest.update(piece)
         # A hole reads as zeros and takes no room; the end of the file is set when it is complete.
         if len(piece) < SPARSE_BYTES or bytes(piece).count(0) != len(piece):
             self._file.write(piece, self._at)
@@ -78,20 +81,29 @@ class TreeWriter:
             file.set_mode(entry.mode)
         finally:
             file.close()
-        self.digests[entry.parts] = self._digest.digest()
+        if self._digesting:
+            self.digests[entry.parts] = self._digest.digest()
         fs, parts = self._locate(entry.parts)
         fs.set_modified(parts, entry.modified_ns)
 
     def finish(self) -> None:
         """Set modes and times of the directories, the deepest first."""
-        for entry in sorted(self._directories, key=lambda e: len(e.parts), reverse=True):
-            fs, parts = self._locate(entry.parts)
+        for _ in self.finishing():
+            pass
+
+    def finishing(self) -> Iterator[None]:
+        """Do as ``finish``, one directory after another."""
+        self._directories.sort(key=lambda directory: directory[0].count(b"/"), reverse=True)
+        for name, mode, modified_ns in self._directories:
+            parts = tuple(name.split(b"/"))
+            fs, inner = self._locate(parts)
             try:
-                if parts:
-                    fs.set_attributes(parts, mode=entry.mode, follow=False)
-                    fs.set_modified(parts, entry.modified_ns)
+                if inner:
+                    fs.set_attributes(inner, mode=mode, follow=False)
+                    fs.set_modified(inner, modified_ns)
             except OSError as exc:
-                self._refuse(entry, exc)
+                self._refuse(Entry(parts, "directory"), exc)
+            yield
 
     def remove(self, name: Parts) -> None:
         """Remove a name; a directory that still holds something stays.
@@ -148,7 +160,7 @@ class TreeWriter:
                     fs.remove(parts)
             if not there:
                 fs.mkdir(parts, 0o700)
-        self._directories.append(entry)
+        self._directories.append((b"/".join(entry.parts), entry.mode, entry.modified_ns))
 
     def _refuse(self, entry: Entry, exc: OSError) -> None:
         if self._on_refused is None or exc.errno in _FATAL:

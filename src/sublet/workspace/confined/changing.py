@@ -8,13 +8,14 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.held import HeldBelow
-from sublet.workspace.confined.later import need
+from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener
@@ -141,8 +142,7 @@ class ChangingFs(ConfinedFs):
             if self._root < 0:
                 self.close()
 
-        need(copy, patient=False)
-        raise AssertionError("an impatient caller is told to come again")
+        raise NotKnownYet(copy, partial(os.close, place))
 
     def _denied(self, parts: Parts, reason: str, code: int = errno.EACCES) -> OSError:
         self._on_refused(tuple(parts), reason)

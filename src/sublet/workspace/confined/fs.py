@@ -28,9 +28,10 @@ from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 MAX_LINK_HOPS: Final = 16
-MAX_LINK_STEPS: Final = 1024
-"""Components looked at while following the links of one path."""
-
+MAX_LINK_STEPS: Final = 256
+"""Components looked up while following the links of one path."""
+MAX_LINK_WORK: Final = 4096
+"""Components of all those paths together: a look-up costs by its depth, and all of them go on without a pause."""
 _SMALL_BLOCK: Final = 512
 """Bytes of the blocks in which ``statvfs`` tells a quota."""
 
@@ -139,10 +140,13 @@ class ConfinedFs:
         """
         todo = list(reversed(parts))
         done: list[bytes] = []
-        hops = 0
+        hops = work = 0
         for _ in range(MAX_LINK_STEPS):
             if not todo:
                 return done
+            work += len(done) + 1
+            if work > MAX_LINK_WORK:
+                break
             part = todo.pop()
             if part == b"..":
                 if not done:

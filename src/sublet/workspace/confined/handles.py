@@ -12,6 +12,8 @@ from sublet.workspace.viewpath import Parts
 
 # A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
 OPEN_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SKIPPED_AT_ONCE: Final = 64
+"""Entries that are not shown, and are passed over before others get the loop."""
 
 
 class Shown(Protocol):
@@ -50,7 +52,7 @@ class Parent:
             os.close(self._fd)
 
 
-class Directory(Iterator[tuple[bytes, os.stat_result]]):
+class Directory(Iterator[tuple[bytes, os.stat_result] | None]):
     """An open directory: its visible entries, each with its own status, links not followed."""
 
     def __init__(self, fd: int, parts: Parts, fs: Shown) -> None:
@@ -65,18 +67,22 @@ class Directory(Iterator[tuple[bytes, os.stat_result]]):
         return os.fstat(self._fd)
 
     def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Return what is left of the entries; a name that vanishes meanwhile is left out.
+        """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
+        return (entry for entry in self if entry is not None)
+
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
+        """Return what is left of the entries, and None in place of some that are not shown, so that others go on.
 
         Where ``NotKnownYet`` comes instead of an entry, that entry is still to come.
         """
         return self
 
-    def __iter__(self) -> Iterator[tuple[bytes, os.stat_result]]:
+    def __iter__(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
         return self
 
-    def __next__(self) -> tuple[bytes, os.stat_result]:
+    def __next__(self) -> tuple[bytes, os.stat_result] | None:
         fs = self._fs
-        while True:
+        for _ in range(_SKIPPED_AT_ONCE):
             entry = self._undecided or next(self._entries)
             self._undecided = None
             name = os.fsencode(entry.name)
@@ -90,6 +96,7 @@ class Directory(Iterator[tuple[bytes, os.stat_result]]):
             except NotKnownYet:
                 self._undecided = entry
                 raise
+        return None
 
     def close(self) -> None:
         """Close the directory."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.descend import Level, descend
-from sublet.workspace.confined.later import need
+from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import OwnHidden, SharedFiles
 from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts, refused
@@ -97,8 +97,8 @@ class HeldBelow:
         except _Enough:
             if patient:
                 return Below(too_large=True)
-            need(partial(self._answer, os.dup(top), path), patient=False)
-            raise AssertionError("an impatient caller is told to come again") from None
+            again = os.dup(top)
+            raise NotKnownYet(partial(self._answer, again, path), partial(os.close, again)) from None
         finally:
             os.close(top)
 

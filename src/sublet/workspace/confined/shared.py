@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.descend import Level, descend
@@ -91,7 +92,7 @@ class SharedFiles:
         if verdict is None and self._all_shown(status, parts):
             verdict = False
         if verdict is None:
-            need(self._learn(status), patient=patient)
+            need(*self._learn(status), patient=patient)
             verdict = self._verdict(status)
         return verdict is not False
 
@@ -108,7 +109,7 @@ class SharedFiles:
         if status.st_nlink < 2:
             return False
         if self._verdict(status) is None or self._moved:
-            need(self._learn(status), patient=patient)
+            need(*self._learn(status), patient=patient)
             return self._all_shown(status, parts)
         return False
 
@@ -189,7 +190,7 @@ class SharedFiles:
         finally:
             os.close(directory)
 
-    def _learn(self, status: os.stat_result) -> Callable[[], None]:
+    def _learn(self, status: os.stat_result) -> tuple[Callable[[], None], Callable[[], None]]:
         root = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._root)
         asked = time.monotonic()
 
@@ -217,7 +218,7 @@ class SharedFiles:
                     self._remember(status, not look.whole or status.st_ino in look.hidden)
                 self._pause_until = time.monotonic() + min(MAX_PAUSE_SECONDS, time.monotonic() - began)
 
-        return learn
+        return learn, partial(os.close, root)
 
     def _look_over(self, root: int) -> _Look:
         """Return what the whole directory holds; closes ``root``."""

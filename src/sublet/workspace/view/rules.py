@@ -18,8 +18,13 @@ from sublet.workspace.git.rules import REPOSITORY
 from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet
 
 MAX_PATTERNS: Final = 1_000
-MAX_CACHED_NAMES: Final = 65_536
-"""Distinct name components whose answer is remembered; the cache starts afresh beyond it."""
+MAX_CACHED_BYTES: Final = 4 << 20
+"""Bytes of name components whose answer is remembered, with what keeps them; the cache starts afresh beyond it."""
+MAX_CACHED_NAME: Final = 255
+"""Bytes of a name that is remembered: no file has a longer one."""
+_CACHED_OVERHEAD: Final = 160
+_CACHED_ANSWER: Final = 240
+"""Bytes that an entry of the cache takes besides its name, and an answer that is no ordinary one, about."""
 
 RESERVED: Final = b".sublet-"
 """Begins the names that come and go while Sublet itself changes a directory."""
@@ -118,6 +123,7 @@ class Rules:
     __slots__ = (
         "_arguments",
         "_cache",
+        "_cached_bytes",
         "_excepted",
         "_excluded",
         "_git",
@@ -167,6 +173,7 @@ class Rules:
             (last for patterns in sets for last in patterns.last_written),
         )
         self._cache: dict[bytes, _Name] = {}
+        self._cached_bytes = 0
 
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
@@ -281,9 +288,12 @@ class Rules:
     def _name(self, part: bytes) -> _Name:
         found = self._cache.get(part)
         if found is None:
-            if len(self._cache) >= MAX_CACHED_NAMES:
-                self._cache.clear()
-            found = self._cache[part] = self._look_at(part)
+            found = self._look_at(part)
+            if len(part) <= MAX_CACHED_NAME:
+                if self._cached_bytes > MAX_CACHED_BYTES:
+                    self._cache, self._cached_bytes = {}, 0
+                self._cache[part] = found
+                self._cached_bytes += len(part) + _CACHED_OVERHEAD + (0 if found is _ORDINARY else _CACHED_ANSWER)
         return found
 
     def _look_at(self, part: bytes) -> _Name:

@@ -1,0 +1,141 @@
+"""What a peer or a stranger can bring about: the cost of every decoder, and floods against a lender that works.
+
+    python benchmarks/hostile.py [--costs] [--floods] [--only TEXT] [--seconds S] [--json] [--markdown]
+
+Costs: each probe of ``tests/attacks/probes`` at n and 2n bytes, by the processor time of its thread, the quicker of
+several runs. Floods: each of ``tests/attacks/floods`` runs in a process of its own against a real lender, beside an
+honest lease whose mount is looked at all the time; then the attacker's delegation is cancelled under the flood.
+Exit status 1 where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from _report import RELIABILITY, Row, add_options, show
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from _hostile_stage import Asker, Looker, Stage, flooding, resident, staged
+from attacks.flood import Flood
+from attacks.floods import ALL as FLOODS
+from attacks.probe import CostProbe
+from attacks.probes import ALL as PROBES
+from support.leases import control
+
+LINEAR = 2.5
+STALL_SECONDS = 0.1
+CUT_SECONDS = 0.25
+TAKEN_BYTES = 64 << 20
+HELD_BYTES = 8 << 20
+RUNS = 5
+LEAST_SECONDS = 0.002
+"""A run shorter than this tells nothing about growth: the input is made larger until one takes as long."""
+MOST_BYTES = 4 << 20
+REST_SECONDS = 2.0
+
+
+def main() -> int:
+    """Measure, print, and tell by the status whether all goals are met."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--costs", action="store_true", help="the costs alone")
+    parser.add_argument("--floods", action="store_true", help="the floods alone")
+    parser.add_argument("--only", default="", help="what has this in its name")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each flood lasts before the cancel")
+    add_options(parser)
+    options = parser.parse_args()
+    rows: list[Row] = []
+    if not options.floods:
+        rows += [cost(probe) for probe in PROBES if isinstance(probe, CostProbe) and options.only in probe.name]
+    if not options.costs:
+        chosen = [flood for flood in FLOODS if options.only in flood.name]
+        if chosen:
+            rows += anyio.run(play, chosen, options.seconds)
+    show("hostile", rows, options, RELIABILITY)
+    return 0 if all(row.met for row in rows) else 1
+
+
+def cost(probe: CostProbe) -> Row:
+    """Time a probe at n and at 2n bytes."""
+    size = probe.size
+    while (small := quickest(probe, size)) < LEAST_SECONDS and size < MOST_BYTES:
+        size *= 2
+    ratio = quickest(probe, 2 * size) / small
+    goal = f"≤ {LINEAR} at 2n"
+    return Row(probe.name, small / size * 1e9, "ns a byte", f"n = {size:,}", goal, ratio <= LINEAR, ratio=ratio)
+
+
+def quickest(probe: CostProbe, size: int) -> float:
+    """Return the processor seconds of the quickest of several runs."""
+    best = float("inf")
+    for _ in range(RUNS):
+        made = probe.make(size)
+        gc.collect()
+        begun = time.thread_time()
+        probe.run(made)
+        best = min(best, time.thread_time() - begun)
+    return best
+
+
+async def play(chosen: list[Flood], seconds: float) -> list[Row]:
+    """Run the floods one after the other on one stage."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="slt-") as scratch:
+        async with staged(Path(scratch)) as stage:
+            for flood in chosen:
+                rows += await against(stage, flood, seconds)
+    return rows
+
+
+async def against(stage: Stage, flood: Flood, seconds: float) -> list[Row]:
+    """Run one flood and look at stalls, the cut and memory."""
+    delegation, start = await stage.lend()
+    before = resident(stage.lender)
+    looker = Looker(stage.honest)
+    taken = 0
+    try:
+        with flooding(flood, stage.target(start), stage.scratch, seconds + 60):
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                await anyio.sleep(0.1)
+                taken = max(taken, resident(stage.lender) - before)
+            stall = looker.longest
+            cut = await cut_after(stage, delegation)
+    finally:
+        looker.close()
+    await anyio.sleep(REST_SECONDS)
+    held = resident(stage.lender) - before
+    name = f"{flood.who}, {flood.name}"
+    return [
+        Row(f"{name}: longest answer to others", stall * 1000, "ms", "", "≤ 100", stall <= STALL_SECONDS),
+        Row(f"{name}: cancel to refused I/O", cut * 1000, "ms", "", "≤ 250", cut <= CUT_SECONDS),
+        Row(f"{name}: memory taken", taken / (1 << 20), "MiB", "", "≤ 64", taken <= TAKEN_BYTES),
+        Row(f"{name}: memory still held", held / (1 << 20), "MiB", "", "≤ 8", held <= HELD_BYTES),
+    ]
+
+
+async def cut_after(stage: Stage, delegation: str) -> float:
+    """Cancel the attacker's delegation and return the seconds until its I/O is refused."""
+    asker = Asker(stage.worker, stage.worker.starts[delegation])
+    async with anyio.create_task_group() as tasks, control(stage.lender) as client:
+        tasks.start_soon(asker.run)
+        await anyio.sleep(0.5)
+        begun = time.monotonic()
+        tasks.start_soon(partial(client.cancel_delegation, delegation))
+        with anyio.move_on_after(60):
+            await asker.refused.wait()
+        ended = time.monotonic()
+    return ended - begun
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Finds the places of ``src`` where a peer could bring something about: each needs a probe that runs through it.
+
+A place is a function, named as ``package.module:qualified.name`` without the leading ``sublet.``, and what it does:
+
+- ``pattern``: matches by a regular expression;
+- ``loop``: goes on ``while`` something holds, so that input may decide for how long;
+- ``cache``: keeps what was computed or met (``lru_cache``, ``OrderedDict``, ``deque``, names with cache, memo or seen);
+- ``open``: opens a file by its name;
+- ``removal``: removes a file or directory by its name;
+- ``service``: starts something that goes on beside its caller.
+
+Calls of our own mechanisms (the confined opener, the linear patterns, the service keeper) are no places: those are
+probed once, inside. What a command line does is not looked at: it runs for its user, and ends.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent.parent / "src" / "sublet"
+NOT_LOOKED_AT = ("cli",)
+CALLS: Mapping[str, str] = {
+    "re.compile": "pattern",
+    "re.match": "pattern",
+    "re.search": "pattern",
+    "re.fullmatch": "pattern",
+    "re.sub": "pattern",
+    "re.split": "pattern",
+    "re.findall": "pattern",
+    "re.finditer": "pattern",
+    "patterns.compile": "pattern",
+    "fnmatch.translate": "pattern",
+    "fnmatch.fnmatch": "pattern",
+    "fnmatch.fnmatchcase": "pattern",
+    "OrderedDict": "cache",
+    "collections.OrderedDict": "cache",
+    "deque": "cache",
+    "WeakValueDictionary": "cache",
+    "open": "open",
+    "os.open": "open",
+    "os.fdopen": "open",
+    "os.unlink": "removal",
+    "os.remove": "removal",
+    "os.rmdir": "removal",
+    "shutil.rmtree": "removal",
+    "asyncio.create_task": "service",
+    "asyncio.ensure_future": "service",
+    "threading.Thread": "service",
+    "Thread": "service",
+}
+METHODS: Mapping[str, str] = {
+    "read_text": "open",
+    "read_bytes": "open",
+    "write_text": "open",
+    "write_bytes": "open",
+    "unlink": "removal",
+    "rmdir": "removal",
+    "rmtree": "removal",
+    "start_soon": "service",
+    "create_task": "service",
+}
+CACHES = ("lru_cache", "cache", "functools.lru_cache", "functools.cache")
+KEEPING = ("cache", "memo", "_seen")
+
+
+def places() -> dict[str, set[str]]:
+    """Return all places with the kinds of what each does."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = file.relative_to(SOURCE).with_suffix("").parts
+        if parts[0] in NOT_LOOKED_AT:
+            continue
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        for name, kind in _in_body(ast.parse(file.read_text(encoding="utf-8")), ""):
+            found[f"{module}:{name}"].add(kind)
+    return dict(found)
+
+
+def _in_body(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        inner = name
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{name}.{child.name}" if name else child.name
+            if any(_named(one) in CACHES for one in child.decorator_list):
+                yield inner, "cache"
+        elif (kind := _kind(child)) is not None:
+            yield name or "module", kind
+        yield from _in_body(child, inner)
+
+
+def _kind(node: ast.AST) -> str | None:
+    if isinstance(node, ast.While):
+        return "loop"
+    if isinstance(node, ast.Call):
+        name = _named(node)
+        return CALLS.get(name) or METHODS.get(name.rpartition(".")[2] if "." in name else "")
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        kept = isinstance(node.value, ast.Dict | ast.Call | ast.List | ast.Set)
+        if kept and any(_named(one).endswith(KEEPING) for one in targets):
+            return "cache"
+    return None
+
+
+def _named(node: ast.AST) -> str:
+    if isinstance(node, ast.Call):
+        return _named(node.func)
+    if isinstance(node, ast.Attribute):
+        return f"{_named(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
