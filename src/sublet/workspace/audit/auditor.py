@@ -36,6 +36,7 @@ MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
 
 _GONE: Final = "gone-"
 
+
 @dataclass(frozen=True, slots=True)
 class AuditResult:
     """The report of one lease. ``baseline`` and ``result`` name the snapshots that ``Auditor.patch`` compares.

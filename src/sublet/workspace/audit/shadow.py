@@ -165,9 +165,7 @@ def _commit(importer: Importer, parent: str | None, known: Manifest, found: Mani
         path
         for path, record in known.items()
         if not record.is_directory
-        and (
-            (new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK)
-        )
+        and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
     ]
     # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
     listed = manifests.listing(found)
