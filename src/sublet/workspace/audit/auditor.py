@@ -19,9 +19,9 @@ from typing import Final, Literal
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
-from sublet.workspace.audit.collecting import no_full_collections
 from sublet.workspace.audit import comparing
-from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, ChangedFile
+from sublet.workspace.audit.collecting import no_full_collections
+from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, ChangedFile, DirectoryKind
 from sublet.workspace.audit.manifest import Manifest, knows_directories
 from sublet.workspace.audit.shadow import Shadow, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
@@ -41,8 +41,9 @@ _GONE: Final = "gone-"
 class AuditResult:
     """The report of one lease. ``baseline`` and ``result`` name the snapshots that ``Auditor.patch`` compares.
 
-    ``files`` and ``counts`` are of files and links, ``directories`` and ``directory_counts`` of directories. ``unaudited`` are paths that could not be read, and why; what lies there may have changed unseen. ``truncated`` says
-    that more files changed than ``files`` lists; ``counts`` are complete.
+    ``files`` and ``counts`` are of files and links, ``directories`` and ``directory_counts`` of directories.
+    ``unaudited`` are paths that could not be read, and why; what lies there may have changed unseen. ``truncated`` says
+    that more changed than is listed; the counts are complete.
     """
 
     baseline: str
@@ -54,7 +55,7 @@ class AuditResult:
     unaudited: tuple[tuple[bytes, str], ...] = ()
     truncated: bool = False
     directories: tuple[ChangedDirectory, ...] = ()
-    directory_counts: dict[Change, int] = field(default_factory=dict)
+    directory_counts: dict[DirectoryKind, int] = field(default_factory=dict)
 
     def named(self, change: Change) -> list[str]:
         """Return the listed files with this change, safe to show."""

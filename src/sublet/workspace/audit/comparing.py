@@ -11,6 +11,7 @@ from sublet.workspace.audit.manifest import ROOT, Manifest, Record, file_of, kno
 from sublet.workspace.audit.shadow_git import SYMLINK
 
 Change = Literal["added", "changed", "deleted", "mode"]
+DirectoryKind = Literal["added", "deleted", "mode"]
 By = Literal["executor", "other"]
 Author = Callable[[bytes], By]
 
@@ -44,7 +45,7 @@ class ChangedDirectory:
     """One directory that was made, removed, or got other permissions (``mode``)."""
 
     path: bytes
-    change: Change
+    change: DirectoryKind
     by: By
     mode_before: int | None = None
     mode_after: int | None = None
@@ -76,9 +77,9 @@ def compare(before: Manifest, after: Manifest, author: Author) -> Difference:
         if (change := _file_change(file_of(old), file_of(new))) is not None:
             modes = (_permissions(file_of(old)), _permissions(file_of(new)))
             files.append(ChangedFile(path, change, author(path), None, None, *modes))
-        if with_directories and path != ROOT and (change := _directory_change(old, new)) is not None:
+        if with_directories and path != ROOT and (kind := _directory_change(old, new)) is not None:
             modes = (_permissions(_directory_of(old)), _permissions(_directory_of(new)))
-            directories.append(ChangedDirectory(path, change, author(path), *modes))
+            directories.append(ChangedDirectory(path, kind, author(path), *modes))
     # Sorted last, since nothing else of the process goes on while all names of a large directory are sorted.
     files.sort(key=lambda changed: changed.path)
     directories.sort(key=lambda changed: changed.path)
@@ -148,7 +149,7 @@ def _directory_of(record: Record | None) -> Record | None:
     return record if record is not None and record.is_directory else None
 
 
-def _directory_change(old: Record | None, new: Record | None) -> Change | None:
+def _directory_change(old: Record | None, new: Record | None) -> DirectoryKind | None:
     before, after = _directory_of(old), _directory_of(new)
     if before is None or after is None:
         return None if before is after else "added" if before is None else "deleted"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from sublet.workspace.confined.bounds import check_readable
 from sublet.workspace.confined.fs import ConfinedFs, ReadFile
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts
@@ -65,7 +66,12 @@ class WriteFile(ReadFile):
             raise
 
     def set_mode(self, mode: int) -> None:
-        """Set the permission bits; setuid, setgid and sticky are dropped."""
+        """Set the permission bits; setuid, setgid and sticky are dropped.
+
+        Raises:
+            OSError: ``EACCES`` for what would hide the file from the audit, and as ``fchmod(2)``.
+        """
+        check_readable(os.fstat(self.fd), mode)
         self._mark()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
 

@@ -7,6 +7,7 @@ import os
 import stat
 from typing import Final
 
+from sublet.workspace.confined.bounds import check_height
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import DIRECTORY_PATH, Opener
 from sublet.workspace.viewpath import Parts, link_stays, refused
@@ -20,7 +21,7 @@ def check_move(rules: ViewRules, open_beneath: Opener, directory: int, old: Part
 
     Raises:
         OSError: ``EACCES`` for a name that is there as a directory only, and for a link that would leave or may not be
-            where it is moved; ``EXDEV`` for a directory that holds such a link, is too large to tell, or would come
+            where it is moved; ``ENAMETOOLONG`` for a directory of which something would lie too deep; ``EXDEV`` for a directory that holds such a link, is too large to tell, or would come
             under other rules, so that the client copies instead.
     """
     source = os.stat(old[-1], dir_fd=directory, follow_symlinks=False)
@@ -34,6 +35,8 @@ def check_move(rules: ViewRules, open_beneath: Opener, directory: int, old: Part
     deeper = len(new) - len(old)
     if deeper < 0:
         _check_links(open_beneath, directory, old, source, deeper)
+    elif deeper > 0 and stat.S_ISDIR(source.st_mode):
+        check_height(open_beneath, directory, old[-1], len(new))
 
 
 def _check_links(open_beneath: Opener, directory: int, old: Parts, source: os.stat_result, deeper: int) -> None:

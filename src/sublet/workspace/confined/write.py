@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from sublet.workspace.confined.bounds import check_depth, check_readable, readable_directory, readable_file
 from sublet.workspace.confined.file import PERMISSION_BITS, OnChange, WriteFile
 from sublet.workspace.confined.fs import OPEN_FILE, ConfinedFs, ReadFile
 from sublet.workspace.confined.move import check_move
@@ -126,7 +127,8 @@ class WritableFs(ConfinedFs):
         that unpacking an archive as root works. So are all changes of the root itself, which is the lender's.
 
         Raises:
-            OSError: ``EACCES`` for hidden and locked names, ``EOPNOTSUPP`` for the mode of a link.
+            OSError: ``EACCES`` for hidden and locked names and for modes that would hide something from the audit,
+                ``EOPNOTSUPP`` for the mode of a link.
         """
         if not parts and size is None:
             return
@@ -182,8 +184,10 @@ class WritableFs(ConfinedFs):
         """
         self._check_mutable(parts, directory=True)
         self._check_unchecked(parts)
+        check_depth(parts, directory=True)
         with self._parent(parts) as directory:
-            self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
+            allowed = readable_directory(mode & PERMISSION_BITS)
+            self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], allowed, dir_fd=directory))
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -290,6 +294,7 @@ class WritableFs(ConfinedFs):
             raise refused(errno.EACCES)
         if not directory and rules.directory_only(parts):
             raise refused(errno.EACCES)
+        check_depth(parts)
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):
@@ -312,7 +317,8 @@ class WritableFs(ConfinedFs):
                     pass
                 self._charge_name(directory, name)
                 try:
-                    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, mode & PERMISSION_BITS, dir_fd=directory)
+                    allowed = readable_file(mode & PERMISSION_BITS)
+                    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, allowed, dir_fd=directory)
                 except OSError as exc:
                     self._quota.remove_file()
                     if exclusive or exc.errno != errno.EEXIST:
@@ -345,8 +351,10 @@ class WritableFs(ConfinedFs):
         # chmod by name would follow a link; through the descriptor it acts on exactly what was looked at
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
-            if stat.S_ISLNK(os.fstat(fd).st_mode):
+            status = os.fstat(fd)
+            if stat.S_ISLNK(status.st_mode):
                 raise refused(errno.EOPNOTSUPP)
+            check_readable(status, mode)
             os.chmod(f"/proc/self/fd/{fd}", mode & PERMISSION_BITS)
         finally:
             os.close(fd)
