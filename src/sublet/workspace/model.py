@@ -131,10 +131,10 @@ class Export:
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
     ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
     time that a change is refused for the lease's quota. ``on_connected`` is called while the lease holds: with True
-    when its first connection is there, with False when its last one is gone. ``on_denied`` is called, bounded in number,
-    with each change that was refused for a rule, and why. ``memory`` is told what the lease does;
-    ``before`` is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of
-    one peer have the loop and the memory of one; by default the lease counts alone.
+    when its first connection is there, with False when its last one is gone. ``on_denied`` is called, bounded in
+    number, with each change that was refused for a rule, and why. ``memory`` is told what the lease does; ``before``
+    is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of one peer
+    have the loop and the memory of one; by default the lease counts alone.
     """
 
     lease_id: str

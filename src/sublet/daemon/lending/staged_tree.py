@@ -22,7 +22,8 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, error_view
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import Auditor, AuditResult, ChangedFile
+from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
@@ -303,11 +304,17 @@ def _told_again(changes: ChangeSet) -> AuditResult:
         lines_added=changes.counts.lines_added,
         lines_deleted=changes.counts.lines_deleted,
         unaudited=changes.unread,
+        directories=tuple(
+            ChangedDirectory(one.path, one.change, "executor", one.before, one.after) for one in changes.directories
+        ),
+        directory_counts=dict(Counter(one.change for one in changes.directories)),
     )
 
 
 def _files(change: ChangedPath) -> list[ChangedFile]:
+    counts = (change.lines_added, change.lines_deleted)
     if change.change != "renamed":
-        return [ChangedFile(change.path, change.change, "executor", change.lines_added, change.lines_deleted)]
-    added = ChangedFile(change.path, "added", "executor", change.lines_added, change.lines_deleted)
+        modes = (change.mode_before, change.mode_after)
+        return [ChangedFile(change.path, change.change, "executor", *counts, *modes)]
+    added = ChangedFile(change.path, "added", "executor", *counts, None, change.mode_after)
     return [added] if change.renamed_from is None else [added, ChangedFile(change.renamed_from, "deleted", "executor")]

@@ -186,9 +186,12 @@ class Upload:
         trees: the directories that may be changed, by name; closed with it.
         quota: what the lease may add, which all its transfers share.
         is_live: tells whether the lease still holds; asked before everything that is written.
+        keeps_modes: as for ``TreeWriter``.
     """
 
-    def __init__(self, trees: Mapping[bytes, WritableFs], quota: Quota, is_live: Callable[[], bool]) -> None:
+    def __init__(
+        self, trees: Mapping[bytes, WritableFs], quota: Quota, is_live: Callable[[], bool], *, keeps_modes: bool = False
+    ) -> None:
         self._trees = dict(trees)
         self._quota = quota
         self._is_live = is_live
@@ -197,7 +200,7 @@ class Upload:
         self._plan = _Plan(self._there)
         self._refused: list[Refused] = []
         self._refused_count = 0
-        self._writer = TreeWriter(self._locate, self._note_refused, digesting=False)
+        self._writer = TreeWriter(self._locate, self._note_refused, digesting=False, keeps_modes=keeps_modes)
         self._reader = PlannedTar(self)
 
     def plan(self, payload: bytes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from sublet.workspace.archive.tar_format import Entry, Parts, checked_parts
+from sublet.workspace.confined.bounds import readable_directory, readable_file
 from sublet.workspace.confined.file import WriteFile
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.viewpath import refused
@@ -33,15 +34,26 @@ class TreeWriter:
         locate: returns the tree of a name, and the name in it.
         on_refused: is told of each entry that could not be made, and why; by default that ends the stream.
         digesting: whether ``digests`` are wanted.
+        keeps_modes: whether modes say only which files are executable, as git has them, so that a file that replaces
+            another keeps the rest of its permissions.
     """
 
-    def __init__(self, locate: Locate, on_refused: OnRefused | None = None, *, digesting: bool = True) -> None:
+    def __init__(
+        self,
+        locate: Locate,
+        on_refused: OnRefused | None = None,
+        *,
+        digesting: bool = True,
+        keeps_modes: bool = False,
+    ) -> None:
         self._locate = locate
         self._on_refused = on_refused
         self._digesting = digesting
         self._entry: Entry | None = None
         self._file: WriteFile | None = None
         self._at = 0
+        self._keeps_modes = keeps_modes
+        self._replaced: os.stat_result | None = None
         self._digest = hashlib.sha256()
         self._directories: list[tuple[bytes, int, int]] = []
         self.digests: dict[Parts, bytes] = {}
@@ -78,7 +90,7 @@ class TreeWriter:
         try:
             if file.stat().st_size != entry.size:
                 file.truncate(entry.size)
-            file.set_mode(entry.mode)
+            file.set_mode(readable_file(_kept_mode(entry, self._replaced)))
         finally:
             file.close()
         if self._digesting:
@@ -99,7 +111,7 @@ class TreeWriter:
             fs, inner = self._locate(parts)
             try:
                 if inner:
-                    fs.set_attributes(inner, mode=mode, follow=False)
+                    fs.set_attributes(inner, mode=readable_directory(mode), follow=False)
                     fs.set_modified(inner, modified_ns)
             except OSError as exc:
                 self._refuse(Entry(parts, "directory"), exc)
@@ -136,7 +148,8 @@ class TreeWriter:
             return
         if not parts:
             raise refused(errno.EISDIR)
-        _clear(fs, parts)
+        replaced = _clear(fs, parts)
+        self._replaced = replaced if self._keeps_modes and replaced and stat.S_ISREG(replaced.st_mode) else None
         if entry.kind == "file":
             self._file = fs.open_write(parts, _NEW_FILE, 0o600)
             self._at, self._digest = 0, hashlib.sha256()
@@ -168,13 +181,26 @@ class TreeWriter:
         self._on_refused(entry.parts, os.strerror(exc.errno or 0))
 
 
-def _clear(fs: WritableFs, parts: Parts) -> None:
-    """Remove what is there, but for a directory: its content was to be removed by name."""
+def _kept_mode(entry: Entry, replaced: os.stat_result | None) -> int:
+    """Return the permissions of a file: those of the one it replaces, but for whether it is executable."""
+    if replaced is None:
+        return entry.mode
+    before = replaced.st_mode & 0o777
+    if bool(before & stat.S_IXUSR) == bool(entry.mode & stat.S_IXUSR):
+        return before
+    if not entry.mode & stat.S_IXUSR:
+        return before & ~0o111
+    return before | before >> 2 & 0o111 | stat.S_IXUSR
+
+
+def _clear(fs: WritableFs, parts: Parts) -> os.stat_result | None:
+    """Remove what is there, but for a directory: its content was to be removed by name; return what that was."""
     try:
         there = fs.lstat(parts)
     except FileNotFoundError:
-        return
+        return None
     if stat.S_ISDIR(there.st_mode):
         fs.rmdir(parts)
     else:
         fs.remove(parts)
+    return there

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
+from sublet.workspace.confined.bounds import check_depth
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile
 from sublet.workspace.confined.fs import ConfinedFs
@@ -159,6 +160,7 @@ class ChangingFs(ConfinedFs):
             raise self._denied(parts, LOCKED)
         if not directory and rules.directory_only(parts):
             raise refused(errno.EACCES)
+        check_depth(parts)
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-MAX_DEPTH: Final = 200
-"""Nested directories that are entered; each costs an open descriptor meanwhile."""
+from sublet.workspace.confined.bounds import MAX_DEPTH
+
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

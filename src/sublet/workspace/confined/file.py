@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from sublet.workspace.confined.bounds import check_readable
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile, Shown
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts
@@ -106,7 +107,13 @@ class WriteFile(ReadFile):
             raise
 
     def set_mode(self, mode: int) -> None:
-        """Set the permission bits; setuid, setgid and sticky are dropped. Raises as ``Changing.claim``."""
+        """Set the permission bits; setuid, setgid and sticky are dropped.
+
+        Raises:
+            OSError: ``EACCES`` for what would hide the file from the audit; as ``Changing.claim`` and ``fchmod(2)``.
+            NotKnownYet: as ``Changing.claim``.
+        """
+        check_readable(os.fstat(self.fd), mode)
         self._claim()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.descend import Level, descend
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import OwnHidden, SharedFiles
@@ -36,11 +37,15 @@ _NAME_BYTES: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What lies below a directory. ``room`` is how many levels it may move up before one of its links leaves."""
+    """What lies below a directory.
+
+    ``room`` is how many levels it may move up before one of its links leaves, ``height`` how many levels lie in it.
+    """
 
     held: bool = False
     too_large: bool = False
     room: int | None = None
+    height: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +128,11 @@ class HeldBelow:
         shut: list[tuple[bytes, ...]] = []
         room: int | None = None
         left = entries
+        height = 0
         for level in descend(top, path, shut.append):
             listed, looked_at = self._list(level, left)
             left -= looked_at
+            height = max(height, len(level.parts) - len(path))
             if self._holds(level, listed, patient=patient):
                 return Below(held=True)
             for climb in listed.climbs:
@@ -135,7 +142,7 @@ class HeldBelow:
             level.enter.extend((name, False) for name in listed.directories)
             if shut:
                 return Below(held=True)  # what nobody can look into may hold anything
-        return Below(held=bool(shut), room=room)
+        return Below(held=bool(shut), room=room, height=height)
 
     def _list(self, level: Level, left: int) -> tuple[_Listed, int]:
         """Return what is in a directory, and how many entries had to be looked at.
@@ -214,16 +221,20 @@ class HeldBelow:
         return self._own(parts, status, level.fd, parts[-1])
 
 
-def check_below(below: Below, deeper: int) -> None:
-    """Refuse to move a directory by what lies below it; ``deeper`` is how many levels further down it will be.
+def check_below(below: Below, old: Parts, new: Parts) -> None:
+    """Refuse to move the directory ``old`` to ``new`` by what lies below it.
 
     Raises:
-        OSError: ``EACCES`` for what is moved by nobody, ``EXDEV`` where the client has to copy instead.
+        OSError: ``EACCES`` for what is moved by nobody, ``EXDEV`` where the client has to copy instead,
+            ``ENAMETOOLONG`` for what would lie deeper than the audit reads.
     """
+    deeper = len(new) - len(old)
     if below.held:
         raise refused(errno.EACCES)
     if below.too_large or (below.room is not None and below.room + deeper < 0):
         raise refused(errno.EXDEV)
+    if deeper > 0 and len(new) + below.height > MAX_DEPTH:
+        raise refused(errno.ENAMETOOLONG)
 
 
 def _climb(target: bytes) -> int | None:

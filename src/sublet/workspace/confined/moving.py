@@ -151,7 +151,7 @@ class MovingFs(ChangingFs):
         if self._rules.hidden(new):
             raise refused(errno.EXDEV)
         try:
-            check_below(self._held.below(old_dir, old, patient=self._patient), len(new) - len(old))
+            check_below(self._held.below(old_dir, old, patient=self._patient), old, new)
         except PermissionError:
             raise self._denied(old, HOLDS) from None
 

@@ -7,6 +7,7 @@ import os
 import stat
 from typing import Final
 
+from sublet.workspace.confined.bounds import check_depth, check_readable, readable_directory, readable_file
 from sublet.workspace.confined.changing import SHARED
 from sublet.workspace.confined.file import PERMISSION_BITS, WriteFile
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile
@@ -98,7 +99,8 @@ class WritableFs(MovingFs):
         that unpacking an archive as root works. So are all changes of the root itself, which is the lender's.
 
         Raises:
-            OSError: ``EACCES`` for hidden and locked names, ``EOPNOTSUPP`` for the mode of a link.
+            OSError: ``EACCES`` for hidden and locked names and for modes that would hide something from the audit,
+                ``EOPNOTSUPP`` for the mode of a link.
         """
         if not parts and size is None:
             return
@@ -117,6 +119,8 @@ class WritableFs(MovingFs):
             status = self._look_at(directory, parts)
             if mode is not None and stat.S_ISLNK(status.st_mode):
                 raise refused(errno.EOPNOTSUPP)
+            if mode is not None:
+                check_readable(status, mode)
             if size is None and mode is None and times is None:
                 return
             self.claim(parts, status)
@@ -158,9 +162,11 @@ class WritableFs(MovingFs):
         """
         self._check_mutable(parts, directory=True, new=True)
         self._check_unchecked(parts)
+        check_depth(parts, directory=True)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
-            self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
+            allowed = readable_directory(mode & PERMISSION_BITS)
+            self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], allowed, dir_fd=directory))
             self._made(directory, parts)
         self._tell(parts)
 
@@ -206,7 +212,8 @@ class WritableFs(MovingFs):
                     self._check_free(directory, parts)
                 self._charge_name(directory, name)
                 try:
-                    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, mode & PERMISSION_BITS, dir_fd=directory)
+                    allowed = readable_file(mode & PERMISSION_BITS)
+                    fd = os.open(name, flags | os.O_CREAT | os.O_EXCL, allowed, dir_fd=directory)
                 except OSError as exc:
                     self._quota.remove_file()
                     if exclusive or exc.errno != errno.EEXIST:
@@ -225,8 +232,10 @@ class WritableFs(MovingFs):
         # chmod by name would follow a link; through the descriptor it acts on exactly what was looked at
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
-            if stat.S_ISLNK(os.fstat(fd).st_mode):
+            status = os.fstat(fd)
+            if stat.S_ISLNK(status.st_mode):
                 raise refused(errno.EOPNOTSUPP)
+            check_readable(status, mode)
             os.chmod(f"/proc/self/fd/{fd}", mode & PERMISSION_BITS)
         finally:
             os.close(fd)
