@@ -29,6 +29,7 @@ from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
 from sublet.workspace.staging.model import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.view.own_rules import with_own
 
 MAX_LEFT_BEHIND: Final = 200
 """Changes that a record lists which came back and were not made."""
@@ -214,7 +215,7 @@ class ReturnedTree(StagedTree):
             left_out.append(f"and {usage.refused_count - len(left_out)} more")
         if usage.returned or record.returned:
             try:
-                changes, conflicts, changed = await in_background(self._merge, record)
+                changes, conflicts, changed = await in_background(self._merge, record, usage)
             except SubletError as error:
                 log.warning("what came back was not kept", delegation_id=record.id, reason=str(error))
                 left_out.append(f"all of it: {error.message}")
@@ -233,10 +234,14 @@ class ReturnedTree(StagedTree):
         seen = replace(usage, roots={}, touched=touched)
         return news | {"left_behind": left_out} | await audited(self._trees.auditor, record, self._live.resources, seen)
 
-    def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str], Mapping[str, Collection[bytes]]]:
+    def _merge(
+        self, record: DelegationRecord, usage: LeaseUsage
+    ) -> tuple[ChangeSetView, list[str], Mapping[str, Collection[bytes]]]:
         """Merge what came back; return what became of it, what was left out and why, and what was changed."""
         sealed = [
-            self._seal(self._keys[lent.name], lent)[0] for lent in self._live.resources if lent.name in self._keys
+            self._seal(self._keys[lent.name], replace(lent, rules=with_own(lent.rules, usage.own.get(lent.name))))[0]
+            for lent in self._live.resources
+            if lent.name in self._keys
         ]
         store = ResultStore(self._trees.changes, Applier(self._trees.changes))
         if any(one.status != "pending" for one in sealed):  # merged already, before a crash

@@ -90,8 +90,16 @@ class Merger:
         elif (mode := merged_permissions(before, after, found.permissions)) != found.permissions:
             self._wanted.edits.append(Edit(path, found, permissions=mode))
 
+    def _is_taken(self, path: bytes) -> bool:
+        """Tell whether something is under a hidden name, or under one above it that is hidden: it is not looked at."""
+        parts = path.split(b"/")
+        hidden = [b"/".join(parts[:end]) for end in range(1, len(parts) + 1) if self._rules.hidden(parts[:end])]
+        return any(self._tree.is_there(above) for above in hidden)
+
     def _entry(self, entry: Entry) -> None:
         never = refusal(entry, self._rules)
+        if not never and self._is_taken(entry.path):
+            never = "its name is hidden from executors, and something of yours is there"
         if never:
             self._conflict(entry, "refused", never)
             return
@@ -296,7 +304,8 @@ def refusal(entry: Entry, rules: ViewRules) -> str:
         rules: those of the lease; hidden and locked names are never changed.
     """
     parts = entry.path.split(b"/")
-    if rules.hidden(parts) or rules.directory_only(parts):
+    made = entry.before is None and rules.secret(parts)  # then it is the executor's own, where nothing of yours is
+    if (rules.hidden(parts) and not made) or rules.directory_only(parts):
         return "its name is hidden from executors"
     if rules.locked(parts):
         return "your own tools would act on it later, so it is never changed from outside"

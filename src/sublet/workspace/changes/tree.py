@@ -111,6 +111,17 @@ class Tree:
         content = Content.of(record.mode, record.blob)
         return _found("link" if content.link else "file", content, status)
 
+    def is_there(self, path: bytes) -> bool:
+        """Tell whether anything is at ``path``; what it is, is not looked at."""
+        try:
+            with self.parent(path) as (directory, name):
+                os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            return exc.errno not in _BLOCKED
+        return True
+
     def blocker(self, path: bytes) -> bytes | None:
         """Return the first name above ``path`` that is there and no directory, or None."""
         parts = path.split(b"/")
