@@ -68,9 +68,7 @@ CHANGES: dict[str, Callable[[Lease], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_file_that_is_linked_from_outside_is_copied_before_it_is_changed(
-    area: Path, lease: Lease, name: str
-) -> None:
+def test_a_file_that_is_linked_from_outside_is_copied_before_it_is_changed(area: Path, lease: Lease, name: str) -> None:
     before = (area / "store/lib").stat()
     CHANGES[name](lease)
     after = (area / "store/lib").stat()
