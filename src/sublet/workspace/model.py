@@ -119,8 +119,8 @@ class Export:
     ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
     time that a change is refused for the lease's quota. ``on_connected`` is called while the lease holds: with True
     when its first connection is there, with False when its last one is gone. ``memory`` is told what the lease does;
-    ``before`` is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of
-    one peer have the loop and the memory of one; by default the lease counts alone.
+    ``before`` is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all
+    leases of one peer share the loop and the memory as one does; by default the lease counts alone.
     """
 
     lease_id: str

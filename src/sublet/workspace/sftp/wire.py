@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
+
 from sublet.workspace.viewpath import MAX_PATH_BYTES, refused
 
 VERSION: Final = 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import Final
 
 from sublet.workspace.confined.file import WriteFile
