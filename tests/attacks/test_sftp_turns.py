@@ -6,15 +6,10 @@ import asyncio
 import os
 import shutil
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import asyncssh
 import pytest
 
-from attacks.flood import Target
 from attacks.kit.executor import (
     LSTAT,
     OPENDIR,
@@ -26,10 +21,9 @@ from attacks.kit.executor import (
     path_request,
     rename,
 )
-from sublet.workspace.model import LeaseUsage
-from sublet.workspace.serving.listener import DataPlane
+from attacks.scenes import Scene, scene
 from sublet.workspace.ssh.turns import Turns
-from support.sftp_client import NO_ATTRIBUTES, export, string
+from support.sftp_client import NO_ATTRIBUTES, string
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
 
@@ -37,64 +31,6 @@ W = b"/workspace/"
 FLOOD = 600
 MANY = 8_000
 """Of what takes some microseconds."""
-
-
-@dataclass
-class Scene:
-    """A lender with two leases of two peers: one attacks, one is honest."""
-
-    plane: DataPlane
-    attacker: Target
-    honest: Target
-
-    @property
-    def done(self) -> int:
-        """How many operations the attacker got."""
-        return self.usage.operations
-
-    @property
-    def usage(self) -> LeaseUsage:
-        """What the attacker's lease did."""
-        usage = self.plane.usage(self.attacker.lease)
-        assert usage is not None
-        return usage
-
-
-@asynccontextmanager
-async def scene(root: Path) -> AsyncIterator[Scene]:
-    """Serve both on loopback."""
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"))
-    await plane.start("127.0.0.1", 0)
-    targets = []
-    async with asyncio.TaskGroup() as group:
-        serving = group.create_task(plane.serve())
-        try:
-            for name in ("mallory", "honest"):
-                lent = root / name
-                lent.mkdir(exist_ok=True)
-                plane.open(export(lent, key, lease_id=f"dlg_{name}", peer=name))
-                targets.append(target_of(plane, f"dlg_{name}", key))
-            yield Scene(plane, *targets)
-        finally:
-            serving.cancel()
-            plane.close()
-
-
-def target_of(plane: DataPlane, lease: str, key: asyncssh.SSHKey) -> Target:
-    """Return what a holder of the lease has; the rest of a daemon is not there."""
-    nowhere = Path("/nonexistent")
-    return Target(
-        a2a="",
-        web=("", 0),
-        sftp=plane.address,
-        host_key=plane.host_key_line,
-        lease=lease,
-        key=key,
-        bus=None,
-        peer_home=nowhere,
-        agent_socket=nowhere,
-    )
 
 
 @pytest.fixture

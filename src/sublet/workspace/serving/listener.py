@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.serving.sockets import connected, listening
-from sublet.workspace.serving.strangers import Strangers
+from sublet.workspace.serving.strangers import Strangers, source_of
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.peek import read_preamble
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
@@ -318,9 +319,11 @@ class DataPlane:
             if isinstance(exc, asyncio.CancelledError):
                 raise
             return
+        self._strangers.advance(asyncio.current_task())
         if line is None:
-            share = self._turns.share(_STRANGERS, source, at_once=False)
-            await self._serve_ssh(sock, LeaseConnection(share, self._leases.get, self.take_up.wait), authenticated)
+            share = self._turns.share(_STRANGERS, source_of(source), at_once=False)
+            connection = LeaseConnection(share, self._leases.get, partial(self._knocked, asyncio.current_task()))
+            await self._serve_ssh(sock, connection, authenticated)
             return
         authenticated.cancel()
         lease_id = parse_preamble(line)
@@ -328,6 +331,11 @@ class DataPlane:
             sock.close()
         else:
             self.reverse.deliver(lease_id, sock)
+
+    async def _knocked(self, serving: asyncio.Task[None] | None, username: str) -> None:
+        """A caller has got as far as naming a lease."""
+        self._strangers.advance(serving)
+        await self.take_up.wait(username)
 
     async def _serve_ssh(
         self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
