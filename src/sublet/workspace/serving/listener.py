@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
@@ -225,7 +226,7 @@ class DataPlane:
         connection = LeaseConnection(share, self._leases.get, only=lease_id)
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(DIAL_SECONDS):
+            async with deadlines.timeout(DIAL_SECONDS):
                 sock = await connected(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
@@ -311,7 +312,7 @@ class DataPlane:
     async def _serve_caller(self, sock: socket.socket, source: str, authenticated: asyncio.Future[None]) -> None:
         """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
         try:
-            async with asyncio.timeout(_PREAMBLE_SECONDS):
+            async with deadlines.timeout(_PREAMBLE_SECONDS):
                 line = await read_preamble(sock)
         except (OSError, asyncio.CancelledError) as exc:
             authenticated.cancel()
@@ -358,7 +359,7 @@ class DataPlane:
         finally:
             connection.sever()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
+                async with deadlines.timeout(_CLOSE_SECONDS):
                     await connection.wait_closed()
             if not connection.was_made:
                 sock.close()
