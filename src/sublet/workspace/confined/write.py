@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from sublet.workspace.confined.file import PERMISSION_BITS, OnChange, WriteFile
+from sublet.workspace.confined.file import PERMISSION_BITS, OnChange, WriteFile, process_umask
 from sublet.workspace.confined.fs import OPEN_FILE, ConfinedFs, ReadFile
 from sublet.workspace.confined.move import MovesUnderWay, check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
@@ -54,6 +54,7 @@ class WritableFs(ConfinedFs):
         self._on_marks = on_marks
         self._on_change = on_change
         self._moves = MovesUnderWay()
+        self._umask = process_umask()
         self._any_link = any_link
 
     def twin(self) -> WritableFs:
@@ -89,7 +90,7 @@ class WritableFs(ConfinedFs):
         Args:
             parts: the file.
             flags: ``O_WRONLY`` or ``O_RDWR`` with any of ``O_APPEND``, ``O_CREAT``, ``O_TRUNC``, ``O_EXCL``.
-            mode: permission bits of a file that is created.
+            mode: permission bits of a file that is created, whatever this process's umask.
 
         Raises:
             OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
@@ -178,7 +179,7 @@ class WritableFs(ConfinedFs):
         self._tell(parts)
 
     def mkdir(self, parts: Parts, mode: int) -> None:
-        """Create a directory.
+        """Create a directory with exactly the permission bits of ``mode``, whatever this process's umask.
 
         Raises:
             OSError: ``EDQUOT``, ``EEXIST`` and others.
@@ -187,6 +188,8 @@ class WritableFs(ConfinedFs):
         self._check_unchecked(parts)
         with self._parent(parts) as directory:
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
+            if mode & self._umask & PERMISSION_BITS:
+                self._set_mode(directory, parts[-1], mode)
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -355,7 +358,10 @@ class WritableFs(ConfinedFs):
                     if exclusive or exc.errno != errno.EEXIST:
                         raise
                 else:
-                    return self._adopt(fd), True
+                    self._adopt(fd)
+                    if mode & self._umask & PERMISSION_BITS:
+                        os.fchmod(fd, mode & PERMISSION_BITS)
+                    return fd, True
         raise refused(errno.EAGAIN)
 
     def _charge_name(self, directory: int, name: bytes) -> None:
