@@ -32,6 +32,8 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("left out  ", f"{view.left_out:,} {'name' if view.left_out == 1 else 'names'}, as you asked")
     if view.unmountable:
         yield _line("left out: links and mounts  ", names(view.unmountable))
+    for caution in view.cautions:
+        yield _line("in a mount  ", clean_line(caution, 400), "yellow")
     if view.revealed:
         yield _line("shown on request  ", names(view.revealed), "yellow")
     if view.unlocked:

@@ -134,7 +134,7 @@ class Export:
     when its first connection is there, with False when its last one is gone. ``on_denied`` is called, bounded in
     number, with each change that was refused for a rule, and why. ``memory`` is told what the lease does; ``before``
     is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of one peer
-    have the loop and the memory of one; by default the lease counts alone.
+    share the loop and the memory as one does; by default the lease counts alone.
     """
 
     lease_id: str

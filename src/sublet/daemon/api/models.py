@@ -356,6 +356,9 @@ class DelegationView(View):
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
     unmountable: list[str] = Field(default=[], description="Links and nested mounts that do not go with it")
+    cautions: list[str] = Field(
+        default=[], description="What the mount can't carry of what the work met, and what helps"
+    )
     requested_ttl_seconds: int = Field(default=0, description="More than ttl_seconds where policy or peer narrowed it")
     sandbox_enforced: list[str] = Field(default=[], description="What the executor says it enforces for its agent")
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")

@@ -13,7 +13,7 @@ from typing import Final
 
 from sublet.workspace.confined.bounds import check_depth
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
-from sublet.workspace.confined.file import OnChange, WriteFile
+from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
@@ -68,6 +68,7 @@ class ChangingFs(ConfinedFs):
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
         self._tell = on_change
         self._on_refused = on_refused
+        self._umask = process_umask()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
         self._open_files: set[WriteFile] = set()
         self._copies: OrderedDict[tuple[int, int, int], Copy] = OrderedDict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Protocol
 
 from sublet.workspace.confined.bounds import check_readable
@@ -15,6 +16,22 @@ from sublet.workspace.viewpath import Parts
 PERMISSION_BITS: Final = 0o777
 """Modes a client may set: never setuid, setgid or sticky."""
 _KEPT_FLAGS: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR | os.O_APPEND
+
+_UMASK_TELLERS: Final = Path("/proc/self/status")
+
+
+def process_umask() -> int:
+    """Return this process's umask, without changing it where the kernel tells."""
+    try:
+        for line in _UMASK_TELLERS.read_bytes().splitlines():
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)  # for want of a call that only asks; no file of ours is made in between
+    os.umask(mask)
+    return mask
+
 
 OnChange = Callable[[Parts], None]
 

@@ -59,7 +59,7 @@ class WritableFs(MovingFs):
         Args:
             parts: the file.
             flags: ``O_WRONLY`` or ``O_RDWR`` with any of ``O_APPEND``, ``O_CREAT``, ``O_TRUNC``, ``O_EXCL``.
-            mode: permission bits of a file that is created.
+            mode: permission bits of a file that is created, whatever this process's umask.
 
         Raises:
             OSError: ``EDQUOT``, ``EACCES`` for hidden, locked and special names, and as ``open(2)``.
@@ -155,7 +155,7 @@ class WritableFs(MovingFs):
         self._tell(parts)
 
     def mkdir(self, parts: Parts, mode: int) -> None:
-        """Create a directory.
+        """Create a directory with exactly the permission bits of ``mode``, whatever this process's umask.
 
         Raises:
             OSError: ``EDQUOT``, ``EEXIST`` and others.
@@ -167,6 +167,8 @@ class WritableFs(MovingFs):
             self._check_place(directory, parts)
             allowed = readable_directory(mode & PERMISSION_BITS)
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], allowed, dir_fd=directory))
+            if allowed & self._umask:
+                self._set_mode(directory, parts[-1], allowed)
             self._made(directory, parts)
         self._tell(parts)
 
@@ -220,7 +222,10 @@ class WritableFs(MovingFs):
                         raise
                 else:
                     self._made(directory, parts)
-                    return self._adopt(fd, parts, made=True), True
+                    self._adopt(fd, parts, made=True)
+                    if allowed & self._umask:
+                        os.fchmod(fd, allowed)
+                    return fd, True
         raise refused(errno.EAGAIN)
 
     def _check_free(self, directory: int, parts: Parts) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.mount.relay import MAX_FRAME, ClientViolation, LinkState, LinkViolation, SftpRelay
@@ -194,7 +195,7 @@ class MountChannel:
         self._begin(link)
         self._send()
         try:
-            async with asyncio.timeout(VERSION_SECONDS):
+            async with deadlines.timeout(VERSION_SECONDS):
                 await self._opened.wait()
         except TimeoutError:
             self.link_ended(link, "the lender does not say its version")
@@ -217,7 +218,7 @@ class MountChannel:
         async def hush(name: bytes) -> asyncio.Event:
             relay.suspended = True
             # What the lender is about to answer has been done, and must not fail.
-            async with asyncio.timeout(QUIET_SECONDS):
+            async with deadlines.timeout(QUIET_SECONDS):
                 while relay.waiting:
                     self._quiet.clear()
                     await self._quiet.wait()

@@ -10,19 +10,21 @@ import tempfile
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.serving.sockets import connected, listening
-from sublet.workspace.serving.strangers import Strangers
+from sublet.workspace.serving.strangers import Strangers, source_of
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.peek import read_preamble
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
@@ -224,7 +226,7 @@ class DataPlane:
         connection = LeaseConnection(share, self._leases.get, only=lease_id)
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(DIAL_SECONDS):
+            async with deadlines.timeout(DIAL_SECONDS):
                 sock = await connected(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
@@ -310,7 +312,7 @@ class DataPlane:
     async def _serve_caller(self, sock: socket.socket, source: str, authenticated: asyncio.Future[None]) -> None:
         """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
         try:
-            async with asyncio.timeout(_PREAMBLE_SECONDS):
+            async with deadlines.timeout(_PREAMBLE_SECONDS):
                 line = await read_preamble(sock)
         except (OSError, asyncio.CancelledError) as exc:
             authenticated.cancel()
@@ -318,9 +320,11 @@ class DataPlane:
             if isinstance(exc, asyncio.CancelledError):
                 raise
             return
+        self._strangers.advance(asyncio.current_task())
         if line is None:
-            share = self._turns.share(_STRANGERS, source, at_once=False)
-            await self._serve_ssh(sock, LeaseConnection(share, self._leases.get, self.take_up.wait), authenticated)
+            share = self._turns.share(_STRANGERS, source_of(source), at_once=False)
+            connection = LeaseConnection(share, self._leases.get, partial(self._knocked, asyncio.current_task()))
+            await self._serve_ssh(sock, connection, authenticated)
             return
         authenticated.cancel()
         lease_id = parse_preamble(line)
@@ -328,6 +332,11 @@ class DataPlane:
             sock.close()
         else:
             self.reverse.deliver(lease_id, sock)
+
+    async def _knocked(self, serving: asyncio.Task[None] | None, username: str) -> None:
+        """A caller has got as far as naming a lease."""
+        self._strangers.advance(serving)
+        await self.take_up.wait(username)
 
     async def _serve_ssh(
         self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
@@ -350,7 +359,7 @@ class DataPlane:
         finally:
             connection.sever()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
+                async with deadlines.timeout(_CLOSE_SECONDS):
                     await connection.wait_closed()
             if not connection.was_made:
                 sock.close()

@@ -1,7 +1,7 @@
-"""Where the data plane does what takes long in the kernel, such as fsync: in threads of its own, one at a time per peer.
+"""Where the data plane does what takes long in the kernel, such as fsync: in threads of its own.
 
-The daemon's other work has other threads, so a peer whose disk work takes minutes keeps nobody else waiting but for
-one of ``MAX_SLOW_THREADS``.
+One peer's work is done one after another, and the daemon's other work has other threads. So a peer whose disk work
+takes minutes takes one of ``MAX_SLOW_THREADS`` from all others, and nothing else.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from sublet.workspace.confined.file import WriteFile
+from sublet.workspace.confined.file import WriteFile, process_umask
 from sublet.workspace.git.take import Looking
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
@@ -23,7 +23,7 @@ WRITE_EXTENSIONS: Final = frozenset(
 )
 _NEW_FILE_MODE: Final = 0o666
 _NEW_DIRECTORY_MODE: Final = 0o777
-"""Modes where the client gives none; the daemon's umask applies to them alone."""
+"""Modes where the client gives none. The daemon's umask applies to them alone: a client has its own (case D08)."""
 
 
 class WriteOps:
@@ -33,6 +33,7 @@ class WriteOps:
         self._view = view
         self._usage = usage
         self._handles = handles
+        self._umask = process_umask()
 
     def operations(self) -> dict[int, Operation]:
         """Return the operations by packet type; exactly ``WRITE_OPS``."""
@@ -73,7 +74,7 @@ class WriteOps:
         ):
             if flags & bit:
                 system |= flag
-        mode = _NEW_FILE_MODE if attributes.permissions is None else attributes.permissions
+        mode = _NEW_FILE_MODE & ~self._umask if attributes.permissions is None else attributes.permissions
         return self._view.open_write(path, system, mode)
 
     def _write(self, request: int, fields: Reader) -> bytes:
@@ -112,7 +113,7 @@ class WriteOps:
 
     def _mkdir(self, request: int, fields: Reader) -> bytes:
         path, mode = fields.path(), fields.attributes().permissions
-        self._view.mkdir(path, _NEW_DIRECTORY_MODE if mode is None else mode)
+        self._view.mkdir(path, _NEW_DIRECTORY_MODE & ~self._umask if mode is None else mode)
         return wire.pack_status(request, Status.OK)
 
     def _rmdir(self, request: int, fields: Reader) -> bytes:

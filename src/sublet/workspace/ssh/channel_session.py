@@ -21,7 +21,7 @@ MAX_ENVIRONMENT: Final = 16
 MAX_ENVIRONMENT_BYTES: Final = 4096
 """Names and values of all of them."""
 MAX_PIECES: Final = 4096
-"""Pieces of input that may wait: asyncssh keeps an object for each, however small, and moves all of them to take one."""
+"""Pieces of input that may wait: asyncssh keeps an object for each, and moves all of them to take one."""
 MAX_REQUESTS: Final = 64
 """Requests about one channel that may wait; a client sends one or two."""
 MIN_PACKET_BYTES: Final = 1024
