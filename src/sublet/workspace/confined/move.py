@@ -21,8 +21,9 @@ def check_move(rules: ViewRules, open_beneath: Opener, directory: int, old: Part
 
     Raises:
         OSError: ``EACCES`` for a name that is there as a directory only, and for a link that would leave or may not be
-            where it is moved; ``ENAMETOOLONG`` for a directory of which something would lie too deep; ``EXDEV`` for a directory that holds such a link, is too large to tell, or would come
-            under other rules, so that the client copies instead.
+            where it is moved; ``ENAMETOOLONG`` for a directory of which something would lie too deep; ``EXDEV`` for a
+            directory that holds such a link, is too large to tell, or would come under other rules, so that the client
+            copies instead.
     """
     source = os.stat(old[-1], dir_fd=directory, follow_symlinks=False)
     if stat.S_ISDIR(source.st_mode):
