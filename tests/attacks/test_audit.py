@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import struct
 import subprocess
 import sys
@@ -18,13 +17,13 @@ from hypothesis import strategies as st
 from attacks.kit.audited_lease import OK, AuditedLease, Executor, account, names_of, plain_account
 from sublet.protocol.errors import SubletError
 from sublet.workspace.audit import snapshot
-from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.manifest import Manifest, load
 from sublet.workspace.changes import merge
-from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.export import not_carried
 from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.staging.model import DirectoryChange
+from sublet.workspace.view.walk import Directory
 from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
 
@@ -519,7 +518,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked_leads_nowhere
     lease.write("b/f", "x")
     directory = snapshot._Reader._directory
 
-    def swapping(self: snapshot._Reader, found: snapshot.Directory) -> None:
+    def swapping(self: snapshot._Reader, found: Directory) -> None:
         directory(self, found)
         if found.parts == (b"a",):
             shutil.rmtree(lease.root / "b")
@@ -690,7 +689,7 @@ def test_the_account_equals_a_plain_comparison(
     report = lease.audit()
     assert account(report) == plain_account(was, names_of(lease.root))
     assert report.unaudited == ()
-    assert all(one.by == "executor" for one in (*report.files, *report.directories))
+    assert report.by_others == []
 
 
 @seed(20261129)

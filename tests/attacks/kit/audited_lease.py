@@ -150,7 +150,7 @@ Account = dict[bytes, tuple[str, int | None, int | None]]
 
 def account(report: AuditResult) -> tuple[Account, Account]:
     """Return what a report says of files and of directories."""
-    files = {f.path: (f.change, f.mode_before, f.mode_after) for f in report.files}
+    files: Account = {f.path: (f.change, f.mode_before, f.mode_after) for f in report.files}
     return files, {d.path: (d.change, d.mode_before, d.mode_after) for d in report.directories}
 
 
