@@ -113,6 +113,8 @@ def headline(view: DelegationView, symbols: Symbols) -> RenderableType:
         facts.append(f"{span(view.remaining_seconds)} left")
     for fact in facts:
         line.append(f" {symbols.dot} {fact}", style="dim")
+    if view.audit is not None and view.audit.unseen:
+        line.append(f" {symbols.dot} {view.audit.unseen:,} not looked at", style="yellow")
     return Fitting(line, Text(f" {symbols.dot} {view.delegation_id}", "dim"), Text(f"  {view.delegation_id}", "dim"))
 
 

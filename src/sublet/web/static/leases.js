@@ -157,16 +157,26 @@ function audited(view, path) {
   return [
     h("p", { class: "totals" }, changed(audit), audit.by_others.length ? h("span", { class: "quiet-text" }, `, ${audit.by_others.length} of them not through this lease`) : null),
     fileTable(audit.files, audit.truncated),
-    names("Directories", (audit.directories ?? []).map((one) => `${one.path} ${{ added: "made", deleted: "removed", mode: "mode" }[one.change]}${modeOf(one)}${one.by === "other" ? ", not through this lease" : ""}`), total(audit.directory_counts)),
-    names("Could not be read, so may have changed unseen", audit.unaudited_why?.length ? audit.unaudited_why : audit.unaudited, unaudited(audit)),
+    inDirectory(audit),
+    unread(audit),
     names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
     count || total(audit.directory_counts) ? diff(() => get(`${path}/audit?patch=true`)) : null,
   ];
 }
 
+function inDirectory(audit) {
+  const word = { added: "made", deleted: "removed", mode: "mode" };
+  return names("Directories", (audit.directories ?? []).map((one) => `${one.path} ${word[one.change]}${modeOf(one)}${one.by === "other" ? ", not through this lease" : ""}`), total(audit.directory_counts));
+}
+
+function unread(audit) {
+  return names("Could not be read, so may have changed unseen", audit.unaudited_why?.length ? audit.unaudited_why : audit.unaudited, unaudited(audit));
+}
+
 function staged(view, set, path) {
   return [
     h("p", { class: "totals" }, pill(set.status), " ", `${plural(set.added + set.changed + set.deleted + set.renamed + set.mode_changed, "file")} `, h("span", { class: "plus" }, `+${set.lines_added}`), " ", h("span", { class: "minus" }, `−${set.lines_deleted}`), inDirectories({ added: set.directories_added, deleted: set.directories_deleted, mode: set.directories_mode_changed }), " in a copy; your directory is as it was until you apply it:"),
+    view.audit ? [inDirectory(view.audit), unread(view.audit)] : null,
     set.status === "pending" ? h("pre", { class: "command" }, `sublet apply ${view.delegation_id}`) : null,
     ["pending", "partly_applied"].includes(set.status) ? diff(() => get(`${path}/review?patch=true`)) : null,
   ];

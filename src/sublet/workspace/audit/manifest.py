@@ -89,7 +89,7 @@ def listing(manifest: Manifest) -> bytes:
     return b"".join(
         b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
         for path, record in sorted(manifest.items())
-        if record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode)
+        if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode))
     )
 
 
@@ -103,7 +103,7 @@ def with_listing(files: Manifest, listed: bytes) -> dict[bytes, Record]:
     for line in listed.split(b"\0")[:-1]:
         mode, permissions, path = line.split(b" ", 2)
         if int(mode, 8) == DIRECTORY:
-            found[path] = Record(DIRECTORY, "", None, int(permissions, 8))
+            found[path] = Record(DIRECTORY, "", None, None if path == ROOT else int(permissions, 8))
         elif path in found:
             found[path] = found[path]._replace(permissions=int(permissions, 8))
     return found

@@ -68,7 +68,7 @@ class Shadow:
 
     def _named(self) -> str | None:
         with contextlib.suppress(FileNotFoundError, SubletError):
-            return checked_id(self._head.read_text())
+            return checked_id(self._head.read_bytes().decode("ascii", "replace"))
         return None
 
     def manifest(self, commit: str | None) -> dict[bytes, manifests.Record]:

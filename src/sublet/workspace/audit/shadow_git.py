@@ -28,6 +28,8 @@ IMPORT_SECONDS: Final = 600.0
 REPACK_SECONDS: Final = 600.0
 MAX_PACKS: Final = 64
 """Each import leaves a pack; beyond this many they become one."""
+MAX_RENAMES: Final = 400
+"""Names on either side that are compared with each other for renames; with more, none is looked for."""
 SYMLINK: Final = 0o120000
 PLAIN: Final = 0o100644
 EXECUTABLE: Final = 0o100755
@@ -323,8 +325,8 @@ def checked_id(object_id: str) -> str:
 
 
 def _diff_arguments(old: str, new: str, *, renames: bool = False) -> list[str]:
-    how = "-M" if renames else "--no-renames"
-    return ["-r", how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
+    how = ["-M", f"-l{MAX_RENAMES}"] if renames else ["--no-renames"]
+    return ["-r", *how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
 
 
 def quoted(path: bytes) -> bytes:

@@ -84,10 +84,11 @@ def fit(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> None:
 
     ``rules`` name what is never changed; None where the lender's own state is restored.
     """
-    removed = {edit.path for edit in wanted.edits if edit.removes}
+    emptying = _Emptying(tree, {edit.path for edit in wanted.edits if edit.removes}, wanted.drop)
+    removed = emptying.removed
     kept: list[Edit] = []
     for edit in wanted.edits:
-        problem = "" if edit.make is None else _in_the_way(tree, edit, removed, wanted.drop)
+        problem = "" if edit.make is None else _in_the_way(tree, edit, emptying)
         if problem:
             wanted.conflicts.append(
                 Conflict(edit.path, "directory", problem, edit.make.theirs if edit.make is not None else None)
@@ -119,7 +120,8 @@ def order(tree: Tree, rules: ViewRules | None, wanted: Wanted) -> list[Step]:
         for above in _above(path):
             needed.setdefault(above, DIRECTORY_PERMISSIONS)
     drop = {path for path in wanted.drop if path not in needed and not _guarded(path, rules)}
-    dropped = {path for path in drop if _empties(tree, path, removed, drop)}
+    emptying = _Emptying(tree, removed, drop)
+    dropped = {path for path in drop if emptying.empties(path)}
     dropping = [(path, tree.look(path)) for path in sorted(dropped, key=_depth, reverse=True)]
     modes = [(edit, edit.permissions) for edit in wanted.edits if edit.permissions is not None]
     opening = [(edit, mode) for edit, mode in modes if _opens(edit, mode)]
@@ -161,25 +163,45 @@ def _is_shut(permissions: int) -> bool:
     return permissions & stat.S_IRWXU != stat.S_IRWXU
 
 
-def _in_the_way(tree: Tree, edit: Edit, removed: set[bytes], drop: set[bytes]) -> str:
+def _in_the_way(tree: Tree, edit: Edit, emptying: _Emptying) -> str:
     blocker = tree.blocker(edit.path)
-    if blocker is not None and blocker not in removed:
+    if blocker is not None and blocker not in emptying.removed:
         return "a name above it is no directory here"
-    if edit.expect.kind == "directory" and not _empties(tree, edit.path, removed, drop):
+    if edit.expect.kind == "directory" and not emptying.empties(edit.path):
         return "there is a directory here, and it holds what the executor never saw"
     return ""
 
 
-def _empties(tree: Tree, path: bytes, removed: set[bytes], drop: set[bytes]) -> bool:
-    """Tell whether the directory goes: it is to be dropped, and all that is in it goes before it."""
-    if path not in drop:
-        return False
-    try:
-        names = tree.names(path)
-    except OSError:
-        return False
-    inside = (path + b"/" + name for name in names)
-    return all(child in removed or _empties(tree, child, removed, drop) for child in inside)
+class _Emptying:
+    """Tells which directories go. Each is listed once, however many directories above it go as well.
+
+    Args:
+        tree: the directory.
+        removed: names that are removed, and no directories.
+        drop: directories that are to go where they are empty by then.
+    """
+
+    def __init__(self, tree: Tree, removed: set[bytes], drop: set[bytes]) -> None:
+        self._tree = tree
+        self.removed = removed
+        self._drop = drop
+        self._known: dict[bytes, bool] = {}
+
+    def empties(self, path: bytes) -> bool:
+        """Tell whether the directory goes: it is to be dropped, and all that is in it goes before it."""
+        if path not in self._drop:
+            return False
+        if path not in self._known:
+            self._known[path] = self._all_go(path)
+        return self._known[path]
+
+    def _all_go(self, path: bytes) -> bool:
+        try:
+            names = self._tree.names(path)
+        except OSError:
+            return False
+        inside = (path + b"/" + name for name in names)
+        return all(child in self.removed or self.empties(child) for child in inside)
 
 
 def _guarded(path: bytes, rules: ViewRules | None) -> bool:

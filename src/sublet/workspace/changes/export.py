@@ -145,7 +145,9 @@ def not_carried(changes: ChangeSets, key: str) -> list[str]:
         SubletError: ``NOT_FOUND`` for no such change set.
     """
     record = changes.record(key)
-    with_files = {above for entry in record.entries for above in _above(entry.path)}
+    with_files: set[bytes] = set()
+    for entry in record.entries:
+        _add_above(with_files, entry.path)
     told = []
     for directory in record.directories:
         if directory.change == "mode":
@@ -160,10 +162,11 @@ def not_carried(changes: ChangeSets, key: str) -> list[str]:
     return told
 
 
-def _above(path: bytes) -> Iterator[bytes]:
+def _add_above(directories: set[bytes], path: bytes) -> None:
+    """Add the directories above ``path``; where one is there, those above it are."""
     end = path.rfind(b"/")
-    while end > 0:
-        yield path[:end]
+    while end > 0 and path[:end] not in directories:
+        directories.add(path[:end])
         end = path.rfind(b"/", 0, end)
 
 

@@ -124,6 +124,8 @@ class Tree:
 
     def blocker(self, path: bytes) -> bytes | None:
         """Return the first name above ``path`` that is there and no directory, or None."""
+        with contextlib.suppress(OSError), self.parent(path):
+            return None  # all of them are directories
         parts = path.split(b"/")
         for end in range(1, len(parts)):
             above = b"/".join(parts[:end])
