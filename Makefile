@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states attacks clean help
+.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states locked attacks clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -50,6 +50,9 @@ lock: setup ## choose the versions of requirements.lock anew
 
 states: setup ## draw the state tables in docs/architecture.md
 	@$(PY) scripts/draw-states
+
+locked: setup ## draw the table of names that are locked in docs/what-is-lent.md
+	@$(PY) scripts/draw-locked
 
 attacks: setup ## draw the table of attacks in docs/reliability.md
 	@$(PY) scripts/draw-attacks

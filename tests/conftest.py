@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import asyncssh
 import pytest
+
+from sublet.workspace.ssh import tuning as ssh_tuning
 
 
 @pytest.fixture
@@ -20,3 +23,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if noted and report.skipped and "PYTEST_XDIST_WORKER" not in os.environ:
         with Path(noted).open("a", encoding="utf-8") as file:
             file.write(f"{report.nodeid}\n")
+
+
+@pytest.fixture(params=["tuned", "as it is"])
+def tuned_or_not(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run the test with asyncssh made faster, and once more with asyncssh as it is."""
+    tuned: bool = request.param == "tuned"
+    if tuned and asyncssh.__version__ != ssh_tuning.TUNED_VERSION:
+        pytest.skip("this version of asyncssh is not tuned")
+    if not tuned:
+        monkeypatch.setattr(ssh_tuning, "TUNED_VERSION", "none")
+    return tuned

@@ -15,7 +15,6 @@ import asyncssh
 from sublet.workspace.model import WORKSPACE, Export, LentDirectory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.sftp.core import SftpCore
-from sublet.workspace.sftp.reply import SlowReply
 from support.views import default_rules
 
 INIT = b"\x00\x00\x00\x05\x01\x00\x00\x00\x03"
@@ -116,9 +115,12 @@ class CoreClient:
     def ask(self, kind: int, body: bytes) -> Packet:
         """Send one request and return its answer."""
         self.core.receive(frame(kind, 7, body))
-        reply = self.core.next_reply()
-        assert reply is not None
-        return parse(reply.answer() if isinstance(reply, SlowReply) else reply)
+        answer = b""
+        while not answer:  # as long as something has to be found out first
+            reply = self.core.next_reply()
+            assert reply is not None
+            answer = reply if isinstance(reply, bytes) else reply.answer()
+        return parse(answer)
 
     def extended(self, name: bytes, body: bytes) -> Packet:
         """Send one extended request and return its answer."""
@@ -302,6 +304,18 @@ class PathRules:
     def locked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether ``parts`` is or lies below a locked name."""
         return any(tuple(parts[: len(p)]) == p for p in self._locked)
+
+    def hides(self) -> bool:
+        """They do."""
+        return True
+
+    def notable(self, name: bytes) -> bool:
+        """Every name may be."""
+        return True
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is; what is hidden can't be made."""
+        return False
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Nothing is."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from sublet import deadlines
+
 MAX_WAIT_SECONDS = 30.0
 
 
@@ -32,7 +34,7 @@ class PendingInvites:
         if pending is None:
             return True
         try:
-            async with asyncio.timeout(MAX_WAIT_SECONDS):
+            async with deadlines.timeout(MAX_WAIT_SECONDS):
                 await pending.wait()
         except TimeoutError:
             self._pending.pop(task_id, None)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Generic, TypeVar
 
+from sublet import deadlines
+
 MIN_INTERVAL_SECONDS = 0.1
 
 ItemT = TypeVar("ItemT")
@@ -62,7 +64,7 @@ class Outbox(Generic[ItemT]):
                 self._hurry.clear()
             yield self._pending.pop(key)
             try:
-                async with asyncio.timeout(MIN_INTERVAL_SECONDS):
+                async with deadlines.timeout(MIN_INTERVAL_SECONDS):
                     await self._hurry.wait()
             except TimeoutError:
                 continue

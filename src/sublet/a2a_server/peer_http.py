@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 from nacl.signing import SigningKey
 
+from sublet import deadlines
 from sublet.a2a_server.assertion import make_assertion
 from sublet.daemon.net.network import is_loopback
 from sublet.protocol.errors import LocalCode, SubletError
@@ -133,7 +134,7 @@ async def fetch_certificate(url: str, expected: str) -> str:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # the fingerprint below is what verifies it
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with deadlines.timeout(CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443, ssl=context)
     except (OSError, TimeoutError) as error:
         raise SubletError(
@@ -145,7 +146,7 @@ async def fetch_certificate(url: str, expected: str) -> str:
     finally:
         writer.close()
         with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with deadlines.timeout(CONNECT_SECONDS):
                 await writer.wait_closed()
     if shown is None or fingerprint(shown) != expected:
         raise SubletError(
@@ -194,7 +195,7 @@ class _BoundedStream(httpx.AsyncByteStream):
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         try:
-            async with asyncio.timeout(STREAM_SILENCE_SECONDS if self._per_event else None):
+            async with deadlines.timeout(STREAM_SILENCE_SECONDS if self._per_event else None):
                 return await anext(chunks, None)
         except TimeoutError:
             said = f"the stream was silent for {STREAM_SILENCE_SECONDS:.0f} s"

@@ -10,6 +10,7 @@ from typing import Final
 
 import httpx
 
+from sublet import deadlines
 from sublet.a2a_server.peer_http import TIMEOUT, bounded_transport
 from sublet.protocol.text import clean_line
 
@@ -36,7 +37,7 @@ class PublicTransport(httpx.AsyncBaseTransport):
         if request.url.scheme != "https":
             raise httpx.ConnectError("only https is called", request=request)
         try:
-            async with asyncio.timeout(RESOLVE_SECONDS):
+            async with deadlines.timeout(RESOLVE_SECONDS):
                 port = request.url.port or 443
                 found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, TimeoutError, UnicodeError) as error:

@@ -306,5 +306,5 @@ def _show_end(view: DelegationView, screen: Screen) -> None:
     if steps := review_steps(view):
         for step in steps:
             screen.note(f"  {step}")
-    elif view.audit is not None and view.audit.files:
+    elif view.audit is not None and not view.audit.is_empty:
         screen.note(f"  every line: sublet diff {view.delegation_id}")

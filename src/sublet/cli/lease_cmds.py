@@ -159,7 +159,11 @@ def diff(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return
+        from sublet.cli.render_lent import unseen_lines
+
         show_patch(report.patch or "", screen, nothing="No lines were changed.")
+        for line in unseen_lines(report):
+            screen.err.print(line)
         if report.patch_truncated:
             screen.note("The patch was cut: there are more changes than it can hold.")
 
@@ -172,7 +176,7 @@ def audit(
     patch: Annotated[bool, typer.Option("--patch", help="With --json: include the patch.", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Report which files a delegation changed, and by whom."""
+    """Report what a delegation changed, and by whom."""
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sublet import deadlines
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -139,7 +141,7 @@ def _quietly(ctx: typer.Context, ask: object) -> list[tuple[str, str]]:
     question = cast("Callable[[Control], Awaitable[list[tuple[str, str]]]]", ask)
 
     async def main() -> list[tuple[str, str]]:
-        async with asyncio.timeout(COMPLETION_SECONDS), session_of(ctx).connect() as control:
+        async with deadlines.timeout(COMPLETION_SECONDS), session_of(ctx).connect() as control:
             return await question(control)
 
     try:

@@ -10,7 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import Columns, Fitting, Quoted, inset
-from sublet.cli.render_lent import lent, modes, repository_lines
+from sublet.cli.render_lent import (
+    directory_counts,
+    directory_lines,
+    lent,
+    mode_change,
+    modes,
+    repository_lines,
+    unseen_lines,
+)
 from sublet.cli.screen import PEERS_WORDS
 from sublet.cli.words import MAX_FILES_SHOWN
 from sublet.protocol.lifecycle import AssignmentState, DelegationState
@@ -40,6 +48,10 @@ _WORK_STYLE = {
     AssignmentState.COMPLETED: "green",
     AssignmentState.ERROR: "red",
 }
+_HEADS = (
+    *("diff ", "index ", "--- ", "+++ ", "new file", "deleted file", "old mode", "new mode"),
+    *("new directory", "deleted directory"),
+)
 _CHANGE_STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "mode": "yellow"}
 
 
@@ -101,13 +113,20 @@ def headline(view: DelegationView, symbols: Symbols) -> RenderableType:
         facts.append(f"{span(view.remaining_seconds)} left")
     for fact in facts:
         line.append(f" {symbols.dot} {fact}", style="dim")
+    if view.audit is not None and view.audit.unseen:
+        line.append(f" {symbols.dot} {view.audit.unseen:,} not looked at", style="yellow")
     return Fitting(line, Text(f" {symbols.dot} {view.delegation_id}", "dim"), Text(f"  {view.delegation_id}", "dim"))
 
 
 def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
-    """Return the changed files with their line counts, or that there are none."""
-    if not report.files and not (report.added or report.changed or report.deleted or report.mode_changed):
-        return Group(*told) if (told := list(repository_lines(report))) else Text("no file was changed", style="dim")
+    """Return the changed files with their line counts, the changed directories, and what could not be looked at."""
+    more: list[RenderableType] = [
+        *directory_lines(report.directories, sum(report.directory_counts.values())),
+        *repository_lines(report),
+        *unseen_lines(report),
+    ]
+    if not (report.files or report.added or report.changed or report.deleted or report.mode_changed):
+        return Group(*more) if more else Text("no file was changed", style="dim")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -121,7 +140,7 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [table]
     if (left := max(len(report.files), sum(report.counts.values())) - MAX_FILES_SHOWN) > 0:
         parts.append(Text(f"and {left:,} more", style="dim"))
-    parts += repository_lines(report)
+    parts += more
     if report.truncated:
         parts.append(Text("not all of them are in the report: there are more than it can hold", style="yellow"))
     return Group(*parts)
@@ -137,10 +156,16 @@ def totals(report: AuditReport, symbols: Symbols) -> Text:
         (counted.get("mode", 0), "with another mode"),
     )
     facts = [f"{number:,} {kind}" for number, kind in kinds if number]
-    if not facts:
-        return Text()
-    facts.append(f"+{report.lines_added} {symbols.minus}{report.lines_deleted} lines")
-    return Text(f" {symbols.dot} ".join(facts), style="dim")
+    if facts:
+        facts.append(f"+{report.lines_added} {symbols.minus}{report.lines_deleted} lines")
+    made = report.directory_counts
+    if directories := directory_counts(made.get("added", 0), made.get("deleted", 0), made.get("mode", 0)):
+        facts.append(directories)
+    text = Text(f" {symbols.dot} ".join(facts), style="dim")
+    if report.unseen:
+        text.append(f" {symbols.dot} " if facts else "", style="dim")
+        text.append(f"{report.unseen:,} not looked at", style="yellow")
+    return text
 
 
 def listing(views: Sequence[DelegationView], now: datetime) -> RenderableType:
@@ -262,6 +287,7 @@ def _failure(view: DelegationView) -> RenderableType:
 
 def _file(change: FileChange) -> Text:
     name = Text(clean_name(change.path))
+    name.append(mode_change(change.mode_before, change.mode_after), style="dim")
     if change.by == "other":
         name.append("  (not by the executor)", style="yellow")
     return name
@@ -300,7 +326,7 @@ def _added(view: DelegationView) -> str:
 
 
 def _diff_style(line: str) -> str:
-    if line.startswith(("diff ", "index ", "--- ", "+++ ", "new file", "deleted file", "old mode", "new mode")):
+    if line.startswith(_HEADS):
         return "bold"
     if line.startswith("@@"):
         return "cyan"

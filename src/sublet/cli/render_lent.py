@@ -10,10 +10,13 @@ from rich.text import Text
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import AuditReport, DelegationView
+    from sublet.daemon.api.models import AuditReport, DelegationView, DirectoryChange
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20
+MAX_DIRECTORIES_SHOWN = 20
+DIRECTORY_WORDS = {"added": "made", "deleted": "removed", "mode": "mode"}
+DIRECTORY_STYLE = {"added": "green", "deleted": "red", "mode": "yellow"}
 SHORT_OBJECT = 12
 """Characters of an object's name that are shown."""
 
@@ -29,6 +32,8 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("left out  ", f"{view.left_out:,} {'name' if view.left_out == 1 else 'names'}, as you asked")
     if view.unmountable:
         yield _line("left out: links and mounts  ", names(view.unmountable))
+    for caution in view.cautions:
+        yield _line("in a mount  ", clean_line(caution, 400), "yellow")
     if view.revealed:
         yield _line("shown on request  ", names(view.revealed), "yellow")
     if view.unlocked:
@@ -53,6 +58,39 @@ def repository_lines(report: AuditReport) -> Iterator[Text]:
             (names(report.index_marks), "yellow"),
             ("  (the agent's index had git not see changes of it; the mark was taken off)", "dim"),
         )
+
+
+def unseen_lines(report: AuditReport) -> Iterator[Text]:
+    """Yield a line for each path that the audit could not look at; what lies there may have changed unseen."""
+    found = report.unseen_lines
+    for line in found[:MAX_NAMES_SHOWN]:
+        yield Text.assemble(("not looked at  ", "yellow"), clean_name(line))
+    if (left := report.unseen - min(len(found), MAX_NAMES_SHOWN)) > 0:
+        yield Text(f"and {left:,} more that could not be looked at", style="yellow")
+
+
+def directory_lines(directories: Sequence[DirectoryChange], counted: int) -> Iterator[Text]:
+    """Yield a line for each directory that was made, removed, or got other permissions."""
+    for one in directories[:MAX_DIRECTORIES_SHOWN]:
+        line = Text.assemble((f"{DIRECTORY_WORDS[one.change]}  ", DIRECTORY_STYLE[one.change]), clean_name(one.path))
+        line.append(mode_change(one.mode_before, one.mode_after), style="dim")
+        if one.by == "other":
+            line.append("  (not by the executor)", style="yellow")
+        yield line
+    if (left := counted - min(len(directories), MAX_DIRECTORIES_SHOWN)) > 0:
+        yield Text(f"and {left:,} more {'directory' if left == 1 else 'directories'}", style="dim")
+
+
+def mode_change(before: str | None, after: str | None) -> str:
+    """Return two modes as they are shown beside a name; empty where there is no difference."""
+    return f"  {before} to {after}" if before is not None and after is not None and before != after else ""
+
+
+def directory_counts(added: int, deleted: int, mode: int) -> str:
+    """Return how many directories were changed and how; empty where none was."""
+    kinds = ((added, "made"), (deleted, "removed"), (mode, "with another mode"))
+    facts = [f"{number:,} {kind}" for number, kind in kinds if number]
+    return f"directories: {', '.join(facts)}" if facts else ""
 
 
 def modes(view: DelegationView) -> str:

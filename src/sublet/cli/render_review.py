@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sublet.cli.columns import inset
+from sublet.cli.render_lent import directory_counts, directory_lines, mode_change
 from sublet.cli.words import MAX_FILES_SHOWN, count
 from sublet.protocol.text import clean_line, clean_name
 
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
 
     from sublet.cli.screen import Symbols
     from sublet.daemon.api.models import ChangeSet, DelegationView
-    from sublet.daemon.api.review_models import Applied, Conflict, Review, ReviewedFile, Undone
+    from sublet.daemon.api.review_models import Applied, Conflict, Review, ReviewedDirectory, ReviewedFile, Undone
 
 _STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
-_OUTCOME = {"merged": "merges with your changes", "conflict": "conflict", "present": "is like that already"}
+_OUTCOME = {
+    "merged": "merges with your changes",
+    "conflict": "conflict",
+    "present": "is like that already",
+    "stays": "stays, since it holds something else",
+}
 _MEANING = {
     "pending": "not applied yet",
     "applied": "applied",
@@ -78,6 +84,9 @@ def reviewed(report: Review, symbols: Symbols) -> RenderableType:
     parts: list[RenderableType] = [table] if report.files else []
     if (left := len(report.files) - MAX_FILES_SHOWN) > 0:
         parts.append(Text(f"and {left} more", style="dim"))
+    parts += [_directory(one) for one in report.directories[:MAX_FILES_SHOWN]]
+    if (left := report.change_set.directories - MAX_FILES_SHOWN) > 0:
+        parts.append(Text(f"and {left} more directories", style="dim"))
     if report.truncated:
         parts.append(Text("the list was cut: there are more changes than it can hold", style="yellow"))
     parts.append(staged(report.change_set, symbols))
@@ -96,18 +105,33 @@ def obstacles(report: Review, symbols: Symbols) -> list[RenderableType]:
             Text("it would delete most of the directory, which apply refuses without --allow-mass-deletion", "yellow")
         )
     if report.unread:
-        names = ", ".join(clean_name(name) for name in report.unread[:MAX_FILES_SHOWN])
+        lines = report.unread_why or report.unread
+        names = ", ".join(clean_name(line) for line in lines[:MAX_FILES_SHOWN])
         parts.append(Text(f"could not be read, so is not part of it: {names}", style="yellow"))
+        if (left := max(report.unread_count, len(lines)) - MAX_FILES_SHOWN) > 0:
+            parts.append(Text(f"and {left:,} more that could not be read", style="yellow"))
     return parts
+
+
+def not_carried(left_out: Sequence[str]) -> list[RenderableType]:
+    """Return what a branch or a patch does not hold of a result, nothing where it holds all."""
+    if not left_out:
+        return []
+    lines: list[RenderableType] = [Text("git can't carry these; `sublet apply` does:", style="yellow")]
+    lines += [Text(f"  {clean_name(line)}") for line in left_out[:MAX_FILES_SHOWN]]
+    if (left := len(left_out) - MAX_FILES_SHOWN) > 0:
+        lines.append(Text(f"  and {left} more", style="dim"))
+    return lines
 
 
 def applied(report: Applied, symbols: Symbols) -> RenderableType:
     """Return what became of a result."""
     if report.branch is not None:
-        return Text.assemble(
+        line = Text.assemble(
             (f"{symbols.good} branch {clean_line(report.branch, 200)}", "bold green"),
             f"  at {clean_line((report.commit or '')[:12])}; your files are as they were",
         )
+        return Group(line, *not_carried(report.left_out)) if report.left_out else line
     parts: list[RenderableType] = []
     if report.applied:
         parts.append(Text(f"{symbols.good} applied {count(len(report.applied), 'change')}", style="bold green"))
@@ -162,6 +186,10 @@ def _counts(changes: ChangeSet, symbols: Symbols) -> str:
         (changes.mode_changed, "with another mode"),
     )
     facts = [f"{number} {kind}" for number, kind in kinds if number]
+    if directories := directory_counts(
+        changes.directories_added, changes.directories_deleted, changes.directories_mode_changed
+    ):
+        facts.append(directories)
     if not facts:
         return "changes nothing"
     if changes.lines_added or changes.lines_deleted:
@@ -172,7 +200,16 @@ def _counts(changes: ChangeSet, symbols: Symbols) -> str:
 def _name(file: ReviewedFile) -> Text:
     if file.renamed_from is not None:
         return Text(f"{clean_name(file.renamed_from)} to {clean_name(file.path)}")
-    return Text(clean_name(file.path))
+    name = Text(clean_name(file.path))
+    name.append(mode_change(file.mode_before, file.mode_after), style="dim")
+    return name
+
+
+def _directory(one: ReviewedDirectory) -> Text:
+    [line] = directory_lines([one], 1)
+    outcome = _OUTCOME.get(one.outcome or "", "")
+    line.append(f"  {outcome}" if outcome else "", style="red" if one.outcome == "conflict" else "dim")
+    return line
 
 
 def _lines(file: ReviewedFile, symbols: Symbols) -> Text:

@@ -45,10 +45,16 @@ def review(
     async def body(control: Control) -> None:
         found = await resolve(control, delegation_id)
         if patch is not None:
-            written = _write(patch, _decoded((await control.result_patch(found)).base64))
+            made = await control.result_patch(found)
+            written = _write(patch, _decoded(made.base64))
             if as_json:
-                screen.emit({"delegation_id": found, "file": str(written[0]), "bytes": written[1]})
+                facts = {"delegation_id": found, "file": str(written[0]), "bytes": written[1]}
+                screen.emit({**facts, "left_out": made.left_out} if made.left_out else facts)
             else:
+                from sublet.cli.render_review import not_carried
+
+                for line in not_carried(made.left_out):
+                    screen.err.print(line)
                 screen.note(f"{written[1]:,} bytes written to {clean_name(str(written[0]))}")
             return
         report = await control.review_delegation(found, patch=as_json or not stat)
@@ -155,7 +161,7 @@ def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
 
 def _next(report: Review, delegation_id: str) -> list[str]:
     status = report.change_set.status
-    if status == "pending" and not report.files:
+    if status == "pending" and not report.files and not report.directories:
         return [f"Drop it:  sublet discard {delegation_id}"]
     if status == "pending":
         most = " --allow-mass-deletion" if report.mass_deletion else ""

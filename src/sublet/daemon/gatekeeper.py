@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple
 
+from sublet import deadlines
 from sublet.daemon.background import in_background
 from sublet.daemon.operations import note_decision
 from sublet.daemon.storage.journal import Journal
@@ -247,7 +247,7 @@ async def looked_up(look: Callable[[*Arguments], T], *arguments: *Arguments) -> 
         SubletError: ``UNAVAILABLE``, or what ``look`` raises.
     """
     try:
-        async with asyncio.timeout(LOOK_SECONDS):
+        async with deadlines.timeout(LOOK_SECONDS):
             return await in_background(look, *arguments)
     except TimeoutError:
         raise SubletError(

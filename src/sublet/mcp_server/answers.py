@@ -59,7 +59,10 @@ class Changes(Answer):
     lines_added: int
     lines_deleted: int
     refs_moved: int = Field(default=0, description="References of the lent repository")
-    unaudited: int = Field(description="Could not be read, so may have changed unseen")
+    directories_added: int | None = None
+    directories_deleted: int | None = None
+    directories_mode_changed: int | None = None
+    unaudited: int = Field(description="Could not be read, so may have changed unseen; see section files")
     truncated: bool = False
     patch_truncated: bool = False
 
@@ -75,6 +78,9 @@ class ChangeSetFacts(Answer):
     mode_changed: int
     lines_added: int
     lines_deleted: int
+    directories_added: int | None = None
+    directories_deleted: int | None = None
+    directories_mode_changed: int | None = None
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
@@ -119,6 +125,8 @@ class FromPeer(Answer):
     files_added: list[str] | None = None
     files_changed: list[str] | None = None
     files_deleted: list[str] | None = None
+    directories: list[str] | None = Field(default=None, description="Made, removed, or with another mode")
+    unaudited: list[str] | None = Field(default=None, description="Could not be read, so may have changed unseen")
     follow_ups: list[str] | None = Field(default=None, description="Why some were refused or failed")
     text: str | None = Field(default=None, description="The page of the section that was asked for")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, DelegationView, FileChange, FollowUpView
+from sublet.daemon.api.models import AuditReport, ChangeSet, DelegationView, DirectoryChange, FileChange, FollowUpView
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
@@ -31,6 +31,7 @@ PAGE_RESERVE_CHARS = 200
 """For what a page brings along: its label, and the heading of the peer's text."""
 _LABEL_CHARS = 24
 """Of a name in a list, with its quotes."""
+_DIRECTORY_COUNTS = ("directories_added", "directories_deleted", "directories_mode_changed")
 
 
 class Budget:
@@ -104,6 +105,9 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     added, cut_added = budget.names(audit.added if audit else [])
     changed, cut_changed = budget.names(audit.changed if audit else [])
     deleted, cut_deleted = budget.names(audit.deleted if audit else [])
+    directories, cut_directories = budget.names([_directory_line(one) for one in audit.directories] if audit else [])
+    unaudited, cut_unaudited = budget.names(audit.unseen_lines if audit else [])
+    cut_deleted |= cut_directories or cut_unaudited
     left_behind, cut_left = budget.names(view.left_behind)
     cut_asked = cut_left or cut_lent or cut_revealed or cut_unlocked or cut_git
     if cut_asked or cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
@@ -118,6 +122,8 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         files_added=added,
         files_changed=changed,
         files_deleted=deleted,
+        directories=directories,
+        unaudited=unaudited,
         follow_ups=whys,
     )
     says_something = from_peer != FromPeer(peer=view.peer)
@@ -208,10 +214,13 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
             ("mode", audit.mode_changed),
         ):
             lines += [f"{kind}: {clean_name(name)}" for name in names if name not in counted]
+        lines += [f"directory {_directory_line(one)}" for one in audit.directories]
         lines += [f"ref: {clean_name(ref.name)} {ref.old or '(none)'} -> {ref.new or '(none)'}" for ref in audit.refs]
         lines += [f"mark in the index taken off: {clean_name(name)}" for name in audit.index_marks]
         lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
-        lines += [f"unaudited: {clean_name(name)}" for name in audit.unaudited]
+        lines += [f"unaudited: {clean_name(line)}" for line in audit.unseen_lines]
+        if (left := audit.unseen - len(audit.unseen_lines)) > 0:
+            lines.append(f"unaudited: and {left} more")
     if len(view.resources) > 1:
         lines += [f"lent: {one.name} {one.access_mode} {clean_name(one.path)}" for one in view.resources]
     lines += [f"revealed: {clean_name(name)}" for name in view.revealed]
@@ -226,7 +235,8 @@ def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     """Return the counts of a staged result as a model is shown them."""
     error = changes.branch_error
     told = {"branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None}
-    return ChangeSetFacts(**{**changes.model_dump(), **told})
+    directories = {name: getattr(changes, name) or None for name in _DIRECTORY_COUNTS}
+    return ChangeSetFacts(**{**changes.model_dump(), **directories, **told})
 
 
 def _next_step(view: DelegationView, finished: bool) -> str:
@@ -270,7 +280,10 @@ def _changes(audit: AuditReport) -> Changes:
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
         refs_moved=len(audit.refs),
-        unaudited=len(audit.unaudited),
+        directories_added=audit.directory_counts.get("added"),
+        directories_deleted=audit.directory_counts.get("deleted"),
+        directories_mode_changed=audit.directory_counts.get("mode"),
+        unaudited=audit.unseen,
         truncated=audit.truncated,
         patch_truncated=audit.patch_truncated,
     )
@@ -294,4 +307,14 @@ def _file_line(change: FileChange) -> str:
     added, deleted = change.lines_added, change.lines_deleted
     counts = "binary" if added is None or deleted is None else f"+{added} -{deleted}"
     by = "" if change.by == "executor" else " (not through the lease)"
-    return f"{change.change}: {clean_name(change.path)} ({counts}){by}"
+    modes = _modes(change.mode_before, change.mode_after)
+    return f"{change.change}: {clean_name(change.path)} ({counts}){modes}{by}"
+
+
+def _directory_line(one: DirectoryChange) -> str:
+    by = "" if one.by == "executor" else " (not through the lease)"
+    return f"{one.change}: {clean_name(one.path)}{_modes(one.mode_before, one.mode_after)}{by}"
+
+
+def _modes(before: str | None, after: str | None) -> str:
+    return f" (mode {before} to {after})" if before and after and before != after else ""

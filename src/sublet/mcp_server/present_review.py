@@ -25,7 +25,7 @@ def present_diff(view: DelegationView, review: Review, start: int) -> Reviewed:
         "diff",
         review.change_set,
         conflicts=review.conflicts,
-        unread=review.unread,
+        unread=review.unread_why or review.unread,
         mass_deletion=review.mass_deletion and review.change_set.status == "pending",
     ).model_copy(update={"next_cursor": "9" * 24, "more": False, "patch_truncated": review.patch_truncated or None})
     room = max(MAX_ANSWER_CHARS - shown.size() - PAGE_RESERVE_CHARS, 0)

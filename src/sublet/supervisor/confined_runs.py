@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from sublet import deadlines
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
@@ -121,7 +122,7 @@ class ConfinedRuns:
                 watch = group.create_task(held.watch(process.stop))
                 try:
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(seconds):
+                        async with deadlines.timeout(seconds):
                             ended = await process.wait()
                 finally:
                     with anyio.CancelScope(shield=True):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sublet import deadlines
+
 GUARD = Path(__file__).with_name("guard.py")
 MAX_STATUS_BYTES = 4096
 
@@ -139,7 +141,7 @@ class GuardedProcess:
         if self.stdin is not None:
             self.stdin.close()
         try:
-            async with asyncio.timeout(seconds):
+            async with deadlines.timeout(seconds):
                 return await self.wait()
         except TimeoutError:
             return None
@@ -159,7 +161,7 @@ class GuardedProcess:
         self.stop()
         clean = True
         try:
-            async with asyncio.timeout(KILL_SECONDS):
+            async with deadlines.timeout(KILL_SECONDS):
                 await self._guard.wait()
         except TimeoutError:
             clean = False

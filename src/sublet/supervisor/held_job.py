@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from sublet import deadlines
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.guarded_process import Ended
 from sublet.supervisor.limits import Cage, Limit, bound
@@ -44,7 +45,7 @@ class HeldJob:
         """Call ``stop`` when a limit is met; runs until cancelled."""
         while self._met is None:
             try:
-                async with asyncio.timeout(WATCH_SECONDS):
+                async with deadlines.timeout(WATCH_SECONDS):
                     await self._over.wait()
             except TimeoutError:
                 if (met := await asyncio.to_thread(self.cage.exceeded)) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 
+from sublet import deadlines
 from sublet.disk.plain_file import read_plain
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
@@ -169,7 +170,7 @@ class ProgramRunner:
                 helpers = [group.create_task(flush_regularly(captures)), group.create_task(held.watch(process.stop))]
                 try:
                     with contextlib.suppress(TimeoutError), self._own(process.pid, job):
-                        async with asyncio.timeout_at(ends(deadline.at)) as limit:
+                        async with deadlines.timeout_at(ends(deadline.at)) as limit:
                             with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                                 if converse is not None:
                                     await converse(Conversation(process, stdout, held.printed, beside))
@@ -261,7 +262,7 @@ def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def _reschedule(limit: asyncio.Timeout, at: float) -> None:
+def _reschedule(limit: deadlines.Deadline, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from sublet import deadlines
 from sublet.protocol.errors import SubletError
 from sublet.protocol.text import clean
 from sublet.supervisor.a2a_config import A2aConfig
@@ -86,7 +87,7 @@ class RemoteAgentProvider:
         outcome: Outcome | None = None
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(ends(deadline.at)) as limit:
+                async with deadlines.timeout_at(ends(deadline.at)) as limit:
                     with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                         outcome = await self._ask(job, answer)
         finally:
@@ -155,7 +156,7 @@ class _Answer:
         return clean(self.capture.end(MAX_SUMMARY_CHARS), MAX_SUMMARY_CHARS).strip()
 
 
-def _reschedule(limit: asyncio.Timeout, at: float) -> None:
+def _reschedule(limit: deadlines.Deadline, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)

@@ -25,6 +25,14 @@ class Carried(Protocol):
         """Whether the work goes on in it without a connection."""
 
     @property
+    def is_there(self) -> bool:
+        """Whether ``path`` holds the view now, and not what lies below it."""
+
+    @property
+    def left(self) -> str:
+        """What is still here of it after ``detach``, in words; empty where nothing is."""
+
+    @property
     def why_cut(self) -> str:
         """Why there was no connection the last time that there was none."""
 

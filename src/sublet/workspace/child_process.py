@@ -8,6 +8,8 @@ import socket
 import subprocess
 from collections.abc import Callable, Sequence
 
+from sublet import deadlines
+
 MAX_STDERR_BYTES = 4096
 _KILL_SECONDS = 0.2
 
@@ -102,13 +104,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Wait up to ``seconds`` and return the exit status; kill it and return None where it takes longer."""
         assert self._transport is not None
         try:
-            async with asyncio.timeout(seconds):
+            async with deadlines.timeout(seconds):
                 await self.exited.wait()
         except TimeoutError:
             # In an uninterruptible wait even this has no effect before the mount is gone: then it ends by itself.
             self._transport.close()
             try:
-                async with asyncio.timeout(_KILL_SECONDS):
+                async with deadlines.timeout(_KILL_SECONDS):
                     await self.exited.wait()
             except TimeoutError:
                 pass

@@ -222,7 +222,7 @@ class MountedFiles:
             where, mode = self._roots[name]
             descriptor = ConfinedFs.open_root(where)
             if mode == "rw":
-                made: ConfinedFs = WritableFs(descriptor, AllVisible(), Quota(), lambda _: None)
+                made: ConfinedFs = WritableFs(descriptor, AllVisible(), Quota(), lambda _: None, private=True)
             else:
                 made = ConfinedFs(descriptor, AllVisible(), Quota())
             with self._lock:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sublet import deadlines
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.model import AccessMode
 
@@ -162,7 +163,7 @@ class DirectoryLocks:
         self._waiters[request] = (granted, on_position, position)
         try:
             on_position(position)
-            async with asyncio.timeout(timeout):
+            async with deadlines.timeout(timeout):
                 await granted
         except TimeoutError:
             raise self._conflict(request, timeout) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from sublet.protocol.bounds import TransportName
+from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import Quota, QuotaMet
 
 AccessMode = Literal["ro", "rw"]
@@ -26,6 +27,15 @@ class ViewRules(Protocol):
 
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
+
+    def hides(self) -> bool:
+        """Tell whether any name may be hidden at all."""
+
+    def notable(self, name: bytes) -> bool:
+        """Tell whether some rule may hide or lock a name that is called so, wherever it is."""
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is."""
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
@@ -73,6 +83,9 @@ class Remembering(Protocol):
     def count(self, usage: LeaseUsage) -> None:
         """Remember the counters as they are now."""
 
+    def own(self, name: str, step: Step, text: bytes) -> None:
+        """Remember a step of what the lease made in ``name`` under names that are hidden: ``OwnNames.replay``."""
+
     def mark(self, name: str, path: bytes) -> None:
         """Remember that an index of ``name`` had git not look at ``path``."""
 
@@ -118,8 +131,10 @@ class Export:
     monotonic clock; ``meta`` are the files of ``/meta`` by name. ``limits`` hold for all directories together;
     ``transport`` is the only one that the key can use. ``on_quota_met`` is called, where the request is served, each
     time that a change is refused for the lease's quota. ``on_connected`` is called while the lease holds: with True
-    when its first connection is there, with False when its last one is gone. ``memory`` is told what the lease does;
-    ``before`` is what it did under an earlier process, with which it goes on.
+    when its first connection is there, with False when its last one is gone. ``on_denied`` is called, bounded in
+    number, with each change that was refused for a rule, and why. ``memory`` is told what the lease does; ``before``
+    is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of one peer
+    share the loop and the memory as one does; by default the lease counts alone.
     """
 
     lease_id: str
@@ -131,8 +146,10 @@ class Export:
     transport: TransportName = "sshfs"
     on_quota_met: Callable[[QuotaMet], None] | None = None
     on_connected: Callable[[bool], None] | None = None
+    on_denied: Callable[[str], None] | None = None
     memory: Remembering | None = None
     before: LeaseUsage | None = None
+    peer: str = ""
 
 
 @dataclass(slots=True)
@@ -145,7 +162,9 @@ class LeaseUsage:
     that were served, by name, whatever their paths lead to meanwhile. ``returned`` tells whether all changes of a
     transport that brings them at the end have arrived; ``refused`` are those that may not be made here, as text that is
     safe to show, bounded, and ``refused_count`` how many there were. ``marks`` are, by the name of the resource, the
-    raw paths that an index had git not look at, bounded; those marks were not taken over.
+    raw paths that an index had git not look at, bounded; those marks were not taken over. ``own`` are, likewise, what
+    the lease made under names that are hidden where nothing was. ``denied`` are changes that were refused for a rule,
+    each with the reason, as text that is safe to show, bounded, and ``denied_count`` how many there were.
     """
 
     bytes_read: int = 0
@@ -160,6 +179,9 @@ class LeaseUsage:
     refused: list[str] = field(default_factory=list)
     refused_count: int = 0
     marks: dict[str, set[bytes]] = field(default_factory=dict)
+    own: dict[str, OwnNames] = field(default_factory=dict)
+    denied: list[str] = field(default_factory=list)
+    denied_count: int = 0
 
     @property
     def files_touched(self) -> int:

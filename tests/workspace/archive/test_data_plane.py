@@ -320,7 +320,7 @@ async def test_the_next_process_of_the_lender_knows_that_all_has_come_back(
     (lender.project / "code.txt").write_text("one\n")
     async with attached(lender, carrier, memory=LeaseMemory(memory)) as view:
         (view.path / "workspace" / "code.txt").write_text("two\n")
-        (view.path / "workspace" / ".env").write_text("TOKEN=2\n")
+        (view.path / "workspace" / ".envrc").write_text("run=2\n")
         assert not recall(memory).returned
         assert await view.detach()
     # Killed before its journal says so, and the executor calls its work done.
@@ -330,7 +330,7 @@ async def test_the_next_process_of_the_lender_knows_that_all_has_come_back(
     assert usage is not None
     assert usage.returned
     assert usage.refused_count == 1
-    assert usage.refused[0].startswith(".env: ")
+    assert usage.refused[0].startswith(".envrc: ")
 
 
 async def cut(lender: Lender, connection: asyncssh.SSHClientConnection, how: str) -> None:

@@ -57,7 +57,9 @@ def test_everything_an_executor_can_do_arrives_and_is_counted(bench: StagedBench
     before = bench.state_of()
     shown = bench.changes.get(KEY)
     assert shown.status == "pending"
-    assert shown.counts == ChangeCounts(5, 1, 2, 1, 1, lines_added=5, lines_deleted=3)
+    assert shown.counts == ChangeCounts(
+        5, 1, 2, 1, 1, lines_added=5, lines_deleted=3, directories_added=3, directories_deleted=1
+    )
     assert {f.shown: f.change for f in shown.files} == {
         "changed.txt": "changed",
         "deleted.txt": "deleted",

@@ -15,12 +15,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ClassVar
 
+import anyio
 import asyncssh
 import pytest
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.model import MountTarget
-from sublet.workspace.mount.mounts import OPTIONS, Mount, Mounts
+from sublet.workspace.mount.mounts import OPTIONS, Mount, Mounts, options
 from sublet.workspace.mount.table import is_mounted, mounted_below
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS, connect, connect_over
 from support.sftp_lender import files_of, lender, lender_process, lender_that_dials
@@ -223,9 +224,53 @@ async def test_a_remote_path_with_anything_but_plain_names_is_refused(mounts: Mo
     assert caught.value.code == ErrorCode.MOUNT_FAILED
 
 
-def test_the_options_are_the_fixed_ones_and_contain_links() -> None:
-    assert "contain_symlinks" in OPTIONS.split(",")
-    assert not {"follow_symlinks", "no_contain_symlinks", "allow_other", "transform_symlinks"} & set(OPTIONS.split(","))
+def test_the_options_are_the_fixed_ones_and_leave_links_to_the_relay() -> None:
+    assert "no_contain_symlinks" in OPTIONS.split(",")
+    assert not {"follow_symlinks", "allow_other", "transform_symlinks"} & set(OPTIONS.split(","))
+    assert options() == f"{OPTIONS},uid={os.getuid()},gid={os.getgid()}"
+
+
+async def test_files_belong_to_the_user_of_the_mount_whoevers_they_are_there(mounts: Mounts, export: Path) -> None:
+    """Case of an ordinary user: as nobody's, files can't be copied with their attributes, installed or moved."""
+    if os.geteuid() == 0:
+        os.chown(export / "hello", 65534, 65534)
+    script = "cp -p hello copied && install -m 640 hello installed && mv hello moved && cat copied installed moved"
+    async with lender(files_of(export), KEY) as target, mounted(mounts, target) as mount:
+        status = await asyncio.to_thread((mount.path / "hello").stat)
+        assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
+        run = await asyncio.create_subprocess_exec("sh", "-c", script, cwd=mount.path, stdout=asyncio.subprocess.PIPE)
+        out, _ = await run.communicate()
+        assert out == b"hi\n" * 3
+        assert await mount.detach()
+
+
+@pytest.mark.parametrize("flush", [True, False])
+async def test_a_task_that_is_cancelled_leaves_no_mount(mounts: Mounts, export: Path, flush: bool) -> None:
+    """On Python 3.11.2 a time limit in a cancelled task ended all that came after it, and the mount stayed."""
+    async with lender(files_of(export), KEY) as target, await connect(target, KEY, 5) as connection:
+        mount = await mounts.attach(mounts.reserve("dlg_1"), connection)
+        assert mount.is_there
+        assert mount.left == f"{mount.path} is still mounted"
+        sshfs = sshfs_of(mount)
+        working = asyncio.Event()
+
+        async def work() -> None:
+            try:
+                working.set()
+                await asyncio.Event().wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await mount.detach(flush=flush)
+
+        task = asyncio.create_task(work())
+        await working.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert not mount.is_there
+        assert mount.left == ""
+        with pytest.raises(ProcessLookupError):
+            os.kill(sshfs, 0)
+    assert list(mounts.root.iterdir()) == []
 
 
 # Losing it

@@ -20,8 +20,7 @@ from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.quota import Quota
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
-from sublet.workspace.sftp.handles import HandleBudget, Handles
-from sublet.workspace.sftp.reply import SlowReply
+from sublet.workspace.sftp.handles import MAX_LISTINGS, HandleBudget, Handles
 from sublet.workspace.sftp.wire import MAX_PACKET, pack_error
 from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS
 from sublet.workspace.view.export_view import ExportView, WritableView
@@ -185,7 +184,7 @@ def test_a_writable_session_does_every_operation(serve: Serve) -> None:
     assert served.usage.bytes_read == 4
 
 
-def test_hidden_names_neither_list_nor_open_nor_come_to_be(serve: Serve) -> None:
+def test_hidden_names_neither_list_nor_open_nor_are_replaced(serve: Serve) -> None:
     client = serve("rw").client
     assert b".env" not in client.listing(b"/workspace")
     assert client.ask(7, string(b"/workspace/.env")).status == NO_SUCH_FILE
@@ -194,7 +193,10 @@ def test_hidden_names_neither_list_nor_open_nor_come_to_be(serve: Serve) -> None
         assert client.open(b"/workspace/.env", flags).status == DENIED
         assert client.open(b"/workspace/.envrc", flags).status == DENIED
     assert client.open(b"/workspace/.envrc", READ).kind == 102
-    assert client.ask(20, string(b"file") + string(b"/workspace/sub/.env")).status == DENIED
+    assert client.ask(20, string(b"file") + string(b"/workspace/.env")).status == DENIED
+    # where nothing is, a name is the client's own
+    assert client.ask(20, string(b"../file") + string(b"/workspace/dir/.env")).status == OK
+    assert b".env" in client.listing(b"/workspace/dir")
 
 
 def test_escapes_meet_the_virtual_root(serve: Serve, tmp_path: Path) -> None:
@@ -412,7 +414,7 @@ def test_no_bytes_break_the_core_or_leak_a_descriptor(
         for piece in ([INIT] if greeted else []) + pieces:
             core.receive(piece)
             while (reply := core.next_reply()) is not None:
-                answer = reply.answer() if isinstance(reply, SlowReply) else reply
+                answer = reply if isinstance(reply, bytes) else reply.answer()
                 assert len(answer) == 4 + int.from_bytes(answer[:4], "big") <= MAX_PACKET
     except ProtocolAbort:
         pass
@@ -421,3 +423,65 @@ def test_no_bytes_break_the_core_or_leak_a_descriptor(
         view.close()
     assert len(os.listdir("/proc/self/fd")) == before
     assert sorted(os.listdir(tmp_path)) == ["fuzzed"]
+
+
+# Case D08: modes
+
+
+@pytest.mark.parametrize(("asked", "file", "directory"), [(0o664, 0o664, 0o664), (0o4777, 0o777, 0o777)])
+def test_case_d08_what_is_made_has_the_mode_that_the_client_asks_for(
+    serve: Serve, asked: int, file: int, directory: int
+) -> None:
+    """A client has a umask of its own, and the daemon's is not applied once more."""
+    before = os.umask(0o077)
+    try:
+        served = serve()
+        opened = served.client.open(b"/workspace/new", WRITE | CREAT, attributes(mode=asked))
+        assert opened.handle
+        assert served.client.ask(14, string(b"/workspace/made") + attributes(mode=asked)).status == OK
+        assert served.client.open(b"/workspace/by-default", WRITE | CREAT).handle
+        assert served.client.ask(14, string(b"/workspace/made-by-default") + NO_ATTRIBUTES).status == OK
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((served.root / name).stat().st_mode) for name in os.listdir(served.root)}
+    assert (modes["new"], modes["made"]) == (file, directory)
+    assert (modes["by-default"], modes["made-by-default"]) == (0o600, 0o700)
+
+
+# Names and numbers that no client needs
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(b"/workspace/" + b"x" * 256, id="a long name"),
+        pytest.param(b"/workspace/" + b"x/" * 2048, id="a long path"),
+        pytest.param(b"/workspace/" + b"x/" * 300 + b"x", id="a deep path"),
+        pytest.param(b"/workspace/../" * 19_000, id="250 KB"),
+    ],
+)
+def test_paths_that_no_file_can_have_are_refused_before_anybody_looks(serve: Serve, path: bytes) -> None:
+    served = serve()
+    for kind in (3, 7, 9, 11, 13, 14, 15, 16, 17, 19):
+        assert served.client.ask(kind, string(path) + b"\0" * 8).status == BAD_MESSAGE
+    for kind in (18, 20):
+        assert served.client.ask(kind, string(b"/workspace/new") + string(path)).status == BAD_MESSAGE
+    for name in (b"posix-rename@openssh.com", b"hardlink@openssh.com"):
+        assert served.client.extended(name, string(b"/workspace/new") + string(path)).status == BAD_MESSAGE
+    assert served.usage.touched == {"workspace": set()}
+
+
+def test_extended_attributes_are_read_over_only_as_many_as_a_client_could_send(serve: Serve) -> None:
+    served = serve()
+    for pairs, status in ((2, OK), (17, BAD_MESSAGE)):
+        attrs = struct.pack(">II", 0x80000000, pairs) + (string(b"") * 2) * pairs
+        assert served.client.ask(9, string(b"/workspace/file") + attrs).status == status
+
+
+def test_directories_that_are_open_are_counted_apart(serve: Serve) -> None:
+    served = serve(handles=1024)
+    opened = [served.client.ask(11, string(b"/workspace")) for _ in range(MAX_LISTINGS)]
+    assert served.client.ask(11, string(b"/workspace")).status == FAILURE
+    assert served.client.open(b"/workspace/file", READ).handle
+    assert served.client.ask(4, string(opened[0].handle)).status == OK
+    assert served.client.ask(11, string(b"/workspace")).handle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,10 +75,11 @@ def test_c05_links_that_a_mount_cannot_follow_are_listed(tmp_path: Path) -> None
     (root / "absolute").symlink_to(tmp_path / "outside")
     (root / "up").symlink_to("../outside")
     (root / "sub" / "inside").symlink_to("../sub")
+    (root / "sub" / "far").symlink_to("../../outside")
     (root / "fine").symlink_to("sub")
     (root / "dangling").symlink_to("nowhere")
     admission = lend(root)
-    assert sorted(admission.unmountable) == ["absolute", "sub/inside", "up"]
+    assert sorted(admission.unmountable) == ["absolute", "sub/far", "up"]
     assert admission.total_bytes == 0
 
 
@@ -155,6 +157,18 @@ def test_what_cannot_be_entered_refuses(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a" / "b" / "c" / "d").mkdir(parents=True)
     assert refused(tmp_path).code is ErrorCode.WORKSPACE_INVALID
     assert "a/b/c/d" in refused(tmp_path).message
+    assert "--exclude /a/b/c/d" in refused(tmp_path).hint
+    assert scan(tmp_path, Rules([], [], [], exclude=["/a/b/c/d"]), AdmissionLimits()).files == 0
+
+
+def test_the_hint_quotes_what_a_shell_or_a_pattern_would_take_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk_module, "MAX_DEPTH", 1)
+    (tmp_path / "a" / "it's [x]").mkdir(parents=True)
+    hint = refused(tmp_path).hint
+    pattern = shlex.split(hint[hint.index("--exclude ") :].partition(", or")[0])[1]
+    assert scan(tmp_path, Rules([], [], [], exclude=[pattern]), AdmissionLimits()).files == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")

@@ -36,7 +36,7 @@ def names(view: ExportView, path: bytes) -> list[bytes]:
     """Return what ``path`` lists."""
     directory = view.open_directory(path)
     try:
-        return [name for name, _ in directory.entries()]
+        return [entry[0] for entry in directory.entries_or_pauses() if entry is not None]
     finally:
         directory.close()
 

@@ -147,7 +147,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PATTERNS", 2)
     with pytest.raises(SubletError):
         Rules(["a"], ["b"], ["c"])
-    monkeypatch.setattr(module, "MAX_CACHED_NAMES", 3)
+    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 500)
     rules = Rules(["*.pem"], [], [])
     for i in range(10):
         assert rules.hidden((b"%d.pem" % i,))

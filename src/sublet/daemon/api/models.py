@@ -118,6 +118,9 @@ class ChangeSet(View):
     mode_changed: int = 0
     lines_added: int = 0
     lines_deleted: int = 0
+    directories_added: int = 0
+    directories_deleted: int = 0
+    directories_mode_changed: int = 0
     status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
@@ -125,7 +128,13 @@ class ChangeSet(View):
     @property
     def is_empty(self) -> bool:
         """Whether it would change nothing."""
-        return not (self.added or self.changed or self.deleted or self.renamed or self.mode_changed)
+        files = self.added + self.changed + self.deleted + self.renamed + self.mode_changed
+        return not files + self.directories
+
+    @property
+    def directories(self) -> int:
+        """The number of directories that it makes, removes, or gives another mode."""
+        return self.directories_added + self.directories_deleted + self.directories_mode_changed
 
 
 class ExtendRequest(Request):
@@ -213,6 +222,18 @@ class FileChange(View):
     lines_added: int | None = None
     lines_deleted: int | None = None
     by: Literal["executor", "other"] = "executor"
+    mode_before: str | None = Field(default=None, description="Permissions in octal, where they are known")
+    mode_after: str | None = None
+
+
+class DirectoryChange(View):
+    """One directory that was made, removed, or got other permissions: its name cleaned for display, with a slash."""
+
+    path: str
+    change: Literal["added", "deleted", "mode"]
+    by: Literal["executor", "other"] = "executor"
+    mode_before: str | None = Field(default=None, description="Permissions in octal, None where there was none")
+    mode_after: str | None = None
 
 
 class RefChange(View):
@@ -235,6 +256,10 @@ class AuditReport(View):
     )
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
+    directories: list[DirectoryChange] = []
+    directory_counts: dict[Literal["added", "deleted", "mode"], int] = Field(
+        default={}, description="How many directories changed in each way, also where the list is cut"
+    )
     refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
     index_marks: list[str] = Field(
         default=[],
@@ -242,11 +267,29 @@ class AuditReport(View):
         "the marks were taken off",
     )
     unaudited: list[str] = Field(default=[], description="Could not be read, so may have changed unseen")
+    unaudited_why: list[str] = Field(default=[], description="The same names, each with the reason")
+    unaudited_count: int = Field(default=0, description="How many those are, also where the list is cut")
     lines_added: int = 0
     lines_deleted: int = 0
     truncated: bool = False
     patch_truncated: bool = False
     patch: str | None = Field(default=None, description="Only where asked for")
+
+    @property
+    def unseen(self) -> int:
+        """How many paths could not be read; reports of the first version have the names alone."""
+        return max(self.unaudited_count, len(self.unaudited))
+
+    @property
+    def unseen_lines(self) -> list[str]:
+        """The paths that could not be read, with the reason where it is known."""
+        return self.unaudited_why or self.unaudited
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file and no directory was changed, as far as could be looked at."""
+        listed = self.files or self.directories or self.added or self.changed or self.deleted or self.mode_changed
+        return not listed and not sum(self.counts.values()) + sum(self.directory_counts.values())
 
 
 class Usage(View):
@@ -313,6 +356,9 @@ class DelegationView(View):
     error: ErrorView | None = None
     hidden: list[str] = Field(default=[], description="Names in the workspace that the executor could not see")
     unmountable: list[str] = Field(default=[], description="Links and nested mounts that do not go with it")
+    cautions: list[str] = Field(
+        default=[], description="What the mount can't carry of what the work met, and what helps"
+    )
     requested_ttl_seconds: int = Field(default=0, description="More than ttl_seconds where policy or peer narrowed it")
     sandbox_enforced: list[str] = Field(default=[], description="What the executor says it enforces for its agent")
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, FileChange, PromptView, RefChange, ResultView
+from sublet.daemon.api.models import (
+    AuditReport,
+    ChangeSet,
+    DirectoryChange,
+    FileChange,
+    PromptView,
+    RefChange,
+    ResultView,
+)
 from sublet.protocol.errors import AgentEnd, SubletError
 from sublet.protocol.messages import Done, Error, PromptState
 from sublet.protocol.text import MAX_SUMMARY_CHARS, clean, clean_line, clean_name
-from sublet.workspace.audit.auditor import AuditResult, Change
+from sublet.workspace.audit.auditor import AuditResult
+from sublet.workspace.audit.comparing import Change, DirectoryKind
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.refs import shown as shown_ref
 from sublet.workspace.staging import model as workspace_changes
 
 MAX_REASON_CHARS = 40
+MAX_WHY_CHARS = 120
 MAX_LISTED_FILES = 1_000
 """Files that a report lists one by one; the lists by kind of change are complete up to the audit's own bound."""
 
@@ -102,9 +112,12 @@ def audit_view(
         for directory, found in (refs or {}).items()
         for ref in found
     ]
-    unaudited = [
-        shown(directory, clean_name(path)) for directory, result in results.items() for path, _ in result.unaudited
-    ]
+    directories = [(directory, changed) for directory, result in results.items() for changed in result.directories]
+    unseen = [(directory, *found) for directory, result in results.items() for found in result.unaudited]
+    unaudited = [*(f"{directory}/" for directory in failed)]
+    unaudited += [shown(directory, clean_name(path)) for directory, path, _ in unseen]
+    unaudited_why = [*(f"{directory}/" for directory in failed)]
+    unaudited_why += [shown(directory, with_reason(path, why)) for directory, path, why in unseen]
     marked = [
         shown(directory, clean_name(path)) for directory, paths in (marks or {}).items() for path in sorted(paths)
     ]
@@ -122,17 +135,44 @@ def audit_view(
                 lines_added=file.lines_added,
                 lines_deleted=file.lines_deleted,
                 by=file.by,
+                mode_before=mode_text(file.mode_before),
+                mode_after=mode_text(file.mode_after),
             )
             for directory, file in files[:MAX_LISTED_FILES]
         ],
+        directories=[
+            DirectoryChange(
+                path=shown(directory, changed.shown),
+                change=changed.change,
+                by=changed.by,
+                mode_before=mode_text(changed.mode_before),
+                mode_after=mode_text(changed.mode_after),
+            )
+            for directory, changed in directories[:MAX_LISTED_FILES]
+        ],
+        directory_counts=dict(
+            sum((Counter(result.directory_counts) for result in results.values()), Counter[DirectoryKind]())
+        ),
         refs=moved[:MAX_LISTED_FILES],
         index_marks=marked[:MAX_LISTED_FILES],
-        unaudited=[*(f"{directory}/" for directory in failed), *unaudited][:MAX_LISTED_FILES],
+        unaudited=unaudited[:MAX_LISTED_FILES],
+        unaudited_why=unaudited_why[:MAX_LISTED_FILES],
+        unaudited_count=len(unaudited),
         lines_added=sum(result.lines_added for result in results.values()),
         lines_deleted=sum(result.lines_deleted for result in results.values()),
         truncated=any(result.truncated for result in results.values())
-        or max(len(files), len(moved)) > MAX_LISTED_FILES,
+        or max(len(files), len(directories), len(moved)) > MAX_LISTED_FILES,
     )
+
+
+def with_reason(path: bytes, why: str) -> str:
+    """Return a path that could not be read, and why, as it is shown."""
+    return f"{clean_name(path)} ({clean_line(why, MAX_WHY_CHARS)})"
+
+
+def mode_text(permissions: int | None) -> str | None:
+    """Return permissions as ``chmod`` takes them; None where there are none."""
+    return None if permissions is None else f"{permissions:04o}"
 
 
 def change_set_view(changes: Iterable[workspace_changes.ChangeSet]) -> ChangeSet:
@@ -147,5 +187,8 @@ def change_set_view(changes: Iterable[workspace_changes.ChangeSet]) -> ChangeSet
         mode_changed=sum(one.counts.mode_changed for one in found),
         lines_added=sum(one.counts.lines_added for one in found),
         lines_deleted=sum(one.counts.lines_deleted for one in found),
+        directories_added=sum(one.counts.directories_added for one in found),
+        directories_deleted=sum(one.counts.directories_deleted for one in found),
+        directories_mode_changed=sum(one.counts.directories_mode_changed for one in found),
         status=statuses.pop() if len(statuses) == 1 else "partly_applied",
     )

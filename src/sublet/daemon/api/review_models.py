@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import BranchName, ChangeSet, Request, View
+from sublet.daemon.api.models import BranchName, ChangeSet, DirectoryChange, Request, View
 
 Outcome = Literal["clean", "merged", "conflict", "present"]
+DirectoryOutcome = Literal["clean", "merged", "conflict", "present", "stays"]
 
 
 class ApplyRequest(Request):
@@ -46,6 +47,17 @@ class ReviewedFile(View):
     lines_added: int | None = None
     lines_deleted: int | None = None
     outcome: Outcome | None = None
+    mode_before: str | None = None
+    mode_after: str | None = None
+
+
+class ReviewedDirectory(DirectoryChange):
+    """One directory of a staged result, and what applying it now would come to.
+
+    ``outcome``: as of a file; ``stays`` where the executor removed it and it holds what the executor never saw.
+    """
+
+    outcome: DirectoryOutcome | None = None
 
 
 class Review(View):
@@ -55,10 +67,13 @@ class Review(View):
     workspace_dir: str
     change_set: ChangeSet
     files: list[ReviewedFile] = Field(default=[])
+    directories: list[ReviewedDirectory] = Field(default=[])
     truncated: bool = False
     conflicts: list[Conflict] = Field(default=[], description="What would not apply to the directory as it is now")
     mass_deletion: bool = Field(default=False, description="Whether it is refused unless that is allowed")
     unread: list[str] = Field(default=[], description="Could not be read in the result, so is not part of it")
+    unread_why: list[str] = Field(default=[], description="The same names, each with the reason")
+    unread_count: int = Field(default=0, description="How many those are, also where the list is cut")
     patch: str | None = Field(default=None, description="Only where asked for")
     patch_truncated: bool = False
 
@@ -68,18 +83,22 @@ class ResultPatch(View):
 
     delegation_id: str
     base64: str
+    left_out: list[str] = Field(default=[], description="Directories and permissions, which such a patch can't carry")
 
 
 class Applied(View):
     """What became of a staged result."""
 
     delegation_id: str
-    applied: list[str] = Field(default=[], description="Names that were changed in the directory")
+    applied: list[str] = Field(
+        default=[], description="Names that were changed in the directory; directories end with a slash"
+    )
     conflicts: list[Conflict] = Field(default=[])
     change_set: ChangeSet
     undo: str | None = Field(default=None, description="By which `undo` takes it back")
     branch: str | None = None
     commit: str | None = None
+    left_out: list[str] = Field(default=[], description="Directories and permissions, which a branch can't carry")
 
 
 class Discarded(View):

@@ -15,6 +15,8 @@ from urllib.parse import urlencode
 
 import h11
 
+from sublet import deadlines
+
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0
 """Longer than any answer may take, long polls included, and than the pause between two heartbeats of a stream."""
@@ -94,7 +96,7 @@ async def exchange(
         TransportFailed: no answer comes.
     """
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with deadlines.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_unix_connection(socket_path)
     except TimeoutError:
         raise TransportFailed(Fault.SILENT) from None
@@ -104,7 +106,7 @@ async def exchange(
         protocol = h11.Connection(our_role=h11.CLIENT)
         writer.write(_request(protocol, method, _target(path, query or {}), body))
         with contextlib.suppress(OSError):  # a server that refuses early has answered all the same
-            async with asyncio.timeout(READ_SECONDS):
+            async with deadlines.timeout(READ_SECONDS):
                 await writer.drain()
         head = await _next(protocol, reader)
         while isinstance(head, h11.InformationalResponse):
@@ -145,7 +147,7 @@ async def _chunks(protocol: h11.Connection, reader: asyncio.StreamReader) -> Asy
 async def _next(protocol: h11.Connection, reader: asyncio.StreamReader) -> h11.Event:
     try:
         while (event := protocol.next_event()) is h11.NEED_DATA:
-            async with asyncio.timeout(READ_SECONDS):
+            async with deadlines.timeout(READ_SECONDS):
                 protocol.receive_data(await reader.read(CHUNK))
     except TimeoutError:
         raise TransportFailed(Fault.SILENT) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import MAX_PATCH_BYTES, Auditor, AuditResult, Patch
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.model import LeaseUsage, LentDirectory
+from sublet.workspace.view.own_rules import with_own
 
 AUDIT_SECONDS = 600.0
 """How long an audit is waited for, and with it the directory's lock is held."""
@@ -49,7 +51,8 @@ async def audited(
     refs: dict[str, list[MovedRef]] = {}
     failures: dict[str, SubletError] = {}
     deadline = anyio.current_time() + AUDIT_SECONDS
-    for lent in resources:
+    for one in resources:
+        lent = replace(one, rules=with_own(one.rules, usage.own.get(one.name)))
         seal = (staged or {}).get(lent.name)
         audit = partial(_live, auditor, record, lent, usage) if seal is None else partial(seal, lent)
         found = await _of_one(audit, record, deadline)

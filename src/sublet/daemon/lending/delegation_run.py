@@ -14,6 +14,7 @@ import structlog
 from sublet.daemon.api.models import DelegationView
 from sublet.daemon.api.reports import failed_result, refusal
 from sublet.daemon.background import in_background
+from sublet.daemon.cautions import build_files
 from sublet.daemon.lending.agreement import check_mount_point, narrowed, resumable
 from sublet.daemon.lending.enforcement import check_enforced, enforced_by
 from sublet.daemon.lending.going_along import GoingAlong
@@ -229,8 +230,12 @@ class DelegationRun:
     async def _admit(self) -> None:
         admission = await in_background(scan_all, self._resources, self._tools.limits())
         self._mounted = list(admission.mounted)
+        lent = [resource.path for resource in self.record.resources if resource.access_mode == "rw"]
         await self._keeper.note(
-            hidden=list(admission.hidden), unmountable=list(admission.unmountable), left_out=admission.left_out
+            hidden=list(admission.hidden),
+            unmountable=list(admission.unmountable),
+            left_out=admission.left_out,
+            build_files=await in_background(build_files, lent),
         )
 
     async def _prepare(self, held: AsyncExitStack) -> dict[str, str]:

@@ -73,6 +73,7 @@ class GoingAlong:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._end_at_quota, task)
                 group.start_soon(self._access.remember)
+                group.start_soon(self._access.denials.serve, self._tell_denied)
                 if self._keeper.record.transport == "sshfs":
                     # The others need no connection between the first moment and the last.
                     group.start_soon(self._watch, watching)
@@ -98,6 +99,7 @@ class GoingAlong:
                     else:
                         raise SubletError(LocalCode.INTERNAL, "the link ended without a terminal message")
                 group.cancel_scope.cancel()
+        await self._access.denials.rest(self._tell_denied)
 
     async def _watch(self, watching: anyio.CancelScope) -> None:
         """Show while the work runs whether the executor is connected to the files, until ``watching`` is cancelled."""
@@ -185,6 +187,9 @@ class GoingAlong:
             await self._running()
         if update.text or update.dropped_chars:
             self._access.show_log(await self._output.append(update.stream, update.text, update.dropped_chars))
+
+    async def _tell_denied(self, lines: str) -> None:
+        self._access.show_log(await self._output.append("note", lines))
 
     async def _running(self) -> None:
         if self._keeper.record.state is not DelegationState.RUNNING:

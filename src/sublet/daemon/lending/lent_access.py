@@ -18,6 +18,7 @@ from sublet.daemon.background import in_background
 from sublet.daemon.lending.change_notes import ChangeNotes
 from sublet.daemon.lending.connection_watch import ConnectionWatch
 from sublet.daemon.lending.credential import credential
+from sublet.daemon.lending.denial_notes import DenialNotes
 from sublet.daemon.lending.keeper import DelegationKeeper, DelegationOver
 from sublet.daemon.lending.lease_meta import lease_json, lease_meta, usage_view
 from sublet.daemon.lending.lent_resources import prepared
@@ -76,6 +77,8 @@ class LentAccess:
         self._credential = ""
         self.quota_met = asyncio.Event()
         """Set when a change was first refused for the lease's quota."""
+        self.denials = DenialNotes()
+        """Changes that were refused for a rule, to be told in the delegation's log."""
         self.connections = ConnectionWatch()
         """Whether the executor is connected to the files."""
 
@@ -233,9 +236,11 @@ class LentAccess:
                 limits=ExportLimits(**record.quota.model_dump()),
                 on_quota_met=self._quota_met,
                 on_connected=self.connections.changed,
+                on_denied=self.denials.add,
                 transport=record.transport or "sshfs",
                 memory=self._memory,
                 before=before,
+                peer=record.peer,
             )
         )
         self._data_path = self._first_path(self._tools.data_plane.address[0], accept)

@@ -11,6 +11,7 @@ from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.protocol.bounds import AccessMode, GitMode
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import LentResource
+from sublet.workspace.folding import may_fold
 from sublet.workspace.git.repository import NO_REPOSITORY, look_at
 from sublet.workspace.model import META, WORKSPACE, LentDirectory
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
@@ -118,13 +119,15 @@ def prepared(
         git = repository.shown(request.git)
         if git != request.git and (repository.why_hidden != NO_REPOSITORY or lent.name == WORKSPACE):
             hidden.append(f"{lent.name}: {repository.why_hidden}")
-        rules = _rules(request, lent.name, git, locked=repository.hooks)
+        rules = _rules(request, lent.name, git, locked=repository.hooks, folds=may_fold(lent.path))
         copies = repository.copies or {} if git != "hidden" else {}
         served.append(replace(lent, rules=rules, copies=copies))
     return tuple(served), hidden
 
 
-def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequence[str] = ()) -> Rules:
+def _rules(
+    request: CreateDelegation, name: str, git: GitMode, *, locked: Sequence[str] = (), folds: bool = False
+) -> Rules:
     """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
     return Rules(
         DEFAULT_HIDDEN,
@@ -134,6 +137,7 @@ def _rules(request: CreateDelegation, name: str, git: GitMode, *, locked: Sequen
         include=request.include if name == WORKSPACE else (),
         exclude=request.exclude,
         git=git,
+        folds=folds,
     )
 
 

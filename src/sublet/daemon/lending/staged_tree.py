@@ -22,12 +22,14 @@ from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, error_view
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
-from sublet.workspace.audit.auditor import Auditor, AuditResult, ChangedFile
+from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.comparing import ChangedDirectory, ChangedFile
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.model import LeaseUsage, LentDirectory
 from sublet.workspace.staging.model import ChangedPath, ChangeSet, StagedView, no_result
 from sublet.workspace.staging.private_views import Staging
+from sublet.workspace.view.own_rules import with_own
 
 MAX_LEFT_BEHIND: Final = 200
 """Changes that a record lists which came back and were not made."""
@@ -213,7 +215,7 @@ class ReturnedTree(StagedTree):
             left_out.append(f"and {usage.refused_count - len(left_out)} more")
         if usage.returned or record.returned:
             try:
-                changes, conflicts, changed = await in_background(self._merge, record)
+                changes, conflicts, changed = await in_background(self._merge, record, usage)
             except SubletError as error:
                 log.warning("what came back was not kept", delegation_id=record.id, reason=str(error))
                 left_out.append(f"all of it: {error.message}")
@@ -232,10 +234,14 @@ class ReturnedTree(StagedTree):
         seen = replace(usage, roots={}, touched=touched)
         return news | {"left_behind": left_out} | await audited(self._trees.auditor, record, self._live.resources, seen)
 
-    def _merge(self, record: DelegationRecord) -> tuple[ChangeSetView, list[str], Mapping[str, Collection[bytes]]]:
+    def _merge(
+        self, record: DelegationRecord, usage: LeaseUsage
+    ) -> tuple[ChangeSetView, list[str], Mapping[str, Collection[bytes]]]:
         """Merge what came back; return what became of it, what was left out and why, and what was changed."""
         sealed = [
-            self._seal(self._keys[lent.name], lent)[0] for lent in self._live.resources if lent.name in self._keys
+            self._seal(self._keys[lent.name], replace(lent, rules=with_own(lent.rules, usage.own.get(lent.name))))[0]
+            for lent in self._live.resources
+            if lent.name in self._keys
         ]
         store = ResultStore(self._trees.changes, Applier(self._trees.changes))
         if any(one.status != "pending" for one in sealed):  # merged already, before a crash
@@ -303,11 +309,17 @@ def _told_again(changes: ChangeSet) -> AuditResult:
         lines_added=changes.counts.lines_added,
         lines_deleted=changes.counts.lines_deleted,
         unaudited=changes.unread,
+        directories=tuple(
+            ChangedDirectory(one.path, one.change, "executor", one.before, one.after) for one in changes.directories
+        ),
+        directory_counts=dict(Counter(one.change for one in changes.directories)),
     )
 
 
 def _files(change: ChangedPath) -> list[ChangedFile]:
+    counts = (change.lines_added, change.lines_deleted)
     if change.change != "renamed":
-        return [ChangedFile(change.path, change.change, "executor", change.lines_added, change.lines_deleted)]
-    added = ChangedFile(change.path, "added", "executor", change.lines_added, change.lines_deleted)
+        modes = (change.mode_before, change.mode_after)
+        return [ChangedFile(change.path, change.change, "executor", *counts, *modes)]
+    added = ChangedFile(change.path, "added", "executor", *counts, None, change.mode_after)
     return [added] if change.renamed_from is None else [added, ChangedFile(change.renamed_from, "deleted", "executor")]

@@ -13,6 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sublet import deadlines
+
 DATE_SECONDS = 1.0
 """How often the ``Date`` of answers is set; uvicorn by itself wakes up ten times as often."""
 
@@ -107,7 +109,7 @@ class QuietServer(uvicorn.Server):
         # To uvicorn the 0 means a full second: headers are made anew then.
         while not await self.on_tick(0):
             try:
-                async with asyncio.timeout(pause):
+                async with deadlines.timeout(pause):
                     await self._leaving.wait()
             except TimeoutError:
                 continue

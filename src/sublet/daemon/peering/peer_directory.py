@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.api.peer_models import PeerView
 from sublet.daemon.peering.peers import Peer, PeerStore
 from sublet.daemon.ports import PeerLink
@@ -40,7 +41,7 @@ class PeerDirectory:
 
     async def _view(self, peer: Peer) -> PeerView:
         try:
-            async with asyncio.timeout(ASK_SECONDS):
+            async with deadlines.timeout(ASK_SECONDS):
                 return peer.view(await self._link.agents(peer.address()))
         except TimeoutError:
             return peer.view(usable=False, why_not=f"{peer.name} did not answer within {ASK_SECONDS:.0f} s")

@@ -19,6 +19,7 @@ import structlog
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from sublet import deadlines
 from sublet.daemon.api.daemon_api import KnownPeer, Moved
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity, tls_fingerprint
@@ -156,7 +157,7 @@ class Whereabouts:
         bare = Moved(own.a2a_url, own.tls_certificate, int(self._clock()), secrets.token_urlsafe(_NONCE_BYTES))
         moved = _signed(bare, self._identity.key, self._identity.node_id, peer.fingerprint)
         try:
-            async with asyncio.timeout(TELL_SECONDS):
+            async with deadlines.timeout(TELL_SECONDS):
                 await self._link.tell_moved(peer.address(), moved)
         except (SubletError, TimeoutError) as error:
             if isinstance(error, SubletError) and error.code is not LocalCode.PEER_UNREACHABLE:

@@ -14,8 +14,18 @@ from typing import Final
 import structlog
 
 from sublet.daemon.api.models import ChangeSet
-from sublet.daemon.api.reports import change_set_view
-from sublet.daemon.api.review_models import Applied, ApplyRequest, Conflict, Outcome, Review, ReviewedFile, Undone
+from sublet.daemon.api.reports import change_set_view, mode_text, with_reason
+from sublet.daemon.api.review_models import (
+    Applied,
+    ApplyRequest,
+    Conflict,
+    DirectoryOutcome,
+    Outcome,
+    Review,
+    ReviewedDirectory,
+    ReviewedFile,
+    Undone,
+)
 from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.storage.records import DelegationRecord
 from sublet.protocol.errors import LocalCode, SubletError
@@ -23,7 +33,7 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import MAX_PATCH_BYTES
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.export import export_branch, export_patch
+from sublet.workspace.changes.export import export_branch, export_patch, not_carried
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging import model as workspace_changes
 
@@ -88,27 +98,35 @@ class ResultStore:
         if record.change_set.status == "discarded":
             return review.model_copy(update={"patch": "" if patch else None})
         files: list[ReviewedFile] = []
+        directories: list[ReviewedDirectory] = []
         conflicts: list[Conflict] = []
         unread: list[str] = []
+        unread_why: list[str] = []
         mass_deletion = False
         for part in _parts(record):
             changes = self._changes.get(part.key)
             outcomes: dict[bytes, Outcome] = {}
+            kept: dict[bytes, DirectoryOutcome] = {}
             if changes.status in ("pending", "undone"):
                 preview = self._applier.preview(part.key, part.rules)
-                outcomes = _outcomes(preview)
+                outcomes, kept = _outcomes(preview), preview.directories
                 conflicts += _conflicts(part, preview.conflicts)
                 mass_deletion |= bool(preview.mass_deletion)
             files += [_file(part, file, outcomes.get(file.path)) for file in changes.files]
+            directories += [_directory(part, one, kept.get(one.path)) for one in changes.directories]
             unread += [part.name_of(path) for path, _ in changes.unread]
+            unread_why += [part.shown + with_reason(path, why) for path, why in changes.unread]
         text, truncated = self._patch(record) if patch else (None, False)
         return review.model_copy(
             update={
                 "files": files[:MAX_REVIEWED_FILES],
-                "truncated": len(files) > MAX_REVIEWED_FILES,
+                "directories": directories[:MAX_REVIEWED_FILES],
+                "truncated": max(len(files), len(directories)) > MAX_REVIEWED_FILES,
                 "conflicts": conflicts[:MAX_REVIEWED_FILES],
                 "mass_deletion": mass_deletion,
                 "unread": unread[:MAX_REVIEWED_FILES],
+                "unread_why": unread_why[:MAX_REVIEWED_FILES],
+                "unread_count": len(unread),
                 "patch": text,
                 "patch_truncated": truncated,
             }
@@ -175,6 +193,15 @@ class ResultStore:
             SubletError: as ``export_branch``.
         """
         return put_on_branch(self._changes, record, name)
+
+    def left_out(self, record: DelegationRecord) -> list[str]:
+        """Return what of a result neither a branch nor a patch carries, as it is shown.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where it is gone.
+        """
+        told = [part.shown + line for part in _parts(record) for line in not_carried(self._changes, part.key)]
+        return told[:MAX_REVIEWED_FILES]
 
     def whole_patch(self, record: DelegationRecord) -> bytes:
         """Return a result as a patch for ``git apply``.
@@ -248,7 +275,14 @@ def _told(
     parts: Mapping[str, _Part], reports: Mapping[str, workspace_changes.Applied]
 ) -> tuple[list[str], list[Conflict]]:
     """Return what was changed, and what was not, as it is shown."""
-    changed = [parts[key].name_of(path) for key, report in reports.items() for path in report.paths]
+    changed = [
+        name
+        for key, report in reports.items()
+        for name in (
+            *map(parts[key].name_of, report.paths),
+            *(parts[key].name_of(path) + "/" for path in report.directories),
+        )
+    ]
     conflicts = [conflict for key, report in reports.items() for conflict in _conflicts(parts[key], report.conflicts)]
     return changed, conflicts
 
@@ -290,5 +324,19 @@ def _file(part: _Part, file: workspace_changes.ChangedPath, outcome: Outcome | N
         renamed_from=None if file.renamed_from is None else part.name_of(file.renamed_from),
         lines_added=file.lines_added,
         lines_deleted=file.lines_deleted,
+        outcome=outcome,
+        mode_before=mode_text(file.mode_before),
+        mode_after=mode_text(file.mode_after),
+    )
+
+
+def _directory(
+    part: _Part, directory: workspace_changes.DirectoryChange, outcome: DirectoryOutcome | None
+) -> ReviewedDirectory:
+    return ReviewedDirectory(
+        path=part.shown + directory.shown,
+        change=directory.change,
+        mode_before=mode_text(directory.before),
+        mode_after=mode_text(directory.after),
         outcome=outcome,
     )

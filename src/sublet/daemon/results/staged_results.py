@@ -89,7 +89,8 @@ class StagedResults:
         """
         record = await self._settled(delegation_id)
         raw = await in_background(self._store.whole_patch, record)
-        return ResultPatch(delegation_id=record.id, base64=base64.b64encode(raw).decode())
+        left_out = await in_background(self._store.left_out, record)
+        return ResultPatch(delegation_id=record.id, base64=base64.b64encode(raw).decode(), left_out=left_out)
 
     async def apply(self, delegation_id: str, request: ApplyRequest, who: str) -> Applied:
         """Merge a result into the directory, or make a branch of it.
@@ -164,7 +165,8 @@ class StagedResults:
         commit = await in_background(self._store.branch, record, branch)
         changes = _changes(record).model_copy(update={"branch": branch, "branch_error": None})
         await self._note(record, changes, "branch", who, 0, 0)
-        return Applied(delegation_id=record.id, change_set=changes, branch=branch, commit=commit)
+        left_out = await in_background(self._store.left_out, record)
+        return Applied(delegation_id=record.id, change_set=changes, branch=branch, commit=commit, left_out=left_out)
 
     async def _settled(self, delegation_id: str) -> DelegationRecord:
         """Return a delegation that has a result to look at.

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
@@ -224,7 +225,7 @@ class Messaging:
 
         async def ask(peer: Peer, host: str) -> None:
             try:
-                async with asyncio.timeout(ASK_SECONDS):
+                async with deadlines.timeout(ASK_SECONDS):
                     door = await self._link.bus(peer.address())
             except (SubletError, TimeoutError):
                 door = doors.get(peer.node_id)

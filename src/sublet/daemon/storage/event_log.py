@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
+from sublet import deadlines
 from sublet.daemon.api.models import MAX_PAGE, EventPage
 from sublet.daemon.storage.kept_documents import drop_unused, keep, kept
 from sublet.daemon.storage.store import Store
@@ -217,7 +218,7 @@ class EventLog:
             if page.events or timeout <= 0:
                 return page
             try:
-                async with asyncio.timeout(timeout):
+                async with deadlines.timeout(timeout):
                     await news.wait()
             except TimeoutError:
                 return page

@@ -22,6 +22,7 @@ from sublet.daemon.api.models import (
     ResultView,
     Usage,
 )
+from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
@@ -143,6 +144,7 @@ class DelegationRecord(Record):
     error: ErrorView | None = None
     hidden: list[str] = []
     unmountable: list[str] = []
+    build_files: list[str] = []
     sandbox_enforced: list[str] = []
     left_out: int = 0
     git_hidden: list[str] = []
@@ -161,6 +163,9 @@ class DelegationRecord(Record):
     def workspace(self) -> str:
         """Real path of the directory to work in."""
         return self.resources[0].path
+
+    def _changed(self) -> list[str]:
+        return [] if self.audit is None else [*self.audit.added, *self.audit.changed]
 
     @property
     def terminal(self) -> bool:
@@ -208,6 +213,7 @@ class DelegationRecord(Record):
             error=error,
             hidden=self.hidden,
             unmountable=self.unmountable,
+            cautions=cautions(self.transport, self.build_files, self._changed()),
             requested_ttl_seconds=self.request.ttl_seconds,
             sandbox_enforced=self.sandbox_enforced,
             left_out=self.left_out,

@@ -90,6 +90,7 @@ class AssignmentRun:
         self._flushed = False
         self._tried = False
         self._interrupted = 0
+        self._left = ""
         self._news = Updates(record.id)
         self.updates = self._news.stream
 
@@ -212,7 +213,7 @@ class AssignmentRun:
                 ended = self._stopped is not None or anyio.current_time() >= self.deadline.at
                 with self._unmounting:
                     self._flushed = await self._detached(mount, flush=not ended)
-                self._interrupted = mount.interrupted
+                self._interrupted, self._left = mount.interrupted, mount.left
             refused = mount.over_quota or (not self._flushed and self._start.lease.access_mode == "rw")
             if refused and not ended:
                 # The delegator knows why changes were refused, and its word for it may still be on its way.
@@ -315,6 +316,9 @@ class AssignmentRun:
         while True:
             if not mount.is_copy:
                 await self._link.restored(mount)
+            if not mount.is_there:
+                # An agent must not begin in the bare directory below: the work ends as soon as the loss is noticed.
+                await mount.lost.wait()
             launches, interrupted = launches + 1, mount.interrupted
             job = make_job(
                 self._record,
@@ -345,4 +349,5 @@ class AssignmentRun:
             lost=self._lost,
             stopped=self._stopped,
             failed=self._failed,
+            left=self._left,
         )

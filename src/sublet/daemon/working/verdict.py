@@ -17,6 +17,7 @@ def why_not_done(
     lost: str | None,
     stopped: SubletError | None,
     failed: SubletError | None,
+    left: str = "",
 ) -> SubletError | None:
     """Return why the work is not done, with the end of what the agent said; None where it is.
 
@@ -29,10 +30,11 @@ def why_not_done(
         lost: why the link to the files was lost for good, None where it was not.
         stopped: why the work was stopped, if so.
         failed: for what it was to end as failed, if so.
+        left: what is still here of the directory, in words, if anything.
     """
     if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
         # The delegator cancels a lease that ends, perhaps before our own clock says so.
-        return expired()
+        return expired(left)
     if stopped is not None:
         return stopped
     if failed is not None:
@@ -61,8 +63,14 @@ def why_not_done(
     return None
 
 
-def expired() -> SubletError:
-    """Return the error of a lease that ended while the work ran (AWCP 4.5)."""
+def expired(left: str = "") -> SubletError:
+    """Return the error of a lease that ended while the work ran (AWCP 4.5); ``left`` as for ``why_not_done``."""
+    if left:
+        return SubletError(
+            ErrorCode.EXPIRED,
+            f"the lease ended while the task was running; the agent was stopped, but on its machine {left}",
+            "Nothing there reaches your files any more; the daemon there removes it when it starts again.",
+        )
     return SubletError(
         ErrorCode.EXPIRED,
         "the lease ended while the task was running; the agent was stopped and the directory unmounted",

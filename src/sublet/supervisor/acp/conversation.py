@@ -21,6 +21,7 @@ from acp.schema import (
     SessionModeState,
 )
 
+from sublet import deadlines
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.client import AgentClient
 from sublet.supervisor.acp.file_requests import FileRequests
@@ -117,7 +118,7 @@ class Talk:
             await asyncio.shield(connection.close())
 
     async def _talk(self, connection: acp.ClientSideConnection, client: AgentClient) -> None:
-        async with asyncio.timeout(START_SECONDS):
+        async with deadlines.timeout(START_SECONDS):
             able = await connection.initialize(
                 protocol_version=acp.PROTOCOL_VERSION,
                 client_capabilities=self._offered(),
@@ -125,7 +126,7 @@ class Talk:
             )
         if able.protocol_version != acp.PROTOCOL_VERSION:
             raise Failed(f"it speaks version {able.protocol_version} of the protocol and not {acp.PROTOCOL_VERSION}")
-        async with asyncio.timeout(START_SECONDS):
+        async with deadlines.timeout(START_SECONDS):
             can = able.agent_capabilities or AgentCapabilities()
             try:
                 modes = await self._session(connection, client, can)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from sublet import deadlines
 from sublet.supervisor.guarded_process import GuardedProcess
 
 MAX_LINE_BYTES: Final = 16 << 20
@@ -54,7 +55,7 @@ class AgentStream:
             self._open.discard(_key(message["id"]))
         line = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
         try:
-            async with self._sending, asyncio.timeout(SEND_SECONDS):
+            async with self._sending, deadlines.timeout(SEND_SECONDS):
                 self._writer.write(line)
                 await self._writer.drain()
         except TimeoutError:

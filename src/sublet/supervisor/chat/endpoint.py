@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from sublet import deadlines
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.reply import Reply, ReplyBuilder, read_whole
@@ -189,7 +190,7 @@ class Endpoint:
         url = f"{self._config.base_url.rstrip('/')}/chat/completions"
         try:
             async with (
-                asyncio.timeout(MAX_REPLY_SECONDS),
+                deadlines.timeout(MAX_REPLY_SECONDS),
                 self._client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 if response.headers.get("content-encoding", "identity") != "identity":

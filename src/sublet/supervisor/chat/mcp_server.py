@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.tool import ToolFailed
@@ -78,7 +79,7 @@ class McpServer:
         try:
             async with AsyncExitStack() as opened:
                 # No cancel scope: those that are entered here have to outlast it.
-                async with asyncio.timeout(START_SECONDS):
+                async with deadlines.timeout(START_SECONDS):
                     client = await self._connect(opened)
                     self.tools = await _listed(client)
                 self.ready.set()

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
+from sublet import deadlines
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
@@ -117,7 +118,7 @@ class ModelProvider:
         outcome: Outcome | None = None
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(ends(deadline.at)) as limit:
+                async with deadlines.timeout_at(ends(deadline.at)) as limit:
                     with deadline.watched(lambda at: _reschedule(limit, ends(at))):
                         outcome = await self._work(work, job, job.gate, report, capture)
         finally:
@@ -285,7 +286,7 @@ class _Work:
         return Outcome("done", self.said)
 
 
-def _reschedule(limit: asyncio.Timeout, at: float) -> None:
+def _reschedule(limit: deadlines.Deadline, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)

@@ -46,9 +46,10 @@ function patch(whole, cut) {
 
 function line(whole, at, into) {
   const shown = whole.length > MAX_LINE ? `${whole.slice(0, MAX_LINE)} … [${whole.length - MAX_LINE} more characters]` : whole;
-  if (whole.startsWith("diff --git ")) {
+  const head = /^diff --(git|directory|mode) /.exec(whole);
+  if (head) {
     at.inside = false;
-    into.append(h("div", { class: "d-file" }, shown.slice(11)));
+    into.append(h("div", { class: "d-file" }, shown.slice(head[0].length)));
     return;
   }
   const hunk = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/.exec(whole);

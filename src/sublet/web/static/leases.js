@@ -54,9 +54,19 @@ function leaseCard(one) {
 
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, count) => sum + count, 0);
 
+const unaudited = (audit) => Math.max(audit.unaudited_count ?? 0, audit.unaudited.length);
+
+function inDirectories(counts) {
+  const said = [["added", "made"], ["deleted", "removed"], ["mode", "with another mode"]].filter(([kind]) => counts?.[kind]).map(([kind, word]) => `${counts[kind].toLocaleString("en")} ${word}`);
+  return said.length ? `, directories: ${said.join(", ")}` : null;
+}
+
+const modeOf = (one) => (one.mode_before && one.mode_after && one.mode_before !== one.mode_after ? ` (${one.mode_before} → ${one.mode_after})` : "");
+
 function changed(audit) {
-  const count = total(audit.counts);
-  return h("span", {}, count ? [plural(count, "file"), " changed ", h("span", { class: "plus" }, `+${audit.lines_added}`), " ", h("span", { class: "minus" }, `−${audit.lines_deleted}`)] : "nothing changed");
+  const count = total(audit.counts), unseen = unaudited(audit);
+  return h("span", {}, count ? [plural(count, "file"), " changed ", h("span", { class: "plus" }, `+${audit.lines_added}`), " ", h("span", { class: "minus" }, `−${audit.lines_deleted}`)] : total(audit.directory_counts) ? "no file changed" : "nothing changed",
+    inDirectories(audit.directory_counts), unseen ? h("span", { class: "condition" }, `, ${unseen.toLocaleString("en")} could not be looked at`) : null);
 }
 
 function workCard(one) {
@@ -131,9 +141,9 @@ function details(one) {
 
 const said = (result) => (result ? [result.final_summary, ...result.highlights, result.notes].filter(Boolean).join("\n") : "");
 
-function names(label, list) {
+function names(label, list, count = list.length) {
   if (!list.length) return null;
-  return h("details", { class: "names" }, h("summary", {}, `${label}: ${list.length}`), h("ul", {}, list.slice(0, SHOWN_FILES).map((name) => h("li", { class: "path" }, name)), list.length > SHOWN_FILES ? h("li", {}, `… and ${list.length - SHOWN_FILES} more`) : null));
+  return h("details", { class: "names" }, h("summary", {}, `${label}: ${count}`), h("ul", {}, list.slice(0, SHOWN_FILES).map((name) => h("li", { class: "path" }, name)), count > SHOWN_FILES ? h("li", {}, `… and ${count - SHOWN_FILES} more`) : null));
 }
 
 function audited(view, path) {
@@ -143,19 +153,30 @@ function audited(view, path) {
   if (!view.audit) return h("p", { class: "quiet-text" }, ENDED.has(view.state) ? "Nothing was lent, so nothing changed." : "The report comes when the lease ends.");
   const audit = view.audit;
   const count = total(audit.counts);
-  if (!count && !audit.refs.length && !audit.unaudited.length) return h("p", { class: "quiet-text" }, "Nothing changed.");
+  if (!count && !total(audit.directory_counts) && !audit.refs.length && !unaudited(audit)) return h("p", { class: "quiet-text" }, "Nothing changed.");
   return [
     h("p", { class: "totals" }, changed(audit), audit.by_others.length ? h("span", { class: "quiet-text" }, `, ${audit.by_others.length} of them not through this lease`) : null),
     fileTable(audit.files, audit.truncated),
-    names("Could not be read, so may have changed unseen", audit.unaudited),
+    inDirectory(audit),
+    unread(audit),
     names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
-    count ? diff(() => get(`${path}/audit?patch=true`)) : null,
+    count || total(audit.directory_counts) ? diff(() => get(`${path}/audit?patch=true`)) : null,
   ];
+}
+
+function inDirectory(audit) {
+  const word = { added: "made", deleted: "removed", mode: "mode" };
+  return names("Directories", (audit.directories ?? []).map((one) => `${one.path} ${word[one.change]}${modeOf(one)}${one.by === "other" ? ", not through this lease" : ""}`), total(audit.directory_counts));
+}
+
+function unread(audit) {
+  return names("Could not be read, so may have changed unseen", audit.unaudited_why?.length ? audit.unaudited_why : audit.unaudited, unaudited(audit));
 }
 
 function staged(view, set, path) {
   return [
-    h("p", { class: "totals" }, pill(set.status), " ", `${plural(set.added + set.changed + set.deleted + set.renamed + set.mode_changed, "file")} `, h("span", { class: "plus" }, `+${set.lines_added}`), " ", h("span", { class: "minus" }, `−${set.lines_deleted}`), " in a copy; your directory is as it was until you apply it:"),
+    h("p", { class: "totals" }, pill(set.status), " ", `${plural(set.added + set.changed + set.deleted + set.renamed + set.mode_changed, "file")} `, h("span", { class: "plus" }, `+${set.lines_added}`), " ", h("span", { class: "minus" }, `−${set.lines_deleted}`), inDirectories({ added: set.directories_added, deleted: set.directories_deleted, mode: set.directories_mode_changed }), " in a copy; your directory is as it was until you apply it:"),
+    view.audit ? [inDirectory(view.audit), unread(view.audit)] : null,
     set.status === "pending" ? h("pre", { class: "command" }, `sublet apply ${view.delegation_id}`) : null,
     ["pending", "partly_applied"].includes(set.status) ? diff(() => get(`${path}/review?patch=true`)) : null,
   ];
@@ -163,7 +184,7 @@ function staged(view, set, path) {
 
 function fileTable(files, cut) {
   return h("table", { class: "files" }, h("thead", {}, h("tr", {}, h("th", {}, "File"), h("th", {}, "Change"), h("th", { class: "number" }, "Lines"))),
-    h("tbody", {}, files.slice(0, SHOWN_FILES).map((file) => h("tr", {}, h("td", { class: "path" }, file.path, file.by === "other" ? h("span", { class: "tag" }, "not through this lease") : null), h("td", {}, file.change),
+    h("tbody", {}, files.slice(0, SHOWN_FILES).map((file) => h("tr", {}, h("td", { class: "path" }, file.path, modeOf(file), file.by === "other" ? h("span", { class: "tag" }, "not through this lease") : null), h("td", {}, file.change),
       h("td", { class: "number" }, file.lines_added === null ? "binary" : [h("span", { class: "plus" }, `+${file.lines_added}`), " ", h("span", { class: "minus" }, `−${file.lines_deleted}`)])))),
     cut || files.length > SHOWN_FILES ? h("caption", {}, "The list is cut; the counts are not.") : null);
 }

@@ -65,11 +65,22 @@ class UnpackedView:
         self._bringing = False
         self._brought: bool | None = None
         self._flushed: bool | None = None
+        self._left = ""
 
     @property
     def is_copy(self) -> bool:
         """``Carried.is_copy``."""
         return True
+
+    @property
+    def is_there(self) -> bool:
+        """``Carried.is_there``."""
+        return True
+
+    @property
+    def left(self) -> str:
+        """``Carried.left``."""
+        return self._left
 
     @property
     def why_cut(self) -> str:
@@ -140,7 +151,9 @@ class UnpackedView:
         Raises:
             SubletError: ``MOUNT_FAILED``.
         """
-        fs = WritableFs(os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True)
+        fs = WritableFs(
+            os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True, private=True
+        )
         writer = TreeWriter(lambda parts: (fs, parts))
         reader = TarReader(writer, limits)
         channel = await ArchiveChannel.open(connection, lambda: None)
@@ -180,6 +193,7 @@ class UnpackedView:
             os.close(self._root)
             self._root = -1
         if not await asyncio.to_thread(self._dirs.release, self.path):
+            self._left = f"{self.path} could not be removed"
             _log.error("a private directory could not be removed: %s", self.path)
 
     async def _bring_back(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.archive.wire import (
@@ -185,7 +186,7 @@ class ArchiveChannel:
 
     async def _wait_writable(self) -> None:
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with deadlines.timeout(IDLE_SECONDS):
                 await self._session.writable.wait()
         except TimeoutError:
             raise failed(f"the lender took nothing for {IDLE_SECONDS:.0f} s") from None
@@ -193,7 +194,7 @@ class ArchiveChannel:
     async def _next(self) -> tuple[Frame, bytes]:
         session = self._session
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with deadlines.timeout(IDLE_SECONDS):
                 while not session.frames and not session.broken:
                     session.arrived.clear()
                     await session.arrived.wait()

@@ -6,6 +6,8 @@ of it is kept or written: a header that claims gigabytes of attributes, a name t
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import tarfile
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -18,6 +20,9 @@ MAX_DEPTH: Final = 202
 MAX_ATTRIBUTE_BYTES: Final = 16 * 1024
 """Of one extended header: a name and a target of the longest kind, and times."""
 MAX_SECONDS: Final = 1 << 40
+MAX_NAMES_BYTES: Final = 64 << 20
+"""Bytes of all names of one stream, with something for each component: whoever unpacks it keeps them."""
+_COMPONENT_BYTES: Final = 16
 END: Final = bytes(2 * BLOCK)
 
 _NANO: Final = 1_000_000_000
@@ -114,8 +119,22 @@ def checked_parts(name: bytes) -> Parts:
     return parts
 
 
+class NameDigests:
+    """Names as 16 bytes each, however long they are; nobody can make two that are the same."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(16)
+
+    def of(self, parts: Parts) -> bytes:
+        """Return what stands for a name."""
+        return hashlib.blake2b(b"/".join(parts), digest_size=16, key=self._key).digest()
+
+
 class PlannedTar:
-    """A stream that may begin only once its plan was approved. Arguments are those of ``TarReader``."""
+    """A stream that may begin only once its plan was approved.
+
+    Arguments are those of ``TarReader``; the sink refuses a name that comes twice.
+    """
 
     def __init__(self, sink: TarSink) -> None:
         self._sink = sink
@@ -123,7 +142,7 @@ class PlannedTar:
 
     def approve(self, limits: TarLimits) -> None:
         """Let it begin, within ``limits``."""
-        self._reader = TarReader(self._sink, limits)
+        self._reader = TarReader(self._sink, limits, unique=False)
 
     def feed(self, data: bytes) -> None:
         """``TarReader.feed``."""
@@ -145,9 +164,10 @@ class TarReader:
     Args:
         sink: is told of each entry.
         limits: what is refused before the sink hears of it.
+        unique: whether to refuse a name that comes twice, for which each name has to be remembered.
     """
 
-    def __init__(self, sink: TarSink, limits: TarLimits) -> None:
+    def __init__(self, sink: TarSink, limits: TarLimits, *, unique: bool = True) -> None:
         self._sink = sink
         self._limits = limits
         self._pending = bytearray()
@@ -155,7 +175,10 @@ class TarReader:
         self._skip = 0
         self._attributes: dict[bytes, bytes] = {}
         self._attribute_bytes = 0
-        self._seen: set[Parts] = set()
+        self._unique = unique
+        self._digests = NameDigests()
+        self._seen: set[bytes] = set()
+        self._entries = self._names_bytes = 0
         self._bytes = 0
         self._zeros = 0
 
@@ -265,12 +288,18 @@ class TarReader:
 
     def _count(self, entry: Entry) -> None:
         limits = self._limits
-        if entry.parts in self._seen:
-            raise MalformedTar("a name is there twice")
-        self._seen.add(entry.parts)
+        if self._unique:
+            digest = self._digests.of(entry.parts)
+            if digest in self._seen:
+                raise MalformedTar("a name is there twice")
+            self._seen.add(digest)
+            self._names_bytes += sum(len(part) + _COMPONENT_BYTES for part in entry.parts)
+        self._entries += 1
         self._bytes += entry.size
-        if len(self._seen) > limits.max_entries:
+        if self._entries > limits.max_entries:
             raise MalformedTar(f"more than {limits.max_entries:,} names")
+        if self._names_bytes > MAX_NAMES_BYTES:
+            raise MalformedTar("names that are too long, all together")
         if entry.size > limits.max_file_bytes:
             raise MalformedTar(f"a file of more than {limits.max_file_bytes:,} bytes")
         if self._bytes > limits.max_bytes:

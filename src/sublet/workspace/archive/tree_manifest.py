@@ -12,6 +12,7 @@ from sublet.workspace.archive.tar_format import Kind, Parts
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.audit.manifest import Stamp
+from sublet.workspace.confined.bounds import open_up
 from sublet.workspace.confined.fs import OPEN_FILE
 from sublet.workspace.view.walk import Budget, Directory, Unread, walk
 
@@ -44,6 +45,8 @@ def survey(
 ) -> dict[Parts, Held]:
     """Return what lies below ``root_fd``, each name below ``name``.
 
+    What an agent has shut against its own user, which runs this, is opened again: it must not pass for removed.
+
     Args:
         name: first component of all names.
         root_fd: the directory, which stays the caller's.
@@ -64,6 +67,7 @@ def survey(
         for entry, st in directory.entries:
             if is_halted():
                 raise Interrupted
+            open_up(directory.fd, entry, st)
             parts = (name, *directory.parts, entry)
             stamp, mode = Stamp.of(st), st.st_mode & 0o777
             if stat.S_ISDIR(st.st_mode):

@@ -31,6 +31,18 @@ class AllVisible:
         """Tell that no name is hidden."""
         return False
 
+    def hides(self) -> bool:
+        """Tell that nothing is hidden."""
+        return False
+
+    def notable(self, name: bytes) -> bool:
+        """Tell that there are no rules."""
+        return False
+
+    def secret(self, parts: object) -> bool:
+        """Tell that no name is hidden."""
+        return False
+
     def left_out(self, parts: object) -> bool:
         """Tell that no name is left out."""
         return False

@@ -50,6 +50,9 @@ class Frame(IntEnum):
     FAIL = 8
 
 
+_KINDS: Final = frozenset(Frame)
+
+
 class MalformedFrame(Exception):
     """What arrived is no frame, or none that may come now; the text says why."""
 
@@ -91,32 +94,49 @@ class Failure(BaseModel):
 
 
 class Frames:
-    """Cuts what arrives into frames, never keeping more than one and what arrived with it."""
+    """Cuts what arrives into frames, one at a time, so that nobody keeps an object for each of many tiny ones."""
 
     def __init__(self) -> None:
         self._data = bytearray()
+        self._start = 0
 
-    def receive(self, data: bytes) -> Iterator[tuple[Frame, bytes]]:
-        """Yield the frames that are complete.
+    def add(self, data: bytes) -> None:
+        """Take what has arrived."""
+        if self._start:
+            del self._data[: self._start]
+            self._start = 0
+        self._data += data
+
+    def next(self) -> tuple[Frame, bytes] | None:
+        """Return the next complete frame, or None where more has to arrive.
 
         Raises:
             MalformedFrame: an unknown type, or a payload of more than ``MAX_FRAME`` bytes.
         """
-        self._data += data
-        start = 0
-        try:
-            while len(self._data) - start >= _HEAD.size:
-                kind, size = _HEAD.unpack_from(self._data, start)
-                if size > MAX_FRAME or kind not in Frame.__members__.values():
-                    raise MalformedFrame("an unknown frame, or one that is too large")
-                end = start + _HEAD.size + size
-                if end > len(self._data):
-                    return
-                payload = bytes(memoryview(self._data)[start + _HEAD.size : end])
-                start = end
-                yield Frame(kind), payload
-        finally:
-            del self._data[:start]
+        start = self._start + _HEAD.size
+        if len(self._data) < start:
+            return None
+        kind, size = _HEAD.unpack_from(self._data, self._start)
+        if size > MAX_FRAME or kind not in _KINDS:
+            raise MalformedFrame("an unknown frame, or one that is too large")
+        if len(self._data) < start + size:
+            return None
+        self._start = start + size
+        return Frame(kind), bytes(memoryview(self._data)[start : self._start])
+
+    def receive(self, data: bytes) -> Iterator[tuple[Frame, bytes]]:
+        """Take what has arrived, and yield the frames that are complete.
+
+        Raises:
+            MalformedFrame: as ``next``.
+        """
+        self.add(data)
+        while (found := self.next()) is not None:
+            yield found
+
+    def clear(self) -> None:
+        """Forget what has arrived."""
+        self._data, self._start = bytearray(), 0
 
 
 def frame(kind: Frame, payload: bytes = b"") -> bytes:

@@ -11,17 +11,20 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
+from sublet.workspace.audit import comparing
 from sublet.workspace.audit.collecting import no_full_collections
-from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, ChangedFile, DirectoryKind
+from sublet.workspace.audit.manifest import Manifest, knows_directories
 from sublet.workspace.audit.shadow import Shadow, lock
-from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
+from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
 from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
@@ -33,34 +36,14 @@ MAX_NUMSTAT_BYTES: Final = 16 * 1024 * 1024
 
 _GONE: Final = "gone-"
 
-Change = Literal["added", "changed", "deleted", "mode"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedFile:
-    """One changed file. ``lines_*`` are None for what is not text, or was not counted within bounds.
-
-    ``by`` is ``executor`` where the lease's own write log has the file or a directory above it.
-    """
-
-    path: bytes
-    change: Change
-    by: Literal["executor", "other"]
-    lines_added: int | None = None
-    lines_deleted: int | None = None
-
-    @property
-    def shown(self) -> str:
-        """The path in a form that is safe to show."""
-        return clean_name(self.path)
-
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
     """The report of one lease. ``baseline`` and ``result`` name the snapshots that ``Auditor.patch`` compares.
 
+    ``files`` and ``counts`` are of files and links, ``directories`` and ``directory_counts`` of directories.
     ``unaudited`` are paths that could not be read, and why; what lies there may have changed unseen. ``truncated`` says
-    that more files changed than ``files`` lists; ``counts`` are complete.
+    that more changed than is listed; the counts are complete.
     """
 
     baseline: str
@@ -71,6 +54,8 @@ class AuditResult:
     lines_deleted: int = 0
     unaudited: tuple[tuple[bytes, str], ...] = ()
     truncated: bool = False
+    directories: tuple[ChangedDirectory, ...] = ()
+    directory_counts: dict[DirectoryKind, int] = field(default_factory=dict)
 
     def named(self, change: Change) -> list[str]:
         """Return the listed files with this change, safe to show."""
@@ -78,8 +63,9 @@ class AuditResult:
 
     @property
     def by_others(self) -> list[str]:
-        """The listed files that changed during the lease, but not through it."""
-        return [f.shown for f in self.files if f.by == "other"]
+        """The listed files and directories that changed during the lease, but not through it."""
+        changed: Sequence[ChangedFile | ChangedDirectory] = (*self.files, *self.directories)
+        return [one.shown for one in changed if one.by == "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +228,16 @@ class Auditor:
             SubletError: ``NOT_FOUND`` where the snapshots are not kept any more.
         """
         with self._locked(root) as shadow:
-            raw, truncated = shadow.git.patch(
-                baseline, result, limit=MAX_PATCH_BYTES if limit is None else limit, below=below
-            )
-        return Patch(escape_text(raw), truncated)
+            return made_patch(shadow, baseline, result, below=below, limit=limit)
+
+    def whole_patch(self, root: Path, baseline: str, result: str, *, limit: int | None = None) -> Patch:
+        """Return the difference of two snapshots as ``patch`` does, with renamed files told as such.
+
+        Raises:
+            SubletError: as ``patch``.
+        """
+        with self._locked(root) as shadow:
+            return made_patch(shadow, baseline, result, limit=limit, renames=True)
 
     def forget(self, root: Path) -> None:
         """Remove all snapshots of the workspace. Forgetting twice is no error."""
@@ -291,31 +283,48 @@ class Auditor:
             os.close(held)
 
 
+def made_patch(
+    shadow: Shadow, baseline: str, result: str, *, below: str = "", limit: int | None = None, renames: bool = False
+) -> Patch:
+    """Return what git says of two snapshots, with the directories and permissions before that git does not keep."""
+    limit = MAX_PATCH_BYTES if limit is None else limit
+    before, after = checked_id(baseline), checked_id(result)
+    head = b""
+    if before != after:
+        found = comparing.compare(shadow.manifest(before), shadow.manifest(after), lambda _: "executor")
+        head = comparing.patch_of(found, below)
+    raw, cut = shadow.git.patch(before, after, limit=max(0, limit - len(head)), below=below, renames=renames)
+    return Patch(escape_text(head[:limit] + raw), cut or len(head) > limit)
+
+
 def _report(
     shadow: Shadow,
     before: tuple[str, Manifest],
     after: tuple[str, Manifest],
-    author: Callable[[bytes], Literal["executor", "other"]],
+    author: Author,
     unaudited: list[tuple[bytes, str]],
 ) -> AuditResult:
-    report = _compare(before[1], after[1], author)
+    found = comparing.compare(before[1], after[1], author)
+    report, directories = found.files, found.directories
     lines: dict[bytes, tuple[int, int] | None] = {}
-    if report:
-        lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
+    if before[0] != after[0]:
+        if any(changed.change != "mode" for changed in report):
+            lines = shadow.git.line_counts(before[0], after[0], limit=MAX_NUMSTAT_BYTES)
         shadow.git.compact()
-    counts: dict[Change, int] = {}
-    for changed in report:
-        counts[changed.change] = counts.get(changed.change, 0) + 1
+    if not knows_directories(before[1]):
+        unaudited = [*unaudited, (b".", "directories and permissions were not recorded before the lease")]
     sums = [n for n in lines.values() if n is not None]
     return AuditResult(
         baseline=before[0],
         result=after[0],
-        files=tuple(_with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
-        counts=counts,
+        files=tuple(comparing.with_lines(f, lines.get(f.path)) for f in report[:MAX_REPORT_FILES]),
+        counts=dict(Counter(changed.change for changed in report)),
         lines_added=sum(n[0] for n in sums),
         lines_deleted=sum(n[1] for n in sums),
         unaudited=tuple(unaudited),
-        truncated=len(report) > MAX_REPORT_FILES,
+        truncated=max(len(report), len(directories)) > MAX_REPORT_FILES,
+        directories=tuple(directories[:MAX_REPORT_FILES]),
+        directory_counts=dict(Counter(changed.change for changed in directories)),
     )
 
 
@@ -330,30 +339,7 @@ def _refs(root: Path) -> dict[bytes, bytes]:
         ) from None
 
 
-def _compare(
-    before: Manifest, after: Manifest, author: Callable[[bytes], Literal["executor", "other"]]
-) -> list[ChangedFile]:
-    changes: list[ChangedFile] = []
-    for path in before.keys() | after.keys():
-        old, new = before.get(path), after.get(path)
-        change: Change
-        if old is None:
-            change = "added"
-        elif new is None:
-            change = "deleted"
-        elif old.blob != new.blob or (old.mode == SYMLINK) != (new.mode == SYMLINK):
-            change = "changed"
-        elif old.mode != new.mode:
-            change = "mode"
-        else:
-            continue
-        changes.append(ChangedFile(path, change, author(path)))
-    # Sorted last, since nothing else of the process goes on while all names of a large directory are sorted.
-    changes.sort(key=lambda changed: changed.path)
-    return changes
-
-
-def _author(touched: Collection[bytes], overflow: bool) -> Callable[[bytes], Literal["executor", "other"]]:
+def _author(touched: Collection[bytes], overflow: bool) -> Author:
     """Return who changed a path: a renamed or removed directory stands for all below it."""
 
     def author(path: bytes) -> Literal["executor", "other"]:
@@ -367,9 +353,3 @@ def _author(touched: Collection[bytes], overflow: bool) -> Callable[[bytes], Lit
         return "other"
 
     return author
-
-
-def _with_lines(changed: ChangedFile, lines: tuple[int, int] | None) -> ChangedFile:
-    if lines is None:
-        return changed
-    return ChangedFile(changed.path, changed.change, changed.by, lines[0], lines[1])

@@ -1,4 +1,9 @@
-"""What a snapshot holds, file by file, beside the commit: it spares reading files that have not changed since."""
+"""What a snapshot holds, name by name: it spares reading files that have not changed since.
+
+A manifest lies beside the commit of its snapshot. Git keeps neither directories nor permissions, so the commit also
+names a blob that lists them: a manifest that was pruned is built from both again. The landed first version listed files
+only; its manifests are still read, and what they do not say is not compared.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sublet.disk.durable import write_whole
+from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK
 
 MAX_MANIFESTS: Final = 64
 """Manifests kept per workspace; an older snapshot's is rebuilt from its commit."""
 
-_MAGIC = b"sublet-manifest-1 "
+ROOT: Final = b"."
+"""The name of the directory itself; a manifest without it says nothing of directories."""
+
+_MAGIC = b"sublet-manifest-2 "
+_FIRST_MAGIC = b"sublet-manifest-1 "
+_USUAL: Final = {PLAIN: 0o644, EXECUTABLE: 0o755}
+"""Permissions that a listing leaves out."""
 
 
 class Stamp(NamedTuple):
@@ -35,14 +47,66 @@ class Stamp(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One file: its mode as git has it, the id of its blob, and its stamp where that may be trusted."""
+    """One name: its mode as git has it, the id of its blob, its stamp where that may be trusted, and its permissions.
+
+    A directory has neither blob nor stamp. ``permissions`` are None for links, and where they are not known.
+    """
 
     mode: int
     blob: str
     stamp: Stamp | None
+    permissions: int | None = None
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return self.mode == DIRECTORY
+
+    def same(self, other: Record | None) -> bool:
+        """Tell whether both hold the same, permissions included; times are not compared."""
+        return other is not None and (self.mode, self.blob, self.permissions) == (
+            other.mode,
+            other.blob,
+            other.permissions,
+        )
 
 
 Manifest = Mapping[bytes, Record]
+
+
+def knows_directories(manifest: Manifest) -> bool:
+    """Tell whether the manifest says which directories there were."""
+    return ROOT in manifest
+
+
+def file_of(record: Record | None) -> Record | None:
+    """Return ``record`` where it is of a file or link, else None."""
+    return None if record is None or record.mode == DIRECTORY else record
+
+
+def listing(manifest: Manifest) -> bytes:
+    """Return what git does not keep of ``manifest``: its directories, and permissions that are not the usual ones."""
+    return b"".join(
+        b"%o %o %s\0" % (record.mode, record.permissions or 0, path)
+        for path, record in sorted(manifest.items())
+        if path == ROOT or (record.mode != SYMLINK and record.permissions != _USUAL.get(record.mode))
+    )
+
+
+def with_listing(files: Manifest, listed: bytes) -> dict[bytes, Record]:
+    """Return the manifest of ``files``, as git has them, with what ``listing`` said.
+
+    Raises:
+        ValueError: ``listed`` is none.
+    """
+    found = {path: record._replace(permissions=_USUAL.get(record.mode)) for path, record in files.items()}
+    for line in listed.split(b"\0")[:-1]:
+        mode, permissions, path = line.split(b" ", 2)
+        if int(mode, 8) == DIRECTORY:
+            found[path] = Record(DIRECTORY, "", None, None if path == ROOT else int(permissions, 8))
+        elif path in found:
+            found[path] = found[path]._replace(permissions=int(permissions, 8))
+    return found
 
 
 def save(directory: Path, commit: str, manifest: Manifest) -> None:
@@ -58,18 +122,30 @@ def load(directory: Path, commit: str) -> dict[bytes, Record] | None:
     """Return the manifest of ``commit``, or None where there is none that is whole."""
     with contextlib.suppress(FileNotFoundError):
         head, _, body = (directory / commit).read_bytes().partition(b"\n")
-        if head == _MAGIC + hashlib.sha256(body).hexdigest().encode():
+        digest = hashlib.sha256(body).hexdigest().encode()
+        if head == _MAGIC + digest:
             return dict(_parsed(body))
+        if head == _FIRST_MAGIC + digest:
+            return dict(_parsed_first(body))
     return None
 
 
 def _lines(manifest: Manifest) -> Iterator[bytes]:
-    for path, (mode, blob, stamp) in manifest.items():
+    for path, (mode, blob, stamp, permissions) in manifest.items():
         fields = " ".join(map(str, stamp)) if stamp else "- - - -"
-        yield f"{mode:o} {blob} {fields} ".encode() + path + b"\0"
+        allowed = "-" if permissions is None else f"{permissions:o}"
+        yield f"{mode:o} {blob or '-'} {allowed} {fields} ".encode() + path + b"\0"
 
 
 def _parsed(body: bytes) -> Iterator[tuple[bytes, Record]]:
+    for line in body.split(b"\0")[:-1]:
+        mode, blob, allowed, size, modified, changed, inode, path = line.split(b" ", 7)
+        stamp = None if size == b"-" else Stamp(int(size), int(modified), int(changed), int(inode))
+        permissions = None if allowed == b"-" else int(allowed, 8)
+        yield path, Record(int(mode, 8), "" if blob == b"-" else blob.decode(), stamp, permissions)
+
+
+def _parsed_first(body: bytes) -> Iterator[tuple[bytes, Record]]:
     for line in body.split(b"\0")[:-1]:
         mode, blob, size, modified, changed, inode, path = line.split(b" ", 6)
         stamp = None if size == b"-" else Stamp(int(size), int(modified), int(changed), int(inode))

@@ -14,12 +14,14 @@ from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit import manifest as manifests
 from sublet.workspace.audit.manifest import Manifest
-from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
+from sublet.workspace.audit.shadow_git import MAX_LISTING_BYTES, SYMLINK, Importer, ShadowGit, blob_id, checked_id
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.git.refs import Refs
 from sublet.workspace.model import ViewRules
 
 _SALT_BYTES: Final = 16
+_LISTING: Final = "listing"
+"""Begins the message of a commit; the id of the blob follows that lists directories and permissions."""
 
 
 def lock(directory: Path, *, create: bool) -> int:
@@ -66,7 +68,7 @@ class Shadow:
 
     def _named(self) -> str | None:
         with contextlib.suppress(FileNotFoundError, SubletError):
-            return checked_id(self._head.read_text())
+            return checked_id(self._head.read_bytes().decode("ascii", "replace"))
         return None
 
     def manifest(self, commit: str | None) -> dict[bytes, manifests.Record]:
@@ -76,7 +78,13 @@ class Shadow:
         known = manifests.load(self._manifests, commit)
         if known is not None:
             return known
-        return {path: manifests.Record(mode, blob, None) for path, mode, blob in self.git.entries(commit)}
+        files = {path: manifests.Record(mode, blob, None) for path, mode, blob in self.git.entries(commit)}
+        with contextlib.suppress(ValueError):
+            head, _, listed = self.git.message(commit).strip().decode("ascii", "replace").partition(" ")
+            if head == _LISTING:
+                content = self.git.blob(listed, limit=MAX_LISTING_BYTES)
+                return files if content is None else manifests.with_listing(files, content)
+        return files
 
     @property
     def salt(self) -> bytes:
@@ -135,19 +143,34 @@ class Shadow:
         with self.git.importer() as importer:
             taken = take(root, rules, known, self.salt, importer.blob)
             found = taken.manifest if own is None else _own_changes(taken.manifest, known, own)
-            changed = [(p, r.mode, r.blob) for p, r in found.items() if p not in known or known[p][:2] != r[:2]]
-            # Git can't be told that a link replaces a file of a name it refuses for links: it goes first.
-            deleted = [
-                p for p, r in known.items() if p not in found or (r.mode == SYMLINK) != (found[p].mode == SYMLINK)
-            ]
             commit = parent
-            if commit is None or changed or deleted:
-                commit = importer.commit(parent, deleted, changed)
+            if commit is None or found.keys() != known.keys() or any(not r.same(known[p]) for p, r in found.items()):
+                commit = _commit(importer, parent, known, found)
         if commit != parent or found != known:
             manifests.save(self._manifests, commit, found)
         if moves_head and commit != self._named():
             write_durably(self._head, commit.encode())
         return commit, found, taken.unread
+
+
+def _commit(importer: Importer, parent: str | None, known: Manifest, found: Manifest) -> str:
+    """Commit ``found`` on its parent, which holds ``known``; return the commit."""
+    changed = [
+        (path, record.mode, record.blob)
+        for path, record in found.items()
+        if not record.is_directory and (path not in known or known[path][:2] != record[:2])
+    ]
+    # Git can't be told that a link replaces a file of a name it refuses for links: it goes first.
+    deleted = [
+        path
+        for path, record in known.items()
+        if not record.is_directory
+        and ((new := found.get(path)) is None or new.is_directory or (record.mode == SYMLINK) != (new.mode == SYMLINK))
+    ]
+    # Two snapshots that differ in directories only are two commits, each with a manifest of its own.
+    listed = manifests.listing(found)
+    importer.blob(listed)
+    return importer.commit(parent, deleted, changed, f"{_LISTING} {blob_id(listed)}".encode())
 
 
 def _own_changes(
@@ -157,8 +180,8 @@ def _own_changes(
     kept: dict[bytes, manifests.Record] = {}
     for path in found.keys() | known.keys():
         old, new = known.get(path), found.get(path)
-        differs = old is None or new is None or old[:2] != new[:2]
-        chosen = old if differs and not own(path) else new
+        differs = old is None or new is None or not new.same(old)
+        chosen = old if differs and path != manifests.ROOT and not own(path) else new
         if chosen is not None:
             kept[path] = chosen
     return kept

@@ -28,9 +28,13 @@ IMPORT_SECONDS: Final = 600.0
 REPACK_SECONDS: Final = 600.0
 MAX_PACKS: Final = 64
 """Each import leaves a pack; beyond this many they become one."""
+MAX_RENAMES: Final = 400
+"""Names on either side that are compared with each other for renames; with more, none is looked for."""
 SYMLINK: Final = 0o120000
 PLAIN: Final = 0o100644
 EXECUTABLE: Final = 0o100755
+DIRECTORY: Final = 0o040000
+"""Only manifests have directories of their own; git keeps none without a file."""
 
 _REF = b"refs/sublet/shadow"
 _OBJECT_ID = re.compile(r"[0-9a-f]{64}")
@@ -134,6 +138,15 @@ class ShadowGit:
             found.append((unmask(path), int(mode, 8), object_id.decode()))
         return found
 
+    def message(self, commit: str) -> bytes:
+        """Return the message of ``commit``.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where there is no such commit.
+        """
+        output, _ = self.run(["cat-file", "commit", checked_id(commit)], limit=_CHUNK)
+        return output.partition(b"\n\n")[2]
+
     def line_counts(
         self, old: str, new: str, *, limit: int, renames: bool = False
     ) -> dict[bytes, tuple[int, int] | None]:
@@ -236,10 +249,17 @@ class Importer:
         """Store ``content``; its name is ``blob_id(content)``."""
         self._write(b"blob\ndata %d\n" % len(content), content, b"\n")
 
-    def commit(self, parent: str | None, deleted: Iterable[bytes], changed: Iterable[tuple[bytes, int, str]]) -> str:
+    def commit(
+        self,
+        parent: str | None,
+        deleted: Iterable[bytes],
+        changed: Iterable[tuple[bytes, int, str]],
+        message: bytes = b"",
+    ) -> str:
         """Commit ``parent`` without the ``deleted`` and with the ``changed`` paths, modes and blobs; return its id."""
         self._write(b"commit %s\nmark :1\n" % _REF)
-        self._write(b"committer Sublet <sublet@localhost> %d +0000\ndata 0\n" % int(time.time()))
+        self._write(b"committer Sublet <sublet@localhost> %d +0000\n" % int(time.time()))
+        self._write(b"data %d\n%s" % (len(message), message), b"\n" if message else b"")
         if parent is not None:
             self._write(b"from %s\n" % checked_id(parent).encode())
         for path in deleted:
@@ -305,8 +325,8 @@ def checked_id(object_id: str) -> str:
 
 
 def _diff_arguments(old: str, new: str, *, renames: bool = False) -> list[str]:
-    how = "-M" if renames else "--no-renames"
-    return ["-r", how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
+    how = ["-M", f"-l{MAX_RENAMES}"] if renames else ["--no-renames"]
+    return ["-r", *how, "--no-ext-diff", "--no-textconv", "--no-color", checked_id(old), checked_id(new)]
 
 
 def quoted(path: bytes) -> bytes:

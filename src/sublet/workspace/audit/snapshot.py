@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.workspace.audit.manifest import Manifest, Record, Stamp
-from sublet.workspace.audit.shadow_git import EXECUTABLE, PLAIN, SYMLINK, blob_id
+from sublet.workspace.audit.manifest import ROOT, Manifest, Record, Stamp
+from sublet.workspace.audit.shadow_git import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, blob_id
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
 MAX_ENTRIES: Final = 300_000
 MAX_SECONDS: Final = 300.0
+MAX_PATH_BYTES: Final = 128 * 1024 * 1024
+"""Of all names together, each with the directories above it: an executor decides how long they are."""
+PERMISSIONS: Final = 0o7777
+"""The bits of a mode that are compared."""
 MAX_STORED_BYTES: Final = 4 * 1024 * 1024
 """Larger files are kept as size and digest only: a change shows, but has no patch."""
 MAX_READ_BYTES: Final = 1024 * 1024 * 1024
@@ -90,6 +94,7 @@ class _Reader:
         self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
         self._mounts: set[bytes] = set()
+        self._path_bytes = 0
 
     def read(self, root: Path | int, rules: ViewRules) -> Taken:
         try:
@@ -111,10 +116,15 @@ class _Reader:
 
     def _directory(self, directory: Directory) -> None:
         self._mounts.update(b"/".join((*directory.parts, name)) for name in directory.mounts)
+        if not directory.parts:
+            self._taken.manifest[ROOT] = Record(DIRECTORY, "", None)
+        above = b"".join(part + b"/" for part in directory.parts)
         for name, st in directory.entries:
+            path = above + name
+            self._count(path)
             if stat.S_ISDIR(st.st_mode):
+                self._taken.manifest[path] = Record(DIRECTORY, "", None, st.st_mode & PERMISSIONS)
                 continue
-            path = b"/".join((*directory.parts, name))
             try:
                 self._taken.manifest[path] = self.record(directory.fd, name, path, st)
             except FileNotFoundError:
@@ -122,17 +132,23 @@ class _Reader:
             except OSError as exc:
                 self._taken.unread.append((path, exc.strerror or os.strerror(exc.errno or 0)))
                 # Its times stand in for its content: they tell at least that it was changed.
-                self._taken.manifest[path] = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
+                unread = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
+                self._taken.manifest[path] = unread._replace(permissions=st.st_mode & PERMISSIONS)
+
+    def _count(self, path: bytes) -> None:
+        self._path_bytes += len(path)
+        if self._path_bytes > MAX_PATH_BYTES:
+            raise WalkOverrunError(f"more than {MAX_PATH_BYTES >> 20} MiB of names")
 
     def record(self, directory_fd: int, name: bytes, path: bytes, st: os.stat_result) -> Record:
         """Return the record of one name, as ``st`` has it."""
         if stat.S_ISLNK(st.st_mode):
             return self._blob(path, SYMLINK, os.readlink(name, dir_fd=directory_fd), None)
         if not stat.S_ISREG(st.st_mode):
-            return self._stand_in(path, PLAIN, f"special {stat.S_IFMT(st.st_mode):o}")
+            return self._special(path, st)
         known = self._known.get(path)
         if known is not None and known.stamp is not None and known.stamp == Stamp.of(st):
-            return known._replace(mode=_mode(st))
+            return known._replace(mode=_mode(st), permissions=st.st_mode & PERMISSIONS)
         fd = os.open(name, _OPEN_FILE, dir_fd=directory_fd)
         try:
             return self._content(fd, path)
@@ -147,17 +163,24 @@ class _Reader:
         """
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode):
-            return self._stand_in(path, PLAIN, f"special {stat.S_IFMT(st.st_mode):o}")
+            return self._special(path, st)
         if st.st_size > MAX_READ_BYTES:
             raise OSError(errno.EFBIG, f"larger than {MAX_READ_BYTES >> 20} MiB, so only size and times are compared")
         young = max(st.st_mtime_ns, st.st_ctime_ns) >= self._settled_before
         stamp = None if young else Stamp.of(st)
+        permissions = st.st_mode & PERMISSIONS
         if st.st_size <= MAX_STORED_BYTES:
-            return self._blob(path, _mode(st), b"".join(self._pieces(fd, st.st_size)), stamp)
+            found = self._blob(path, _mode(st), b"".join(self._pieces(fd, st.st_size)), stamp)
+            return found._replace(permissions=permissions)
         digest = hashlib.sha256()
         for piece in self._pieces(fd, st.st_size):
             digest.update(piece)
-        return self._stand_in(path, _mode(st), f"large {st.st_size} {digest.hexdigest()}", stamp)
+        found = self._stand_in(path, _mode(st), f"large {st.st_size} {digest.hexdigest()}", stamp)
+        return found._replace(permissions=permissions)
+
+    def _special(self, path: bytes, st: os.stat_result) -> Record:
+        found = self._stand_in(path, PLAIN, f"special {stat.S_IFMT(st.st_mode):o}")
+        return found._replace(permissions=st.st_mode & PERMISSIONS)
 
     def _pieces(self, fd: int, size: int) -> Iterator[bytes]:
         """Yield the first ``size`` bytes of the file, or what there is.
@@ -191,10 +214,17 @@ class _Reader:
         if not closed:
             return
         for path, record in self._known.items():
-            parts = path.split(b"/")
-            above = (b"/".join(parts[:n]) for n in range(1, len(parts)))
-            if path not in self._taken.manifest and (path in self._mounts or any(name in closed for name in above)):
+            if path not in self._taken.manifest and (path in self._mounts or _is_below(path, closed)):
                 self._taken.manifest[path] = record._replace(stamp=None)
+
+
+def _is_below(path: bytes, directories: set[bytes]) -> bool:
+    end = path.rfind(b"/")
+    while end > 0:
+        if path[:end] in directories:
+            return True
+        end = path.rfind(b"/", 0, end)
+    return False
 
 
 def _mode(st: os.stat_result) -> int:

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.text import clean_name
 from sublet.workspace.audit.shadow_git import ATTRIBUTES, mask, quoted
 from sublet.workspace.bundles.runs import GitRuns
+from sublet.workspace.confined.bounds import open_up
 from sublet.workspace.confined.fs import OPEN_FILE
 from sublet.workspace.git_runner import git_environment, git_program
 from sublet.workspace.model import ViewRules
@@ -67,7 +69,13 @@ class GitExchange:
         self._run("init", "-q", "--bare", "--template=", "--object-format=sha1", str(self._directory), bare=False)
 
     def snapshot(self, root_fd: int, rules: ViewRules, budget: Budget, parent: str | None = None) -> str:
-        """Commit what ``rules`` show of a tree and git can hold, and return the commit."""
+        """Commit what ``rules`` show of a tree and git can hold, and return the commit.
+
+        A tree that was worked in has a ``parent``: what an agent has shut in it is opened again.
+
+        Raises:
+            OSError: something of a tree with a parent can't be read.
+        """
         with tempfile.TemporaryFile(dir=self._directory) as stream:
             stream.write(b"commit %s\nmark :1\n" % BRANCH.encode())
             stream.write(b"committer Sublet <sublet@localhost> 946684800 +0000\ndata 8\nsnapshot\n")
@@ -78,7 +86,11 @@ class GitExchange:
                 if isinstance(directory, Directory):
                     for name, status in directory.entries:
                         self._runs.check()
+                        if parent is not None:
+                            open_up(directory.fd, name, status)
                         _add(stream, directory, name, status)
+                elif parent is not None:  # what can't be read must not pass for removed
+                    raise OSError(0, f"{clean_name(b'/'.join(directory.parts))}: {directory.reason}")
             stream.write(b"\nget-mark :1\ndone\n")
             stream.seek(0)
             said = self._run("fast-import", "--quiet", "--done", "--force", stdin=stream)

@@ -116,7 +116,7 @@ class GitUpload:
         scratch: Path,
     ) -> None:
         self._branches = {branch.name: branch for branch in branches}
-        self._upload = Upload(trees, quota, is_live)
+        self._upload = Upload(trees, quota, is_live, keeps_modes=True)
         self._runs = GitRuns()
         self._scratch = _directory(scratch)
         self._planned: dict[Parts, int] = {}

@@ -21,16 +21,16 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.edits import Edit, Make, Wanted, fit, order
+from sublet.workspace.changes.edits import Edit, Make, Operation, Step, Wanted, fit, order
 from sublet.workspace.changes.merge import Merger, mass_deletion
 from sublet.workspace.changes.record import ChangeRecord
 from sublet.workspace.changes.together import DECIDED, Action, Together, forget, is_decided, members
 from sublet.workspace.changes.transaction import DONE, PLAN, recover
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
-from sublet.workspace.changes.tree import ABSENT, Tree
+from sublet.workspace.changes.tree import ABSENT, Found, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
 from sublet.workspace.model import ViewRules
-from sublet.workspace.staging.model import Applied, ChangeSetStatus, Conflict, Preview
+from sublet.workspace.staging.model import Applied, ChangeSetStatus, Conflict, DirectoryOutcome, Preview
 from sublet.workspace.viewpath import link_stays
 
 ATTEMPTS: Final = 3
@@ -64,12 +64,15 @@ class Applier:
         record = self._changes.record(key)
         with self._tree(record.root) as tree, self._scratch(key) as scratch:
             wanted = self._merge(record, rules, tree, Path(scratch))
+            outcomes = _directory_outcomes(record, tree, wanted, order(tree, rules, wanted))
+            edited = {edit.path for edit in wanted.edits} - set(wanted.merged) - outcomes.keys()
             return Preview(
-                clean=tuple(sorted({edit.path for edit in wanted.edits} - set(wanted.merged))),
+                clean=tuple(sorted(edited)),
                 merged=tuple(sorted(wanted.merged)),
                 present=tuple(sorted(wanted.present)),
                 conflicts=tuple(wanted.conflicts),
                 mass_deletion=mass_deletion(record, wanted),
+                directories=outcomes,
             )
 
     def apply(self, key: str, rules: ViewRules, *, partial: bool = False, allow_mass_deletion: bool = False) -> Applied:
@@ -143,7 +146,7 @@ class Applier:
                 outcome: ChangeSetStatus = "partly_applied" if conflicts else "applied"
                 plan = together.forward(record.key, tree, record.root, steps, outcome)
             if plan is not None:
-                return Applied(_paths(plan), tuple(conflicts)), plan
+                return Applied(_paths(plan), tuple(conflicts), _directories(plan)), plan
         raise _does_not_stop(record.root)
 
     def undo(self, key: str) -> Applied:
@@ -192,17 +195,18 @@ class Applier:
             fit(tree, None, wanted)
             plan = together.forward(key, tree, done.root, order(tree, None, wanted), "undone")
             if plan is not None:
-                return Applied(_paths(plan), tuple(wanted.conflicts))
+                return Applied(_paths(plan), tuple(wanted.conflicts), _directories(plan))
         raise _does_not_stop(done.root)
 
     def changed(self, key: str) -> tuple[bytes, ...]:
-        """Return the paths that an ``apply`` which holds has changed, what it put beside included.
+        """Return the files and directories that an ``apply`` which holds has changed, what it put beside included.
 
         Raises:
             SubletError: ``UNAVAILABLE`` where that can't be read.
         """
         try:
-            return _paths(transaction_plan.load(self._changes.directory(key) / "apply" / DONE))
+            plan = transaction_plan.load(self._changes.directory(key) / "apply" / DONE)
+            return tuple(sorted({step.path for step in plan.steps}))
         except FileNotFoundError:
             return ()
 
@@ -334,8 +338,41 @@ def _side_name(tree: Tree, rules: ViewRules, path: bytes, suffix: bytes, taken: 
     return None
 
 
+def _directory_outcomes(
+    record: ChangeRecord, tree: Tree, wanted: Wanted, steps: Iterable[Step]
+) -> dict[bytes, DirectoryOutcome]:
+    """Return what becomes of each directory that the change set names."""
+    changed = {step.path for step in steps if _is_of_directory(step.operation, step.expect)}
+    conflicts = {conflict.path for conflict in wanted.conflicts}
+    outcomes: dict[bytes, DirectoryOutcome] = {}
+    for directory in record.directories:
+        path = directory.path
+        if path in conflicts:
+            outcomes[path] = "conflict"
+        elif path in changed:
+            outcomes[path] = "clean"
+        elif directory.after is None and tree.look(path).kind == "directory":
+            outcomes[path] = "stays"
+        elif directory.after is not None and tree.look(path).kind != "directory":
+            outcomes[path] = "conflict"
+        else:
+            outcomes[path] = "present"
+    return outcomes
+
+
+def _is_of_directory(operation: Operation, expect: Found) -> bool:
+    made = operation == "chmod" and expect.kind in ("directory", "absent")
+    return made or operation in ("mkdir", "drop")
+
+
 def _paths(plan: Plan) -> tuple[bytes, ...]:
-    return tuple(sorted({step.path for step in plan.steps if step.operation not in ("mkdir", "drop")}))
+    """Return the files and links that a plan changes."""
+    return tuple(sorted({s.path for s in plan.steps if not _is_of_directory(s.operation, s.expect)}))
+
+
+def _directories(plan: Plan) -> tuple[bytes, ...]:
+    """Return the directories that a plan makes, removes, or gives other permissions."""
+    return tuple(sorted({s.path for s in plan.steps if _is_of_directory(s.operation, s.expect)}))
 
 
 def _does_not_stop(root: Path) -> SubletError:

@@ -13,12 +13,14 @@ from typing import Final
 from sublet.disk.durable import Syncing
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
-from sublet.workspace.changes.tree import Tree
+from sublet.workspace.changes.tree import SPECIAL_BITS, Found, Tree
 from sublet.workspace.openat2 import exchange
 from sublet.workspace.staging.copy import copy_content
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ACL: Final = "system.posix_acl_access"
+_DEFAULT_ACL: Final = "system.posix_acl_default"
 _NO_LINK: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NO_EXCHANGE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM})
 
@@ -49,6 +51,7 @@ class ApplyDir:
         self.can_exchange = True
         self._syncing = Syncing()
         self._made: dict[tuple[int, int], tuple[bytes, bool]] = {}
+        self._directories: dict[bytes, Found] = {}
 
     @classmethod
     def make(cls, tree: Tree, name: bytes) -> ApplyDir:
@@ -97,10 +100,11 @@ class ApplyDir:
         """
         name = prepared(number)
         inode = 0
+        expect = step.expect
         if step.operation == "mkdir":
-            os.mkdir(name, 0o700, dir_fd=self.fd)
-            self._own(name, None, step.path)
-            os.chmod(name, step.permissions & 0o777, dir_fd=self.fd)
+            self._directory(name, step)
+        elif step.operation == "chmod" and expect.kind == "absent":
+            expect = self._directories[step.path]
         elif step.make is not None and step.make.target is not None:
             os.symlink(step.make.target, name, dir_fd=self.fd)
             self._own(name, step.make.owner, step.path)
@@ -108,7 +112,7 @@ class ApplyDir:
             self._file(name, step)
         if step.operation in ("mkdir", "put", "swap"):
             inode = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino
-        return PlannedStep(step.operation, step.path, step.expect, step.make, step.permissions, inode)
+        return PlannedStep(step.operation, step.path, expect, step.make, step.permissions, inode)
 
     def sync(self) -> None:
         """Return when all that was prepared would survive a loss of power."""
@@ -155,7 +159,12 @@ class ApplyDir:
             fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
             try:
                 copy_content(source, fd, os.fstat(source).st_size)
-                copy_attributes(source, fd)
+                if make.original:
+                    copy_attributes(source, fd)
+                elif step.expect.kind == "file":
+                    self._attributes(step.path, fd)
+                else:
+                    self._inherit(step.path, fd)
                 self._own(name, make.owner, step.path)
                 os.fchmod(fd, make.permissions)
                 if make.modified_ns is not None:
@@ -192,14 +201,54 @@ class ApplyDir:
             os.chmod(name, make.permissions, dir_fd=self.fd)
         return True
 
+    def _directory(self, name: bytes, step: Step) -> None:
+        os.mkdir(name, 0o700, dir_fd=self.fd)
+        fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
+        try:
+            self._inherit(step.path, fd)
+            self._own(name, None, step.path)
+            os.fchmod(fd, step.permissions & 0o777)
+            made = os.fstat(fd)
+            permissions = made.st_mode & SPECIAL_BITS
+            self._directories[step.path] = Found("directory", None, permissions, made.st_ino)
+        finally:
+            os.close(fd)
+
+    def _attributes(self, path: bytes, target: int) -> None:
+        """Give a new file the access list and extended attributes of the file that it will replace."""
+        with contextlib.suppress(OSError), self._tree.parent(path) as (directory, name):
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            try:
+                copy_attributes(f"/proc/self/fd/{fd}", target)
+            finally:
+                os.close(fd)
+
+    def _inherit(self, path: bytes, target: int) -> None:
+        """Give a new name the access list that the directory it comes into has for what is made in it."""
+        with contextlib.suppress(OSError), self._tree.open_nearest(path) as above:
+            access_list = os.getxattr(f"/proc/self/fd/{above}", _DEFAULT_ACL)
+            os.setxattr(target, _ACL, access_list)
+            if stat.S_ISDIR(os.fstat(target).st_mode):
+                os.setxattr(target, _DEFAULT_ACL, access_list)
+
     def _own(self, name: bytes, owner: tuple[int, int] | None, path: bytes) -> None:
-        """Give a new name to whom the old one belonged, or else to the owner of the directory, where we are root."""
-        if os.geteuid() != 0:
+        """Give a new name to whom the old one belonged, or else to the owner of the directory.
+
+        Who is not root can give it to a group of its own only: that of the old name, or of a directory that passes its
+        group on.
+        """
+        if os.geteuid() == 0:
+            if owner is None:
+                status = self._tree.nearest(path)
+                owner = (status.st_uid, status.st_gid)
+            os.chown(name, *owner, dir_fd=self.fd, follow_symlinks=False)
             return
-        if owner is None:
-            status = self._tree.nearest(path)
-            owner = (status.st_uid, status.st_gid)
-        os.chown(name, *owner, dir_fd=self.fd, follow_symlinks=False)
+        group = None if owner is None else owner[1]
+        if owner is None and (status := self._tree.nearest(path)).st_mode & stat.S_ISGID:
+            group = status.st_gid
+        if group is not None:
+            with contextlib.suppress(OSError):  # of a group of somebody else's
+                os.chown(name, -1, group, dir_fd=self.fd, follow_symlinks=False)
 
 
 def copy_name(source_dir: int, source: bytes, target_dir: int, target: bytes) -> None:
@@ -228,9 +277,18 @@ def copy_name(source_dir: int, source: bytes, target_dir: int, target: bytes) ->
         os.close(original)
 
 
-def copy_attributes(source: int, target: int) -> None:
-    """Copy what extended attributes a user may set."""
-    with contextlib.suppress(OSError):
-        for name in os.listxattr(source):
-            if name.startswith("user."):
+def copy_attributes(source: int | str, target: int) -> None:
+    """Copy the access list and what extended attributes a user may set.
+
+    Args:
+        source: an open file, or a path that leads to it.
+        target: the open file that gets them.
+    """
+    try:
+        names = os.listxattr(source)
+    except OSError:
+        return
+    for name in names:
+        if name.startswith("user.") or name == _ACL:
+            with contextlib.suppress(OSError):  # a file system without them, or no room
                 os.setxattr(target, name, os.getxattr(source, name))

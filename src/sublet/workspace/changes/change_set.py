@@ -11,15 +11,15 @@ import dataclasses
 import json
 import os
 import stat
-from collections.abc import Collection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sublet.disk.durable import Syncing, remove_tree, write_durably
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.text import escape_text
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
-from sublet.workspace.audit.snapshot import MAX_ENTRIES, MAX_SECONDS
+from sublet.workspace.audit.comparing import compare
+from sublet.workspace.audit.manifest import ROOT, Record, file_of, knows_directories
+from sublet.workspace.audit.shadow_git import DIRECTORY
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
 from sublet.workspace.model import ViewRules
@@ -29,13 +29,18 @@ from sublet.workspace.staging.model import (
     MAX_CHANGED_FILES,
     ChangeSet,
     ChangeSetStatus,
+    DirectoryChange,
     StagedView,
     checked_key,
     no_result,
 )
 from sublet.workspace.staging.private_views import Staging
-from sublet.workspace.view.walk import OPEN_DIRECTORY, Budget, Directory, walk
 
+_OTHERS: Final = 0o066
+"""Reading and writing by group and others."""
+_EXECUTE: Final = 0o111
+_OWNERS_EXECUTE: Final = 0o100
+_READ_TO_EXECUTE: Final = 2
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -75,10 +80,9 @@ class ChangeSets:
         fd = view.open_root()
         try:
             taken = self.auditor.view_baseline(view.root, rules, fd)
-            begun = {"baseline": taken.commit, "directories": _encoded(_directories(fd, rules))}
         finally:
             os.close(fd)
-        write_durably(directory / "begun.json", json.dumps(begun).encode())
+        write_durably(directory / "begun.json", json.dumps({"baseline": taken.commit}).encode())
         return taken.commit
 
     def seal(self, key: str, rules: ViewRules) -> tuple[ChangeSet, AuditResult]:
@@ -106,14 +110,7 @@ class ChangeSets:
             before, after, report = self.auditor.view_result(
                 begun["baseline"], view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
             )
-            known = {os.fsencode(path): mode for path, mode in begun["directories"]}
-            found = {
-                path: mode
-                for path, mode in _directories(fd, rules).items()
-                if path in known or self._staging.is_own_change(view, path)
-            }
-            gone = [p for p in known.keys() - found.keys() if self._staging.is_own_change(view, p)]
-            record = self._record(view, before, after, fd, known, found, gone)
+            record = self._record(view, _as_begun(view, before, begun), after, fd)
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -155,9 +152,7 @@ class ChangeSets:
             SubletError: ``NOT_FOUND`` where it, or its snapshots, are gone.
         """
         record = self.record(key)
-        with self.auditor.repository(record.root) as git:
-            raw, truncated = git.patch(record.baseline, record.result, limit=limit, renames=True)
-        return Patch(escape_text(raw), truncated)
+        return self.auditor.whole_patch(record.root, record.baseline, record.result, limit=limit)
 
     def discard(self, key: str) -> None:
         """Remove a change set, its view, and what an undo would need. Removing twice is no error."""
@@ -170,49 +165,71 @@ class ChangeSets:
         """Return the keys of all change sets, the unfinished ones included."""
         return sorted(os.listdir(self._home)) if self._home.is_dir() else []
 
-    def _record(
-        self,
-        view: StagedView,
-        before: ViewSnapshot,
-        after: ViewSnapshot,
-        fd: int,
-        known: dict[bytes, int],
-        found: dict[bytes, int],
-        gone: Collection[bytes],
-    ) -> ChangeRecord:
-        with self.auditor.repository(view.root) as git:
-            renamed = git.renames(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES)
-            lines = git.line_counts(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES, renames=True)
-        unread = dict(after.unread)
-        seal = _Sealing(self.directory(view.key) / "result", fd, unread)
+    def _record(self, view: StagedView, before: ViewSnapshot, after: ViewSnapshot, fd: int) -> ChangeRecord:
+        renamed: dict[bytes, bytes] = {}
+        lines: dict[bytes, tuple[int, int] | None] = {}
+        if before.commit != after.commit:
+            with self.auditor.repository(view.root) as git:
+                renamed = git.renames(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES)
+                lines = git.line_counts(before.commit, after.commit, limit=MAX_NUMSTAT_BYTES, renames=True)
+        difference = compare(before.manifest, after.manifest, lambda _: "executor")
+        if len(difference.files) + len(difference.directories) > MAX_CHANGED_FILES:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"the result of {view.key} changes more than {MAX_CHANGED_FILES:,} files and directories",
+                "Discard it, and have the work done in smaller steps.",
+            )
+        seal = _Sealing(self.directory(view.key) / "result", fd, dict(after.unread))
         entries: list[Entry] = []
-        for path in sorted(before.manifest.keys() | after.manifest.keys()):
-            old, new = before.manifest.get(path), after.manifest.get(path)
-            was = None if old is None else Content.of(old.mode, old.blob)
-            now = None if new is None else Content.of(new.mode, new.blob)
-            if was == now:
-                continue
-            if len(entries) >= MAX_CHANGED_FILES:
-                raise SubletError(
-                    LocalCode.UNAVAILABLE,
-                    f"the result of {view.key} changes more than {MAX_CHANGED_FILES:,} files",
-                    "Discard it, and have the work done in smaller steps.",
-                )
-            entry = Entry(path, was, now, renamed_from=renamed.get(path), lines=lines.get(path))
-            entries.append(seal.stored(entry) if now is not None else entry)
+        for changed in difference.files:
+            old, new = (file_of(side.manifest.get(changed.path)) for side in (before, after))
+            entry = Entry(
+                changed.path,
+                None if old is None else Content.of(old.mode, old.blob),
+                None if new is None else Content.of(new.mode, new.blob),
+                renamed_from=renamed.get(changed.path),
+                lines=lines.get(changed.path),
+                permissions_before=None if old is None else old.permissions,
+            )
+            entries.append(_settled(seal.stored(entry)) if new is not None else entry)
         seal.finish()
+        directories = tuple(DirectoryChange(d.path, d.mode_before, d.mode_after) for d in difference.directories)
         return ChangeRecord(
             key=view.key,
             root=view.root,
             baseline=before.commit,
             result=after.commit,
-            baseline_files=len(before.manifest),
+            baseline_files=sum(1 for record in before.manifest.values() if not record.is_directory),
             entries=tuple(entries),
-            directories_added=tuple(sorted((path, mode) for path, mode in found.items() if path not in known)),
-            directories_removed=tuple(sorted(gone)),
+            directories=directories,
             unread=after.unread,
-            counts=change_record.count(entries),
+            counts=change_record.count(entries, directories),
+            baseline_directories=sum(1 for record in before.manifest.values() if record.is_directory) - 1,
         )
+
+
+def _as_begun(view: StagedView, before: ViewSnapshot, begun: dict[str, Any]) -> ViewSnapshot:
+    """Return ``before`` with the directories that the first version kept beside its snapshots."""
+    if knows_directories(before.manifest) or "directories" not in begun or view.kind == "overlay":
+        return before
+    directories = {os.fsencode(path): Record(DIRECTORY, "", None, mode) for path, mode in begun["directories"]}
+    root = {ROOT: Record(DIRECTORY, "", None)}
+    return dataclasses.replace(before, manifest={**before.manifest, **root, **directories})
+
+
+def _settled(entry: Entry) -> Entry:
+    """Return ``entry`` with the permissions that applying gives.
+
+    Who writes a file anew rarely means its permissions: what the old file kept from others stays kept. Only what
+    ``chmod`` alone has changed is taken as it is.
+    """
+    before = entry.permissions_before
+    if before is None or entry.same_content or entry.after is None or entry.after.link:
+        return entry
+    widened = entry.permissions & ~before & _OTHERS
+    permissions = entry.permissions & ~widened
+    readers = permissions >> _READ_TO_EXECUTE & _EXECUTE
+    return dataclasses.replace(entry, permissions=permissions & ~_EXECUTE | permissions & (readers | _OWNERS_EXECUTE))
 
 
 class _Sealing:
@@ -278,20 +295,3 @@ class _Sealing:
             self._syncing.add(target)
         finally:
             os.close(target)
-
-
-def _directories(view: int, rules: ViewRules) -> dict[bytes, int]:
-    """Return the directories below a view's root with their permissions."""
-    root = os.open(".", OPEN_DIRECTORY, dir_fd=view)
-    try:
-        return {
-            b"/".join(found.parts): os.fstat(found.fd).st_mode & 0o777
-            for found in walk(root, rules, Budget(MAX_ENTRIES, MAX_SECONDS))
-            if isinstance(found, Directory) and found.parts
-        }
-    finally:
-        os.close(root)
-
-
-def _encoded(directories: dict[bytes, int]) -> list[tuple[str, int]]:
-    return [(change_record.encode_path(path), mode) for path, mode in directories.items()]

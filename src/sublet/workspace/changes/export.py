@@ -52,6 +52,7 @@ _IDENTITY: Final = {
 _INDEX_LINE: Final = re.compile(rb"^index ([0-9a-f]{64})\.\.([0-9a-f]{64})((?: [0-7]{6})?)$", re.MULTILINE)
 """In a patch only a header can look like this: lines of content begin with a sign, those of binaries hold no space."""
 _SHORT: Final = 12
+_EXECUTE: Final = 0o111
 _ID_DIGITS: Final = {b"sha1": 40, b"sha256": 64}
 
 
@@ -133,6 +134,40 @@ def export_patch(changes: ChangeSets, key: str) -> bytes:
             "Apply it, or put it on a branch.",
         )
     return _INDEX_LINE.sub(lambda line: _index_line(line, ids), patch)
+
+
+def not_carried(changes: ChangeSets, key: str) -> list[str]:
+    """Return what of a result neither a branch nor a patch can carry, each with the reason, safe to show.
+
+    Git knows a directory by the files in it, and of permissions the executable bit alone.
+
+    Raises:
+        SubletError: ``NOT_FOUND`` for no such change set.
+    """
+    record = changes.record(key)
+    with_files: set[bytes] = set()
+    for entry in record.entries:
+        _add_above(with_files, entry.path)
+    told = []
+    for directory in record.directories:
+        if directory.change == "mode":
+            told.append(f"{directory.shown}: its permissions")
+        elif directory.path not in with_files:
+            told.append(f"{directory.shown}: a directory without files, {directory.change}")
+    for entry in record.entries:
+        before = entry.permissions_before
+        plain = entry.after is not None and not entry.after.link
+        if plain and before is not None and (before ^ entry.permissions) & ~_EXECUTE:
+            told.append(f"{entry.shown().shown}: its permissions")
+    return told
+
+
+def _add_above(directories: set[bytes], path: bytes) -> None:
+    """Add the directories above ``path``; where one is there, those above it are."""
+    end = path.rfind(b"/")
+    while end > 0 and path[:end] not in directories:
+        directories.add(path[:end])
+        end = path.rfind(b"/", 0, end)
 
 
 def _left_out(git: ShadowGit, entry: Entry) -> bool:

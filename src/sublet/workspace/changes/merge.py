@@ -64,16 +64,42 @@ class Merger:
         """
         wanted = self._wanted
         by_path = {entry.path: entry for entry in self._record.entries}
-        wanted.drop = set(self._record.directories_removed)
-        wanted.directories = dict(self._record.directories_added)
+        for directory in self._record.directories:
+            if directory.after is None:
+                wanted.drop.add(directory.path)
+            elif directory.before is None:
+                wanted.directories[directory.path] = directory.after
         done = {path for entry in by_path.values() for path in self._follow_rename(entry, by_path)}
         for entry in by_path.values():
             if entry.path not in done:
                 self._entry(entry)
+        for directory in self._record.directories:
+            if directory.before is not None and directory.after is not None:
+                self._directory(directory.path, directory.before, directory.after)
         return wanted
+
+    def _directory(self, path: bytes, before: int, after: int) -> None:
+        """Give a directory the permissions that the executor gave it."""
+        parts = path.split(b"/")
+        found = self._tree.look(path)
+        if self._rules.hidden(parts) or self._rules.locked(parts):
+            self._wanted.conflicts.append(Conflict(path, "refused", "its permissions are never changed from outside"))
+        elif found.kind != "directory":
+            detail = "the executor changed its permissions, and it is no directory here any more"
+            self._wanted.conflicts.append(Conflict(path, "deleted_here", detail))
+        elif (mode := merged_permissions(before, after, found.permissions)) != found.permissions:
+            self._wanted.edits.append(Edit(path, found, permissions=mode))
+
+    def _is_taken(self, path: bytes) -> bool:
+        """Tell whether something is under a hidden name, or under one above it that is hidden: it is not looked at."""
+        parts = path.split(b"/")
+        hidden = [b"/".join(parts[:end]) for end in range(1, len(parts) + 1) if self._rules.hidden(parts[:end])]
+        return any(self._tree.is_there(above) for above in hidden)
 
     def _entry(self, entry: Entry) -> None:
         never = refusal(entry, self._rules)
+        if not never and self._is_taken(entry.path):
+            never = "its name is hidden from executors, and something of yours is there"
         if never:
             self._conflict(entry, "refused", never)
             return
@@ -86,8 +112,12 @@ class Merger:
             self._conflict(entry, "type", "what is here is neither a file nor a link")
         elif found.kind == "directory":
             self._over_directory(entry, found)
+        elif here is not None and here == after:
+            self._same_content(entry, here, after, found)
         elif here == after:
             self._wanted.present.append(entry.path)
+        elif here is not None and after is not None and entry.permissions_before is not None and entry.same_content:
+            self._permissions_only(entry, here, after, found)
         elif here == before:
             self._take(entry, found)
         elif after is None:
@@ -100,6 +130,37 @@ class Merger:
             self._conflict(entry, "type", "it is a link on one side, and both sides changed it")
         else:
             self._both_changed(entry, before, after, here, found)
+
+    def _same_content(self, entry: Entry, here: Content, after: Content, found: Found) -> None:
+        """Settle a path that holds already what the executor left, but for its permissions perhaps."""
+        mode = self._permissions(entry, found, after.executable)
+        if here.link or entry.permissions_before is None or mode == found.permissions:
+            self._wanted.present.append(entry.path)
+            return
+        self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
+        if not entry.same_content:
+            self._wanted.merged.append(entry.path)
+
+    def _permissions_only(self, entry: Entry, here: Content, after: Content, found: Found) -> None:
+        """Settle a path of which the executor changed the permissions alone."""
+        if here.link or after.link:
+            self._conflict(entry, "type", "it is a link on one side, and both sides changed it")
+            return
+        assert entry.permissions_before is not None
+        mode = merged_permissions(entry.permissions_before, entry.permissions, found.permissions)
+        if mode == found.permissions:
+            self._wanted.present.append(entry.path)
+            return
+        self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
+        if here != entry.before:
+            self._wanted.merged.append(entry.path)
+
+    def _permissions(self, entry: Entry, found: Found, executable: bool) -> int:
+        """Return the permissions of a file that is here, with what the executor changed of them."""
+        here = found.permissions
+        if entry.permissions_before is not None:
+            here = merged_permissions(entry.permissions_before, entry.permissions, here)
+        return _with_execute(here, executable)
 
     def _over_directory(self, entry: Entry, found: Found) -> None:
         if entry.after is None:
@@ -115,7 +176,7 @@ class Merger:
         if after is None:
             self._wanted.edits.append(Edit(entry.path, found))
         elif before is not None and (before.blob, before.link) == (after.blob, after.link):
-            mode = _with_execute(found.permissions, after.executable)
+            mode = self._permissions(entry, found, after.executable)
             self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
         else:
             self._write(entry, found)
@@ -131,24 +192,24 @@ class Merger:
             modified: int | None = entry.modified_ns
             if found.kind == "file":
                 # Its permissions are the lender's, and its time is now: what was built from it has to be built again.
-                mode, modified = _with_execute(found.permissions & 0o777, after.executable), None
+                mode, modified = self._permissions(entry, found, after.executable) & 0o777, None
             make = Make(after, source, None, mode, modified, _owner(found), source)
         self._wanted.edits.append(Edit(entry.path, found, make))
 
     def _both_changed(self, entry: Entry, before: Content, after: Content, here: Content, found: Found) -> None:
         executable = after.executable if here.executable == before.executable else here.executable
         if before.blob == after.blob or here.blob == after.blob:
-            if executable == here.executable:
+            mode = self._permissions(entry, found, executable)
+            if mode == found.permissions:
                 self._wanted.present.append(entry.path)
                 return
-            mode = _with_execute(found.permissions, executable)
             self._wanted.edits.append(Edit(entry.path, found, permissions=mode))
             self._wanted.merged.append(entry.path)
             return
         if here.blob == before.blob:
             source = self._theirs(entry)
             content = Content(after.blob, executable=executable)
-            mode = _with_execute(found.permissions & 0o777, executable)
+            mode = self._permissions(entry, found, executable) & 0o777
             make = Make(content, source, None, mode, None, _owner(found), source)
             self._wanted.edits.append(Edit(entry.path, found, make))
             self._wanted.merged.append(entry.path)
@@ -164,7 +225,7 @@ class Merger:
             if found.content is not None:  # other names of the same three files stay names of one
                 source = self._merges.setdefault((self._theirs(entry), before.blob, found.content.blob), source)
             content = Content(blob_id(merged), executable=executable)
-            mode = _with_execute(found.permissions & 0o777, executable)
+            mode = self._permissions(entry, found, executable) & 0o777
             expect = found if here == entry.path else Found("absent")
             make = Make(content, source, None, mode, None, _owner(found), self._theirs(entry))
             self._wanted.edits.append(Edit(entry.path, expect, make))
@@ -243,7 +304,8 @@ def refusal(entry: Entry, rules: ViewRules) -> str:
         rules: those of the lease; hidden and locked names are never changed.
     """
     parts = entry.path.split(b"/")
-    if rules.hidden(parts) or rules.directory_only(parts):
+    made = entry.before is None and rules.secret(parts)  # then it is the executor's own, where nothing of yours is
+    if (rules.hidden(parts) and not made) or rules.directory_only(parts):
         return "its name is hidden from executors"
     if rules.locked(parts):
         return "your own tools would act on it later, so it is never changed from outside"
@@ -268,7 +330,17 @@ def mass_deletion(record: ChangeRecord, wanted: Wanted) -> str:
         return f"it would remove every file that the executor saw ({count:,})"
     if count > MANY_DELETIONS and 2 * count > record.baseline_files:
         return f"it would remove {count:,} of {record.baseline_files:,} files"
+    # A directory that was renamed is one that is gone and one that was made.
+    removed = len(wanted.drop) - len(wanted.directories)
+    if removed > MANY_DELETIONS and 2 * removed > record.baseline_directories:
+        return f"it would remove {removed:,} of {record.baseline_directories:,} directories"
     return ""
+
+
+def merged_permissions(before: int, after: int, here: int) -> int:
+    """Return ``here`` with each bit that differs between ``before`` and ``after`` as in ``after``."""
+    changed = before ^ after
+    return here & ~changed | after & changed
 
 
 def _with_execute(permissions: int, executable: bool) -> int:

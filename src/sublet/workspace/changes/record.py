@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +14,18 @@ from typing import Any, Final
 from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
-from sublet.workspace.staging.model import ChangeCounts, ChangedPath, ChangeSet, ChangeSetStatus, no_result
+from sublet.workspace.staging.model import (
+    ChangeCounts,
+    ChangedPath,
+    ChangeSet,
+    ChangeSetStatus,
+    DirectoryChange,
+    PathChange,
+    no_result,
+)
 
+DIRECTORY_PERMISSIONS: Final = 0o755
+"""Of a directory of which nothing else is known."""
 _FILE: Final = "change-set.json"
 
 
@@ -38,7 +49,8 @@ class Entry:
 
     ``stored`` is the number of the file that holds the new content, the same for all names of one file; None for links,
     deletions and what could not be read (``problem`` says why). ``target`` is a new link's. ``permissions`` and
-    ``modified_ns`` are the new file's.
+    ``modified_ns`` are the new file's; ``permissions_before`` are the old file's, None where there was none, and in
+    records of the first version, which applied no permissions but the executable bit.
     """
 
     path: bytes
@@ -51,27 +63,35 @@ class Entry:
     renamed_from: bytes | None = None
     lines: tuple[int, int] | None = None
     problem: str = ""
+    permissions_before: int | None = None
 
     def shown(self) -> ChangedPath:
         """Return what faces are told of it."""
         added, deleted = self.lines or (None, None)
-        before, after = self.before, self.after
+        now = self.permissions if self.after is not None and not self.after.link else None
+        modes = (self.permissions_before, now)
+        change: PathChange = "mode" if self.same_content else "changed"
         if self.renamed_from is not None:
-            return ChangedPath(self.path, "renamed", self.renamed_from, added, deleted)
-        if before is None:
-            return ChangedPath(self.path, "added", None, added, deleted)
-        if after is None:
-            return ChangedPath(self.path, "deleted", None, added, deleted)
-        same = before.blob == after.blob and before.link == after.link
-        return ChangedPath(self.path, "mode" if same else "changed", None, added, deleted)
+            change = "renamed"
+        elif self.before is None:
+            change = "added"
+        elif self.after is None:
+            change = "deleted"
+        return ChangedPath(self.path, change, self.renamed_from, added, deleted, *modes)
+
+    @property
+    def same_content(self) -> bool:
+        """Whether only permissions differ."""
+        before, after = self.before, self.after
+        return before is not None and after is not None and (before.blob, before.link) == (after.blob, after.link)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRecord:
     """Everything that is known of one change set.
 
-    ``directories_added`` are new directories with their permissions, ``directories_removed`` those that are gone.
-    ``baseline_files`` is how many files the directory had.
+    ``directories`` are those that were made, removed, or got other permissions. ``baseline_files`` is how many files
+    and links the directory had, ``baseline_directories`` how many directories.
     """
 
     key: str
@@ -80,23 +100,31 @@ class ChangeRecord:
     result: str
     baseline_files: int
     entries: tuple[Entry, ...] = ()
-    directories_added: tuple[tuple[bytes, int], ...] = ()
-    directories_removed: tuple[bytes, ...] = ()
+    directories: tuple[DirectoryChange, ...] = ()
     unread: tuple[tuple[bytes, str], ...] = ()
     status: ChangeSetStatus = "pending"
     counts: ChangeCounts = field(default_factory=ChangeCounts)
+    baseline_directories: int = 0
 
     def shown(self) -> ChangeSet:
         """Return what faces are told of it; the old side of a rename is told by the new one."""
         sources = {entry.renamed_from for entry in self.entries if entry.renamed_from is not None}
         files = [e.shown() for e in self.entries if not (e.after is None and e.path in sources)]
         return ChangeSet(
-            self.key, self.root, self.baseline, self.result, self.status, self.counts, tuple(files), self.unread
+            self.key,
+            self.root,
+            self.baseline,
+            self.result,
+            self.status,
+            self.counts,
+            tuple(files),
+            self.unread,
+            self.directories,
         )
 
 
-def count(entries: Iterable[Entry]) -> ChangeCounts:
-    """Return how much ``entries`` change."""
+def count(entries: Iterable[Entry], directories: Iterable[DirectoryChange] = ()) -> ChangeCounts:
+    """Return how much ``entries`` and ``directories`` change."""
     entries = list(entries)
     sources = {entry.renamed_from for entry in entries if entry.renamed_from is not None}
     kinds = {"added": 0, "changed": 0, "deleted": 0, "renamed": 0, "mode": 0}
@@ -105,6 +133,7 @@ def count(entries: Iterable[Entry]) -> ChangeCounts:
             continue
         kinds[entry.shown().change] += 1
     lines = [entry.lines for entry in entries if entry.lines is not None]
+    changed = Counter(directory.change for directory in directories)
     return ChangeCounts(
         kinds["added"],
         kinds["changed"],
@@ -113,6 +142,9 @@ def count(entries: Iterable[Entry]) -> ChangeCounts:
         kinds["mode"],
         sum(pair[0] for pair in lines),
         sum(pair[1] for pair in lines),
+        changed["added"],
+        changed["deleted"],
+        changed["mode"],
     )
 
 
@@ -172,12 +204,24 @@ def _record(found: dict[str, Any]) -> ChangeRecord:
         result=found["result"],
         baseline_files=found["baseline_files"],
         entries=tuple(_entry(entry) for entry in found["entries"]),
-        directories_added=tuple((os.fsencode(path), mode) for path, mode in found["directories_added"]),
-        directories_removed=tuple(os.fsencode(path) for path in found["directories_removed"]),
+        directories=tuple(_directories(found)),
         unread=tuple((os.fsencode(path), reason) for path, reason in found["unread"]),
         status=found["status"],
         counts=ChangeCounts(**found["counts"]),
+        baseline_directories=found.get("baseline_directories", 0),
     )
+
+
+def _directories(found: dict[str, Any]) -> Iterator[DirectoryChange]:
+    if "directories" in found:
+        for directory in found["directories"]:
+            yield DirectoryChange(os.fsencode(directory["path"]), directory["before"], directory["after"])
+        return
+    # The first version kept two lists, and of what is gone the names alone.
+    for path, mode in found["directories_added"]:
+        yield DirectoryChange(os.fsencode(path), None, mode)
+    for path in found["directories_removed"]:
+        yield DirectoryChange(os.fsencode(path), DIRECTORY_PERMISSIONS, None)
 
 
 def _entry(found: dict[str, Any]) -> Entry:
@@ -192,4 +236,5 @@ def _entry(found: dict[str, Any]) -> Entry:
         renamed_from=None if found["renamed_from"] is None else os.fsencode(found["renamed_from"]),
         lines=None if found["lines"] is None else (found["lines"][0], found["lines"][1]),
         problem=found["problem"],
+        permissions_before=found.get("permissions_before"),
     )

@@ -13,9 +13,11 @@ import dataclasses
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sublet.disk.durable import sync_directory
 from sublet.protocol.errors import LocalCode, SubletError
@@ -28,6 +30,8 @@ from sublet.workspace.changes.tree import Found, Tree
 from sublet.workspace.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
 from sublet.workspace.staging.model import ChangeSetStatus
 
+T = TypeVar("T")
+
 PLAN: Final = "plan.json"
 DONE: Final = "done.json"
 DISPLACED: Final = "displaced"
@@ -39,6 +43,26 @@ class ChangedMeanwhileError(Exception):
     def __init__(self, path: bytes) -> None:
         super().__init__(clean_name(path))
         self.path = path
+
+
+class StepError(OSError):
+    """A step that failed, and the path that it was to change."""
+
+    def __init__(self, path: bytes, cause: OSError) -> None:
+        super().__init__(cause.errno, cause.strerror)
+        self.path = path
+
+
+def _named(path: bytes, action: Callable[[], T]) -> T:
+    """Return what ``action`` returns; what fails in it names ``path``.
+
+    Raises:
+        StepError: the action failed.
+    """
+    try:
+        return action()
+    except OSError as exc:
+        raise StepError(path, exc) from exc
 
 
 class Transaction:
@@ -77,7 +101,10 @@ class Transaction:
         transaction_plan.save(path, plan)
         try:
             with ApplyDir.make(self._tree, name) as apply_dir:
-                planned = [apply_dir.prepare(number, step) for number, step in enumerate(_expanded(steps, apply_dir))]
+                planned = [
+                    _named(step.path, partial(apply_dir.prepare, number, step))
+                    for number, step in enumerate(_expanded(steps, apply_dir))
+                ]
                 apply_dir.sync()
                 plan = dataclasses.replace(plan, phase="ready", steps=tuple(planned))
                 transaction_plan.save(path, plan)
@@ -125,7 +152,7 @@ class Transaction:
         for number, step in enumerate(plan.steps):
             if self._on_step is not None:
                 self._on_step(number)
-            _do(self._tree, apply_dir.fd, number, step)
+            _named(step.path, partial(_do, self._tree, apply_dir.fd, number, step))
         for path in {step.path.rpartition(b"/")[0] for step in plan.steps}:
             with contextlib.suppress(OSError):  # one that was dropped after all
                 self._tree.sync(path)
@@ -172,10 +199,11 @@ def _abandon(tree: Tree, plan: Plan, path: Path) -> None:
 
 
 def unchanged(root: Path, exc: OSError) -> SubletError:
-    """Return the error of a change that could not be made, and was taken back."""
+    """Return the error of a change that could not be made, and was taken back; it names the file where one failed."""
+    where = f"{clean_name(exc.path)}: " if isinstance(exc, StepError) else ""
     return SubletError(
         LocalCode.UNAVAILABLE,
-        f"nothing was changed in {clean_name(os.fsencode(root))}: {exc.strerror or exc}",
+        f"nothing was changed in {clean_name(os.fsencode(root))}: {where}{exc.strerror or exc}",
         "Free space or change permissions there, then try again.",
     )
 
@@ -245,10 +273,12 @@ def _chmod(tree: Tree, directory: int, name: bytes, step: PlannedStep) -> None:
 
 
 def _set_permissions(directory: int, name: bytes, found: Found, permissions: int) -> None:
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    # Opened to be looked at only: what nobody may read can be given other permissions all the same.
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
-        if os.fstat(fd).st_ino == found.inode:
-            os.fchmod(fd, permissions)
+        status = os.fstat(fd)
+        if status.st_ino == found.inode and not stat.S_ISLNK(status.st_mode):
+            os.chmod(f"/proc/self/fd/{fd}", permissions)
     finally:
         os.close(fd)
 

@@ -126,4 +126,5 @@ def _make(found: dict[str, Any]) -> Make:
         owner=None if found["owner"] is None else (found["owner"][0], found["owner"][1]),
         theirs=None if found["theirs"] is None else Path(found["theirs"]),
         alone=found["alone"],
+        original=found.get("original", False),
     )

@@ -111,8 +111,21 @@ class Tree:
         content = Content.of(record.mode, record.blob)
         return _found("link" if content.link else "file", content, status)
 
+    def is_there(self, path: bytes) -> bool:
+        """Tell whether anything is at ``path``; what it is, is not looked at."""
+        try:
+            with self.parent(path) as (directory, name):
+                os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            return exc.errno not in _BLOCKED
+        return True
+
     def blocker(self, path: bytes) -> bytes | None:
         """Return the first name above ``path`` that is there and no directory, or None."""
+        with contextlib.suppress(OSError), self.parent(path):
+            return None  # all of them are directories
         parts = path.split(b"/")
         for end in range(1, len(parts)):
             above = b"/".join(parts[:end])
@@ -151,14 +164,24 @@ class Tree:
 
     def nearest(self, path: bytes) -> os.stat_result:
         """Return the status of the nearest directory above ``path`` that is there."""
+        with self.open_nearest(path) as fd:
+            return os.fstat(fd)
+
+    @contextlib.contextmanager
+    def open_nearest(self, path: bytes) -> Iterator[int]:
+        """Open the nearest directory above ``path`` that is there, to look at it, for as long as the context lasts."""
         above = path.rpartition(b"/")[0]
-        while above:
-            try:
-                with self.parent(above) as (directory, name):
-                    return os.stat(name, dir_fd=directory, follow_symlinks=False)
-            except OSError:
-                above = above.rpartition(b"/")[0]
-        return os.fstat(self.fd)
+        fd = -1
+        while above and fd < 0:
+            with contextlib.suppress(OSError):
+                fd = self._open(self.fd, above, DIRECTORY_PATH)
+            above = above.rpartition(b"/")[0]
+        if fd < 0:
+            fd = self._open(self.fd, b".", DIRECTORY_PATH)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def names(self, path: bytes) -> list[bytes]:
         """Return the names in a directory, hidden ones as well.

@@ -21,14 +21,16 @@ def wanted_by_undo(tree: Tree, done: Plan, directory: Path) -> Wanted:
         directory: where its transaction has kept what it displaced.
     """
     wanted = Wanted(drop={step.path for step in done.steps if step.operation == "mkdir"})
+    gone = {step.path for step in done.steps if step.operation == "drop"}
     # Where names can't be exchanged, what replaces a file is two steps of one path.
     removed = {step.path: number for number, step in enumerate(done.steps) if step.operation == "take"}
     replaced = {step.path for step in done.steps if step.operation == "put" and step.path in removed}
     for number, step in enumerate(done.steps):
         if step.operation == "drop":
-            wanted.directories[step.path] = step.expect.permissions
+            wanted.directories[step.path] = step.expect.permissions & 0o777
         elif step.operation == "chmod":
-            _chmod(tree, step, wanted)
+            if step.path not in wanted.drop and step.path not in gone:
+                _chmod(tree, step, wanted)
         elif step.operation == "put" and step.path not in replaced:
             _put(tree, step, wanted)
         elif step.operation == "put":
@@ -78,15 +80,17 @@ def _as_before(before: Found, kept: Path) -> Make:
         modified_ns=before.modified_ns,
         owner=(before.uid, before.gid),
         theirs=None if link else kept,
+        original=True,
     )
 
 
 def _chmod(tree: Tree, step: PlannedStep, wanted: Wanted) -> None:
     found = tree.look(step.path)
-    same = found.content is not None and step.expect.content is not None
+    directory = found.kind == step.expect.kind == "directory"
+    same = directory or (found.content is not None and step.expect.content is not None)
     if same and found.permissions == step.expect.permissions:
         wanted.present.append(step.path)
-    elif same and found.kind == "file" and found.permissions == step.permissions:
+    elif same and found.kind in ("file", "directory") and found.permissions == step.permissions:
         # What the file holds now may be the person's: only its permissions go back.
         wanted.edits.append(Edit(step.path, found, permissions=step.expect.permissions))
     else:

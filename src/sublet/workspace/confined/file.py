@@ -2,40 +2,98 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
-from sublet.workspace.confined.fs import ConfinedFs, ReadFile
+from sublet.workspace.confined.bounds import check_readable
+from sublet.workspace.confined.handles import OPEN_FILE, ReadFile, Shown
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts
 
 PERMISSION_BITS: Final = 0o777
 """Modes a client may set: never setuid, setgid or sticky."""
+_KEPT_FLAGS: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR | os.O_APPEND
+
+_UMASK_TELLERS: Final = Path("/proc/self/status")
+
+
+def process_umask() -> int:
+    """Return this process's umask, without changing it where the kernel tells."""
+    try:
+        for line in _UMASK_TELLERS.read_bytes().splitlines():
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)  # for want of a call that only asks; no file of ours is made in between
+    os.umask(mask)
+    return mask
+
 
 OnChange = Callable[[Parts], None]
+
+
+class Changing(Protocol):
+    """What a file asks before it is changed; implemented by the tree it is in."""
+
+    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None) -> None:
+        """Make sure that a file is changed in the view alone: one with names elsewhere gets a copy of its own here.
+
+        Args:
+            parts: the name by which it was opened, or is called since.
+            status: its status.
+            keep: how many of its bytes are still needed; all by default.
+
+        Raises:
+            OSError: ``EACCES`` for a file that has come to be a hidden one's, ``ESTALE`` where the name leads to
+                another one now while this one has names still, ``EDQUOT``.
+            NotKnownYet: that has to be found out first.
+        """
+
+    def closed(self, file: WriteFile) -> None:
+        """Forget a file that is closed."""
 
 
 class WriteFile(ReadFile):
     """A regular file that may be changed: its data as far as it is open for writing, its mode and times anyway."""
 
-    __slots__ = ("_append", "_changed", "_parts", "_quota", "_tell")
+    __slots__ = ("_append", "_changed", "_quota", "_tell", "_tree")
 
-    def __init__(self, fs: ConfinedFs, fd: int, parts: Parts, quota: Quota, tell: OnChange, *, append: bool) -> None:
-        super().__init__(fs, fd)
-        self._parts = tuple(parts)
+    def __init__(
+        self,
+        fs: Shown,
+        tree: Changing,
+        fd: int,
+        parts: Parts,
+        quota: Quota,
+        tell: OnChange,
+        *,
+        append: bool,
+    ) -> None:
+        super().__init__(fs, fd, parts)
+        self._tree = tree
         self._quota = quota
         self._tell = tell
         self._append = append
         self._changed = False
 
+    @property
+    def parts(self) -> Parts:
+        """What the file is called now, as far as the lease knows."""
+        return self._parts
+
     def write(self, data: bytes | memoryview, offset: int) -> None:
         """Write all of ``data`` at ``offset``, or at the end where the file was opened to append.
 
         Raises:
-            OSError: ``EDQUOT`` with nothing written; ``ENOSPC`` and others after a part, which then counts.
+            OSError: ``EDQUOT`` with nothing written; ``ENOSPC`` and others after a part, which then counts; and as
+                ``Changing.claim``.
+            NotKnownYet: as ``Changing.claim``.
         """
-        self._mark()
+        self._claim()
         if not self._quota.counts_sizes:
             self._write_all(data, offset)
             return
@@ -53,9 +111,10 @@ class WriteFile(ReadFile):
         """Cut or extend the file to ``size`` bytes.
 
         Raises:
-            OSError: ``EDQUOT``, ``EINVAL`` and others, and nothing is changed.
+            OSError: ``EDQUOT``, ``EINVAL`` and others, and nothing is changed; and as ``Changing.claim``.
+            NotKnownYet: as ``Changing.claim``.
         """
-        self._mark()
+        self._claim(keep=size)
         before = os.fstat(self.fd).st_size
         self._quota.resize(before, size)
         try:
@@ -65,16 +124,45 @@ class WriteFile(ReadFile):
             raise
 
     def set_mode(self, mode: int) -> None:
-        """Set the permission bits; setuid, setgid and sticky are dropped."""
-        self._mark()
+        """Set the permission bits; setuid, setgid and sticky are dropped.
+
+        Raises:
+            OSError: ``EACCES`` for what would hide the file from the audit; as ``Changing.claim`` and ``fchmod(2)``.
+            NotKnownYet: as ``Changing.claim``.
+        """
+        check_readable(os.fstat(self.fd), mode)
+        self._claim()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
 
     def set_times(self, times: tuple[int, int]) -> None:
-        """Set access and modification time, in seconds."""
-        self._mark()
+        """Set access and modification time, in seconds. Raises as ``Changing.claim``."""
+        self._claim()
         os.utime(self.fd, times=times)
 
-    def _mark(self) -> None:
+    def close(self) -> None:
+        """Close the file."""
+        self._tree.closed(self)
+        super().close()
+
+    def renamed(self, parts: Parts) -> None:
+        """Take note that the lease has given the file another name."""
+        self._parts = tuple(parts)
+
+    def moved_to(self, directory: int, name: bytes) -> None:
+        """Go on with the file that is now under the name ``name`` of an open directory, in place of this one.
+
+        Raises:
+            OSError: it can't be opened; then this file stays open.
+        """
+        flags = fcntl.fcntl(self.fd, fcntl.F_GETFL) & _KEPT_FLAGS
+        fd = os.open(name, flags | OPEN_FILE, dir_fd=directory)
+        try:
+            self._fs.exchange(self.fd, fd)
+        finally:
+            os.close(fd)
+
+    def _claim(self, keep: int | None = None) -> None:
+        self._tree.claim(self._parts, os.fstat(self.fd), keep)
         if not self._changed:
             self._changed = True
             self._tell(self._parts)

@@ -10,107 +10,33 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
+from sublet.workspace.birth import Identity
+from sublet.workspace.confined.handles import OPEN_FILE as OPEN_FILE
+from sublet.workspace.confined.handles import Directory as Directory
+from sublet.workspace.confined.handles import Parent
+from sublet.workspace.confined.handles import ReadFile as ReadFile
 from sublet.workspace.confined.nested_mounts import NestedMounts
+from sublet.workspace.confined.shared import SharedFiles, is_shared
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener, open_real
+from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused
 
 MAX_LINK_HOPS: Final = 16
-MAX_LINK_STEPS: Final = 1024
-"""Components looked at while following the links of one path."""
-
-# A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
-OPEN_FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
+MAX_LINK_STEPS: Final = 256
+"""Components looked up while following the links of one path."""
+MAX_LINK_WORK: Final = 4096
+"""Components of all those paths together: a look-up costs by its depth, and all of them go on without a pause."""
 _SMALL_BLOCK: Final = 512
 """Bytes of the blocks in which ``statvfs`` tells a quota."""
 
 StatVfs = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """bsize, frsize, blocks, bfree, bavail, files, ffree, favail, fsid, flag, namemax."""
-
-
-class Parent:
-    """Context of an open parent directory; closes it unless it is the root's own descriptor."""
-
-    __slots__ = ("_fd", "_owned")
-
-    def __init__(self, fd: int, *, owned: bool) -> None:
-        self._fd = fd
-        self._owned = owned
-
-    def __enter__(self) -> int:
-        return self._fd
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        if self._owned:
-            os.close(self._fd)
-
-
-class Directory:
-    """An open directory: its visible entries, each with its own status, links not followed."""
-
-    def __init__(self, fd: int, parts: Parts, rules: ViewRules, mounts: NestedMounts) -> None:
-        self._fd = fd
-        self._parts = tuple(parts)
-        self._rules = rules
-        self._mounts = mounts
-        self._entries = os.scandir(fd)
-
-    def stat(self) -> os.stat_result:
-        """Return the directory's own status."""
-        return os.fstat(self._fd)
-
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Yield what is left of the entries; a name that vanishes meanwhile is left out."""
-        hidden, mounted, directory_only = self._rules.hidden, self._mounts.covers, self._rules.directory_only
-        for entry in self._entries:
-            name = os.fsencode(entry.name)
-            parts = (*self._parts, name)
-            if hidden(parts) or mounted(parts):
-                continue
-            try:
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISDIR(status.st_mode) or not directory_only(parts):
-                yield name, status
-
-    def close(self) -> None:
-        """Close the directory."""
-        self._entries.close()
-        os.close(self._fd)
-
-
-class ReadFile:
-    """A regular file that is open for reading."""
-
-    __slots__ = ("_fs", "fd")
-
-    def __init__(self, fs: ConfinedFs, fd: int) -> None:
-        self._fs = fs
-        self.fd = fd
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Return up to ``size`` bytes at ``offset``, none at the end."""
-        return os.pread(self.fd, size, offset)
-
-    def stat(self) -> os.stat_result:
-        """Return the file's status."""
-        return os.fstat(self.fd)
-
-    def duplicate(self) -> int:
-        """Return a second descriptor of the open file, which stays valid when the handle is closed."""
-        return os.dup(self.fd)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._fs.release(self.fd)
 
 
 class ConfinedFs:
@@ -121,17 +47,35 @@ class ConfinedFs:
         rules: names that are hidden or locked.
         quota: counters of what is added; here only shown by ``statvfs``.
         opener: how directories are opened beneath the root; the kernel's best by default.
+        own: what the lease made itself under names that rules hide.
+        private: whether this is a view that nobody else has, so that no file in it has a name anywhere else.
+        patient: whether what takes long to find out is found out at once; else ``NotKnownYet`` asks to come again.
     """
 
     read_only = True
 
-    def __init__(self, root_fd: int, rules: ViewRules, quota: Quota, opener: Opener | None = None) -> None:
+    def __init__(
+        self,
+        root_fd: int,
+        rules: ViewRules,
+        quota: Quota,
+        opener: Opener | None = None,
+        *,
+        own: OwnNames | None = None,
+        private: bool = False,
+        patient: bool = True,
+    ) -> None:
         self._root = root_fd
         self._rules = rules
         self._quota = quota
         self._mounts = NestedMounts(root_fd)
         self._open_beneath = opener or choose_opener()
         self._track_handles = quota.counts_sizes
+        self._hides = rules.hides()
+        self._own = OwnNames() if own is None else own
+        self._private = private
+        self._patient = patient
+        self._shared = SharedFiles(root_fd, rules, self._mounts, self._open_beneath, self.is_own)
 
     @staticmethod
     def open_root(path: Path) -> int:
@@ -172,10 +116,10 @@ class ConfinedFs:
         if not parts:
             return os.fstat(self._root)
         if len(parts) == 1:
-            return self._visible(parts, os.stat(parts[0], dir_fd=self._root, follow_symlinks=False))
+            return self._look_at(self._root, parts)
         directory = self._open_beneath(self._root, b"/".join(parts[:-1]), DIRECTORY_PATH)
         try:
-            return self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False))
+            return self._look_at(directory, parts)
         finally:
             os.close(directory)
 
@@ -196,10 +140,13 @@ class ConfinedFs:
         """
         todo = list(reversed(parts))
         done: list[bytes] = []
-        hops = 0
+        hops = work = 0
         for _ in range(MAX_LINK_STEPS):
             if not todo:
                 return done
+            work += len(done) + 1
+            if work > MAX_LINK_WORK:
+                break
             part = todo.pop()
             if part == b"..":
                 if not done:
@@ -226,9 +173,8 @@ class ConfinedFs:
         self._check_visible(parts)
         if not parts:
             raise refused(errno.EINVAL)
-        if self._rules.directory_only(parts):
-            raise refused(errno.ENOENT)
         with self._parent(parts) as directory:
+            self._look_at(directory, parts)
             target = os.readlink(parts[-1], dir_fd=directory)
         if not link_stays(len(parts) - 1, target):
             raise refused(errno.EACCES)
@@ -241,7 +187,7 @@ class ConfinedFs:
             OSError: ``EISDIR`` for a directory, ``ELOOP`` for a link, ``EACCES`` for devices, FIFOs and sockets.
         """
         self._check_visible(parts)
-        return ReadFile(self, self._open_regular(parts, os.O_RDONLY))
+        return ReadFile(self, self._open_regular(parts, os.O_RDONLY), parts)
 
     def open_directory(self, parts: Parts) -> Directory:
         """Open a directory for listing.
@@ -257,10 +203,40 @@ class ConfinedFs:
                 raise refused(errno.ENOENT) from None
             raise
         try:
-            return Directory(fd, parts, self._rules, self._mounts)
-        except OSError:
+            if parts:
+                self.visible(parts, os.fstat(fd), fd)
+            return Directory(fd, parts, self)
+        except BaseException:
             os.close(fd)
             raise
+
+    def is_own(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> bool:
+        """Tell whether what ``status`` is of was made by the lease under this name, which rules hide."""
+        made = self._own.at(parts)
+        return made is not None and made == self._identity(status, directory, name)
+
+    def exchange(self, fd: int, other: int) -> None:
+        """Make ``fd``, which an ``open_`` method handed out, another descriptor of what ``other`` is open on."""
+        if self._track_handles:
+            self._quota.closing(fd)
+        os.dup2(other, fd, inheritable=False)
+        if self._track_handles:
+            self._quota.opened(fd)
+
+    def shows(self, parts: Parts) -> bool:
+        """Tell whether there may be something to be seen under this name; ``visible`` then tells of what is there."""
+        if self._rules.hidden(parts) and (not self._own or self._own.at(parts) is None):
+            return False
+        return not self._mounts.covers(parts)
+
+    def check_shown(self, status: os.stat_result, parts: Parts) -> None:
+        """Refuse a file that shows a hidden one by another name.
+
+        Raises:
+            OSError: ``ENOENT``.
+        """
+        if self._hides and is_shared(status) and self._shared.shows_hidden(status, parts, patient=self._patient):
+            raise refused(errno.ENOENT)
 
     def statvfs(self) -> StatVfs:
         """Return the room that is left: the file system's, or the quota's where that is less."""
@@ -291,14 +267,46 @@ class ConfinedFs:
         os.close(fd)
 
     def _check_visible(self, parts: Parts) -> None:
-        if self._rules.hidden(parts) or self._mounts.covers(parts):
+        if not self.shows(parts):
             raise refused(errno.ENOENT)
 
-    def _visible(self, parts: Parts, status: os.stat_result) -> os.stat_result:
-        """Return ``status``, unless it is of something that is visible as a directory only, and is none."""
-        if not stat.S_ISDIR(status.st_mode) and self._rules.directory_only(parts):
+    def _look_at(self, directory: int, parts: Parts) -> os.stat_result:
+        """Return the status of the last of ``parts`` in the open ``directory``.
+
+        Raises:
+            OSError: ``ENOENT`` for what is not there, or not shown.
+        """
+        status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+        return self.visible(parts, status, directory, parts[-1])
+
+    def visible(self, parts: Parts, status: os.stat_result, directory: int, name: bytes = b"") -> os.stat_result:
+        """Return ``status``, unless what it is of is not shown although its name may be.
+
+        That is what is visible as a directory only, and is none; what somebody put in the place of a hidden name that
+        the lease had made; and a file with a further name that is hidden.
+
+        Args:
+            parts: the name.
+            status: of what is there.
+            directory: where the name is, open; or what is there itself, where ``name`` is empty.
+            name: the last of ``parts``.
+
+        Raises:
+            OSError: ``ENOENT``.
+        """
+        if not stat.S_ISDIR(status.st_mode):
+            if self._rules.directory_only(parts):
+                raise refused(errno.ENOENT)
+            if status.st_nlink > 1:
+                self.check_shown(status, parts)
+        if self._own and self._rules.hidden(parts) and not self.is_own(parts, status, directory, name):
             raise refused(errno.ENOENT)
         return status
+
+    def _identity(self, status: os.stat_result, directory: int, name: bytes = b"") -> Identity:
+        found = Identity.of(status, directory, name)
+        # the device of a private view is another one each time that it is mounted
+        return replace(found, device=0) if self._private else found
 
     def _parent(self, parts: Parts) -> Parent:
         if len(parts) == 1:
@@ -309,17 +317,20 @@ class ConfinedFs:
         if not parts:
             raise refused(errno.EISDIR)
         with self._parent(parts) as directory:
-            self.check_regular(self._visible(parts, os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)))
+            self.check_regular(self._look_at(directory, parts))
             fd = os.open(parts[-1], flags | OPEN_FILE, dir_fd=directory)
-        return self._adopt(fd)
+        return self._adopt(fd, parts)
 
-    def _adopt(self, fd: int) -> int:
-        """Return ``fd`` once it is known to be a regular file still; else close it."""
+    def _adopt(self, fd: int, parts: Parts, *, made: bool = False) -> int:
+        """Return ``fd`` once it is known to be a regular file still, and one that is shown; else close it."""
         try:
-            self.check_regular(os.fstat(fd))
+            status = os.fstat(fd)
+            self.check_regular(status)
+            if not made:
+                self.visible(parts, status, fd)
             if self._track_handles:
                 self._quota.opened(fd)
-        except OSError:
+        except BaseException:
             os.close(fd)
             raise
         return fd

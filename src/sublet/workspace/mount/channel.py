@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.mount.relay import MAX_FRAME, ClientViolation, LinkState, LinkViolation, SftpRelay
@@ -118,7 +119,7 @@ class _Pipe(asyncio.BufferedProtocol):
 class MountChannel:
     """A local socket joined to SFTP channels. Made by ``open``, ended by ``close`` or by the end of the socket."""
 
-    def __init__(self, cut: asyncio.Event, ended: Callable[[], None]) -> None:
+    def __init__(self, cut: asyncio.Event, ended: Callable[[], None], top: int) -> None:
         self.cut = cut
         self.why_cut = ""
         self.pipe_full = False
@@ -126,7 +127,7 @@ class MountChannel:
         """Set while a program waits for a read that can't be done, and has to be told by ``fail_reads``."""
         self._quiet = asyncio.Event()
         self._sentinel = asyncio.Event()
-        self._relay = SftpRelay()
+        self._relay = SftpRelay(top)
         self._ended = ended
         self._link: _Link | None = None
         self._opened = asyncio.Event()
@@ -156,6 +157,7 @@ class MountChannel:
         sock: socket.socket,
         cut: asyncio.Event,
         ended: Callable[[], None],
+        top: int = 0,
     ) -> MountChannel:
         """Open the SFTP subsystem of ``connection`` and join it to ``sock``, which belongs to the result.
 
@@ -164,11 +166,12 @@ class MountChannel:
             sock: our end of a socket pair; the other is sshfs's.
             cut: set while there is no link; ``why_cut`` says why.
             ended: called, perhaps twice, when sshfs's side has ended, or the link has before it said its version.
+            top: how many directories of the view lie above what is mounted.
 
         Raises:
             SubletError: ``MOUNT_FAILED`` where the lender gives no such channel.
         """
-        mount = cls(cut, ended)
+        mount = cls(cut, ended, top)
         link = await mount._channel(connection)
         sock.setblocking(False)
         mount._link = link
@@ -192,7 +195,7 @@ class MountChannel:
         self._begin(link)
         self._send()
         try:
-            async with asyncio.timeout(VERSION_SECONDS):
+            async with deadlines.timeout(VERSION_SECONDS):
                 await self._opened.wait()
         except TimeoutError:
             self.link_ended(link, "the lender does not say its version")
@@ -215,7 +218,7 @@ class MountChannel:
         async def hush(name: bytes) -> asyncio.Event:
             relay.suspended = True
             # What the lender is about to answer has been done, and must not fail.
-            async with asyncio.timeout(QUIET_SECONDS):
+            async with deadlines.timeout(QUIET_SECONDS):
                 while relay.waiting:
                     self._quiet.clear()
                     await self._quiet.wait()

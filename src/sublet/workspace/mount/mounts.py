@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from pathlib import Path
 import anyio
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.protocol.text import clean_line
@@ -29,6 +31,8 @@ from sublet.workspace.mount.stuck_reads import StuckReads
 from sublet.workspace.mount.table import is_mounted, mounted_below
 from sublet.workspace.requirements import require_mount
 
+_log = logging.getLogger(__name__)
+
 MOUNT_SECONDS = 10.0
 FLUSH_SECONDS = 10.0
 UNMOUNT_SECONDS = 5.0
@@ -37,11 +41,13 @@ STUCK_SECONDS = 0.5
 """How long a further read that can't be done waits to be told so."""
 _POLL_SECONDS = 0.005
 
-# The only options sshfs ever gets. follow_symlinks and no_contain_symlinks must never appear here (CVE-2026-47187).
+# The only options sshfs ever gets. follow_symlinks must never appear here. Its own contain_symlinks would refuse every
+# link that climbs, as those of node_modules/.bin do; what leads out of the mount is refused by the relay in its place
+# (CVE-2026-47187), so that nothing but the relay may ever stand between sshfs and a lender.
 OPTIONS = ",".join(
     (
         "passive",
-        "contain_symlinks",
+        "no_contain_symlinks",
         "nosuid",
         "nodev",
         "dcache_timeout=2",
@@ -50,6 +56,16 @@ OPTIONS = ",".join(
         "workaround=renamexdev",
     )
 )
+
+
+def options() -> str:
+    """Return the options of sshfs for this process.
+
+    Whatever the lender's files belong to there, here they belong to the one user who sees them: the agent's. Otherwise
+    ``cp -p``, ``install`` and ``mv`` fail for an ordinary user, and git finds the repository's owner dubious.
+    """
+    return f"{OPTIONS},uid={os.getuid()},gid={os.getgid()}"
+
 
 # What AWCP allows as a delegation id; nothing of this shape is a path, a hidden name or an option.
 _REMOTE_PATH = re.compile(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
@@ -192,6 +208,16 @@ class Mount:
         return False
 
     @property
+    def is_there(self) -> bool:
+        """``Carried.is_there``, as the kernel's own table tells it."""
+        return not self.lost.is_set() and is_mounted(self.path)
+
+    @property
+    def left(self) -> str:
+        """``Carried.left``, as the kernel's own table tells it."""
+        return f"{self.path} is still mounted" if is_mounted(self.path) else ""
+
+    @property
     def why_cut(self) -> str:
         """``Carried.why_cut``."""
         return self._channel.why_cut if self._channel is not None else ""
@@ -279,9 +305,9 @@ class Mount:
         """
         ours, theirs = socket.socketpair()
         try:
-            argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", OPTIONS, f"sublet:{remote_path}", str(self.path)]
+            argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", options(), f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
-            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended)
+            self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended, _depth(remote_path))
         except OSError as error:
             ours.close()
             raise self._failure(f"sshfs can't be started ({error.strerror})") from error
@@ -291,13 +317,14 @@ class Mount:
         finally:
             theirs.close()
         try:
-            async with asyncio.timeout(MOUNT_SECONDS):
+            async with deadlines.timeout(MOUNT_SECONDS):
                 # The kernel's table of mounts wakes poll() only with an exceptional condition, which no loop watches.
                 while not is_mounted(self.path) and not self.lost.is_set():  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
-        self._point.harden()
+        if not self._point.harden():
+            _log.warning("nothing protects %s, should its mount be lost: root ignores its mode", self.path)
         # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
         # the mount counts only if the mount is still there after it.
         looked = await ChildProcess.run(["stat", "--", str(self.path)], MOUNT_SECONDS)
@@ -342,6 +369,10 @@ class Mount:
             f"the workspace could not be mounted at {self.path}: {said or reason}",
             "Run 'sublet doctor' on the executor; it checks sshfs, FUSE and the mount root.",
         )
+
+
+def _depth(remote_path: str) -> int:
+    return sum(1 for part in remote_path.split("/") if part not in ("", "."))
 
 
 def _lazy_unmount(path: Path) -> list[str]:

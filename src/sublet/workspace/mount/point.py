@@ -1,8 +1,9 @@
 """The empty directories that mounts cover, made so that a lost mount is never taken for an empty workspace (case C10).
 
-While something is mounted on it, the directory below is immutable where the kernel and our rights allow, and has no
-permissions at all. If the mount goes away, whoever looks gets "permission denied" or "operation not permitted"
-instead of a place to write results into.
+While something is mounted on it, the directory below has no permissions at all, and is immutable where the kernel and
+our rights allow. If the mount goes away, whoever looks gets "permission denied" or "operation not permitted" instead of
+a place to write results into. As an ordinary user it is the mode that holds: nothing is read or made there by accident,
+though the agent, which is the owner, could change the mode on purpose. As root it is the flag.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import struct
 from pathlib import Path
 
@@ -52,11 +54,18 @@ class MountPoint:
             self.close()
             raise
 
-    def harden(self) -> None:
-        """Make the directory useless to whoever sees it without its mount. Call once the mount covers it."""
+    def harden(self) -> bool:
+        """Make the directory useless to whoever sees it without its mount. Call once the mount covers it.
+
+        Returns:
+            Whether that holds for this user: by the mode, or for root by the flag.
+        """
         with contextlib.suppress(OSError):
             os.fchmod(self._descriptor, 0)
         _set_immutable(self._descriptor, True)
+        if os.geteuid() == 0:
+            return _is_immutable(self._descriptor)
+        return stat.S_IMODE(os.fstat(self._descriptor).st_mode) == 0
 
     def soften(self) -> None:
         """Undo ``harden``; quiet once closed."""
@@ -117,6 +126,13 @@ def _soften(descriptor: int) -> None:
     _set_immutable(descriptor, False)
     with contextlib.suppress(OSError):
         os.fchmod(descriptor, 0o700)
+
+
+def _is_immutable(descriptor: int) -> bool:
+    with contextlib.suppress(OSError):
+        flags = int(struct.unpack("l", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("l", 0)))[0])
+        return bool(flags & _FS_IMMUTABLE)
+    return False
 
 
 def _set_immutable(descriptor: int, immutable: bool) -> None:

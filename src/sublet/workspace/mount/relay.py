@@ -8,6 +8,9 @@ its version once; on later links that is done here.
 READ is the exception, since sshfs tells its program of no error there (``stuck_reads``): one that can't be done is held
 until the program was told, and then ``release`` answers it.
 
+What the lender says of a symbolic link is looked at here, since sshfs would either take it as it is, or refuse every
+link that climbs: a target passes when it can only lead to names in the mount, wherever the lender's own server looks.
+
 Handles die with the link that gave them. Using one afterwards fails here and never reaches another server, which may
 well give the same value to something else: such a value is shown to sshfs under another name.
 """
@@ -20,6 +23,7 @@ from enum import Enum, auto
 from typing import Final
 
 from sublet.workspace.sftp.wire import MAX_PACKET, VERSION, Answer, Op, Status
+from sublet.workspace.viewpath import link_stays, split
 
 LENGTH_BYTES: Final = 4
 MAX_FRAME: Final = LENGTH_BYTES + MAX_PACKET
@@ -38,6 +42,7 @@ _STATUS: Final = struct.Struct(">IBIIII")
 _U32: Final = struct.Struct(">I")
 _CODE_END: Final = _HEAD_BYTES + 4
 _OVER_QUOTA: Final = _U32.pack(Status.QUOTA_EXCEEDED)
+_ONE: Final = _U32.pack(1)
 _STRANGE: Final = b"sublet"
 """Begins the names under which handles are shown whose own value sshfs still knows from an earlier link."""
 
@@ -55,6 +60,7 @@ _EXPECTED: Final[dict[int, int]] = {
 }
 """What may answer a request besides STATUS; nothing else may answer those that are not here."""
 _BY_HANDLE: Final = frozenset({Op.CLOSE, Op.READ, Op.WRITE, Op.FSTAT, Op.FSETSTAT, Op.READDIR})
+_LOOKED_INTO: Final = frozenset({Op.EXTENDED, Op.INIT, Op.READLINK})
 _EXTENDED_BY_HANDLE: Final = frozenset({b"fsync@openssh.com", b"fstatvfs@openssh.com"})
 
 
@@ -84,9 +90,13 @@ class SftpRelay:
 
     What is to be sent is collected in ``to_server`` and ``to_client``, and belongs to whoever calls; it may be a view
     of the buffer that was given, which has to be sent or copied before that buffer changes.
+
+    Args:
+        top: how many directories of the view lie above what is mounted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, top: int = 0) -> None:
+        self._top = top
         self.state = LinkState.OPENING
         self.interrupted = 0
         """Requests that were answered with an error for want of the link that they needed."""
@@ -105,6 +115,8 @@ class SftpRelay:
         self._first = True
         self._waiting: dict[int, tuple[int, bytes]] = {}
         """By id: the request's type, and the handle that a CLOSE is about, as sshfs knows it."""
+        self._links: dict[int, int] = {}
+        """By id of a READLINK: how many directories lie between the top of the mount and the link."""
         self._handles: dict[bytes, bytes] = {}
         """Handles of this link: what sshfs knows, and what the server knows."""
         self._stale: set[bytes] = set()
@@ -136,7 +148,7 @@ class SftpRelay:
                 raise ClientViolation(f"a frame of {size} bytes")
             if stop > end:
                 break
-            by_name = kind not in _BY_HANDLE and kind != Op.EXTENDED and kind != Op.INIT
+            by_name = kind not in _BY_HANDLE and kind not in _LOOKED_INTO
             if not by_name or self.suspended or self.state is not LinkState.UP:
                 try:
                     instead = self._decide(kind, number, buffer[start:stop])
@@ -172,10 +184,14 @@ class SftpRelay:
                 return self._unless_down(kind, number)
             handle, rest = _string_at(frame, after)
         else:
-            if self.sentinel and _string_at(frame, _HEAD_BYTES)[0].endswith(self.sentinel):
+            path = _string_at(frame, _HEAD_BYTES)[0] if self.sentinel or kind == Op.READLINK else b""
+            if self.sentinel and path.endswith(self.sentinel):
                 self.sentinel_id = number
                 return b""
-            return self._unless_down(kind, number)
+            instead = self._unless_down(kind, number)
+            if kind == Op.READLINK and instead is None:
+                self._links[number] = self._depth(path)
+            return instead
         if kind == Op.CLOSE and handle in self._stale:
             # It went with its link, and nothing of it is left to close.
             self._stale.discard(handle)
@@ -191,6 +207,13 @@ class SftpRelay:
         before = bytes(frame[LENGTH_BYTES : rest - len(handle) - LENGTH_BYTES])
         body = b"".join((before, _U32.pack(len(real)), real, frame[rest:]))
         return _U32.pack(len(body)) + body
+
+    def _depth(self, path: bytes) -> int:
+        """Return how deep in the mount the directory of a link lies; one that is no name in it may lead nowhere."""
+        try:
+            return max(0, len(split(path)) - 1 - self._top)
+        except OSError:
+            return 0
 
     def _unless_down(self, kind: int, number: int) -> bytes | None:
         if self.state is LinkState.UP and not self.suspended:
@@ -258,6 +281,12 @@ class SftpRelay:
         if kind == Answer.STATUS and frame[_HEAD_BYTES:_CODE_END] == _OVER_QUOTA:
             self.over_quota = True
         instead = self._given(frame, number) if kind == Answer.HANDLE else None
+        if request == Op.READLINK:
+            depth = self._links.pop(number, 0)
+            if kind == Answer.NAME and not _leads_inside(frame, depth):
+                instead = _STATUS.pack(
+                    _STATUS.size - LENGTH_BYTES, Answer.STATUS, number, Status.PERMISSION_DENIED, 0, 0
+                )
         del self._waiting[number]
         if handle:
             # Whatever the server says to a CLOSE, sshfs does not use the handle again.
@@ -305,6 +334,7 @@ class SftpRelay:
             else:
                 self._fail(number, kind)
         self._waiting.clear()
+        self._links.clear()
         self._stale.update(self._handles)
         self._handles.clear()
 
@@ -334,6 +364,18 @@ class SftpRelay:
 
     def _answer(self, number: int, status: Status) -> None:
         self.to_client.append(_STATUS.pack(_STATUS.size - LENGTH_BYTES, Answer.STATUS, number, status, 0, 0))
+
+
+def _leads_inside(frame: memoryview, depth: int) -> bool:
+    """Tell whether the one target in a NAME answer can only lead to names in the mount.
+
+    sshfs takes it as a C string and would climb by ``..`` where this saw a longer name: such a target never passes.
+    """
+    try:
+        target, _ = _string_at(frame, _HEAD_BYTES + LENGTH_BYTES)
+    except _Truncated:
+        return False
+    return frame[_HEAD_BYTES : _HEAD_BYTES + LENGTH_BYTES] == _ONE and link_stays(depth, target)
 
 
 def _string_at(frame: memoryview, offset: int) -> tuple[bytes, int]:

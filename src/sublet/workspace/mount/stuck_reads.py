@@ -18,6 +18,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from sublet import deadlines
 from sublet.workspace.child_process import ChildProcess
 from sublet.workspace.mount import stuck_reads_helper
 
@@ -74,11 +75,11 @@ class StuckReads:
     ) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(ASKED_SECONDS):
+            async with deadlines.timeout(ASKED_SECONDS):
                 await loop.sock_recv(sock, 1)
             asked = await hush(name)
             await loop.sock_sendall(sock, b"\n")
-            async with asyncio.timeout(ASKED_SECONDS):
+            async with deadlines.timeout(ASKED_SECONDS):
                 await asked.wait()
             await loop.sock_sendall(sock, b"\n")
             if await helper.ended(stuck_reads_helper.MAX_SECONDS + 1) != 0:

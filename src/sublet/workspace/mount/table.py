@@ -29,6 +29,24 @@ def read_table() -> list[TableEntry]:
     return found
 
 
+def file_system_of(fd: int) -> bytes:
+    """Return the type of the file system that an open file lies in, empty where the table does not have it.
+
+    Raises:
+        OSError: there is no table.
+    """
+    wanted = b""
+    for line in Path(f"/proc/self/fdinfo/{fd}").read_bytes().splitlines():
+        name, _, value = line.partition(b":")
+        if name == b"mnt_id":
+            wanted = value.strip()
+    for line in _MOUNTINFO.read_bytes().splitlines():
+        fields, _, kind = line.partition(b" - ")
+        if fields.split(b" ", 1)[0] == wanted:
+            return kind.split(b" ", 1)[0]
+    return b""
+
+
 def mounted_below(root: Path) -> list[Path]:
     """Return the mount points strictly below ``root``, the last mounted first."""
     points = [Path(os.fsdecode(entry.point)) for entry in read_table()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
@@ -27,10 +26,9 @@ from sublet.workspace.archive.wire import (
 from sublet.workspace.bundles.runs import Halted
 from sublet.workspace.bundles.server import GitDownload, GitUpload
 from sublet.workspace.ssh.channel_session import ChannelSession
+from sublet.workspace.ssh.turns import Share
 from sublet.workspace.view.walk import WalkOverrunError
 from sublet.workspace.viewpath import refused
-
-"""Content that one step writes at most, about."""
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +79,7 @@ class ArchiveSession(ChannelSession):
 
     Args:
         transfers: the lease.
+        share: the lease's share of the loop.
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
@@ -91,15 +90,15 @@ class ArchiveSession(ChannelSession):
     def __init__(
         self,
         transfers: Transfers,
+        share: Share,
         is_stalled: Callable[[], bool],
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
     ) -> None:
-        super().__init__(is_stalled, on_end, held=held, threads=transfers.threads)
+        super().__init__(share, is_stalled, on_end, held=held, threads=transfers.threads)
         self._transfers = transfers
         self._frames = Frames()
-        self._todo: deque[tuple[Frame, bytes]] = deque()
         self._download: Download | GitDownload | None = None
         self._upload: Upload | GitUpload | None = None
         self._working = False
@@ -109,15 +108,11 @@ class ArchiveSession(ChannelSession):
         """Take what the client sent."""
         if not self._started or self._ended or self._over:
             return
-        try:
-            self._todo.extend(self._frames.receive(data))
-        except MalformedFrame as exc:
-            self._fail("MALFORMED", str(exc))
-            return
+        self._frames.add(data)
         self._pump()
 
     def _close(self) -> None:
-        self._todo.clear()
+        self._frames.clear()
         transfer = self._download or self._upload
         if self._working and transfer is not None:
             transfer.halt()
@@ -140,16 +135,22 @@ class ArchiveSession(ChannelSession):
                 self._fail("OVER", "the lease is over")
             elif self._download is not None:
                 self._work(self._send_next)
-            elif self._todo:
+            else:
                 self._next()
         self._pause_input()
 
     def _next(self) -> None:
-        kind, payload = self._todo.popleft()
         try:
+            found = self._frames.next()
+            if found is None:
+                return
+            kind, payload = found
             if self._upload is None:
                 self._begin(kind)
                 return
+        except MalformedFrame as exc:
+            self._fail("MALFORMED", str(exc))
+            return
         except OSError as exc:
             self._fail(*_explain(exc))
             return
@@ -238,7 +239,7 @@ class ArchiveSession(ChannelSession):
 
     def _fail(self, code: str, reason: str) -> None:
         self._over = True
-        self._todo.clear()
+        self._frames.clear()
         self._send([pack_failure(code, reason)])
         if not self._working:
             self._let_go()

@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Final
 
 from sublet.workspace.model import LeaseUsage
+from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import QuotaMet
 
-MAX_MEMORY_BYTES: Final = 64 << 20
+MAX_MEMORY_BYTES: Final = 16 << 20
 """Beyond it nothing more is remembered, and what was touched counts as incomplete."""
 _MAGIC: Final = b"SLM1"
 _HEAD: Final = struct.Struct("<4sqqqqq")
 _TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
+_OWN_STEPS: Final[dict[Step, bytes]] = {"made": b"W", "moved": b"V", "gone": b"X"}
+_OWN: Final[dict[bytes, Step]] = {kind: step for step, kind in _OWN_STEPS.items()}
 _RETURNING, _REFUSED, _RETURNED, _MARK = b"U", b"N", b"D", b"M"
 
 
@@ -52,6 +55,10 @@ class LeaseMemory:
     def mark(self, name: str, path: bytes) -> None:
         """Remember that an index of ``name`` had git not look at ``path``."""
         self._append(_MARK, name.encode(), path)
+
+    def own(self, name: str, step: Step, text: bytes) -> None:
+        """Remember a step of what the lease made in ``name`` under names that are hidden: ``OwnNames.replay``."""
+        self._append(_OWN_STEPS[step], name.encode(), text)
 
     def overflow(self) -> None:
         """Remember that not every changed path is known."""
@@ -125,6 +132,8 @@ def recall(path: Path) -> LeaseUsage:
         elif kind == _QUOTA:
             with suppress(ValueError):
                 usage.quota.met = QuotaMet.of(name, int(value))
+        elif kind in _OWN:
+            usage.own.setdefault(name, OwnNames()).replay(_OWN[kind], value)
         elif kind == _MARK:
             usage.marks.setdefault(name, set()).add(value)
         elif kind == _RETURNING:

@@ -10,21 +10,25 @@ import tempfile
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import Export, LeaseUsage
-from sublet.workspace.serving.login import CIPHERS, LOGIN_SECONDS, LeaseConnection
-from sublet.workspace.serving.served_lease import ServedLease
+from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
+from sublet.workspace.serving.served_lease import OfPeer, ServedLease
+from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.serving.sockets import connected, listening
-from sublet.workspace.serving.strangers import Strangers
+from sublet.workspace.serving.strangers import Strangers, source_of
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.peek import read_preamble
 from sublet.workspace.ssh.reverse import ReverseAcceptor, pack_preamble, parse_preamble
+from sublet.workspace.ssh.turns import Turns
 
 MAX_LEASES: Final = 1024
 MAX_ENDED: Final = 1024
@@ -41,6 +45,8 @@ EXECUTOR_LOSS_SECONDS: Final = _KEEPALIVE_SECONDS * (_KEEPALIVE_UNANSWERED + 1)
 """An executor that is silent this long is gone: its connection ends."""
 _CLOSE_SECONDS: Final = 1
 _ACCEPT_RETRY_SECONDS: Final = 0.1
+_STRANGERS: Final = "\0strangers"
+"""The one share of all who have not logged in; no peer has this name."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +79,11 @@ class DataPlane:
         self._listener: socket.socket | None = None
         self._group: asyncio.TaskGroup | None = None
         self._strangers = Strangers()
+        self._turns = Turns()
+        self._greeting = asyncio.Lock()
+        self._slow = SlowWork()
+        self._of_peers: dict[str, OfPeer] = {}
+        self._options: asyncssh.SSHServerConnectionOptions | None = None
 
     @property
     def host_key_line(self) -> str:
@@ -119,6 +130,7 @@ class DataPlane:
             with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
                 # What they were at was halted with the leases.
                 await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+            self._slow.shutdown()
 
     def close(self) -> None:
         """Revoke every lease and stop listening. Idempotent."""
@@ -149,7 +161,10 @@ class DataPlane:
                 LocalCode.INVALID_ARGUMENT, "the lease id is no plain name", "Use a delegation id."
             ) from None
         loop = asyncio.get_running_loop()
-        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch)
+        peer = export.peer or lease_id
+        of_peer = self._of_peers.get(peer) or OfPeer(self._slow.one_by_one())
+        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch, of_peer)
+        self._of_peers[peer] = of_peer
         self._ended.pop(lease_id, None)
         self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)
         self.take_up.decide(lease_id)
@@ -166,6 +181,9 @@ class DataPlane:
             return self._ended.pop(lease_id, None)
         self._timers.pop(lease_id).cancel()
         lease.close()
+        peer = lease.export.peer or lease_id
+        if all((other.export.peer or other.export.lease_id) != peer for other in self._leases.values()):
+            del self._of_peers[peer]
         _log.info("lease %s ends: %s", lease_id, reason)
         return lease.usage
 
@@ -204,10 +222,11 @@ class DataPlane:
         """
         self._live(lease_id, ErrorCode.MOUNT_FAILED)
         why = "it did not log in in time"
-        connection = LeaseConnection(self._leases.get, only=lease_id)
+        share = self._turns.share(_STRANGERS, host, at_once=False)
+        connection = LeaseConnection(share, self._leases.get, only=lease_id)
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(DIAL_SECONDS):
+            async with deadlines.timeout(DIAL_SECONDS):
                 sock = await connected(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
@@ -278,7 +297,7 @@ class DataPlane:
 
     def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        serving = group.create_task(self._serve_caller(sock, authenticated))
+        serving = group.create_task(self._serve_caller(sock, source, authenticated))
         self._strangers.add(serving, source)
         authenticated.add_done_callback(lambda _: self._strangers.forget(serving))
 
@@ -290,10 +309,10 @@ class DataPlane:
 
         serving.add_done_callback(ended)
 
-    async def _serve_caller(self, sock: socket.socket, authenticated: asyncio.Future[None]) -> None:
+    async def _serve_caller(self, sock: socket.socket, source: str, authenticated: asyncio.Future[None]) -> None:
         """Find out what a caller wants, and serve it, or hand it to whom it wants to serve."""
         try:
-            async with asyncio.timeout(_PREAMBLE_SECONDS):
+            async with deadlines.timeout(_PREAMBLE_SECONDS):
                 line = await read_preamble(sock)
         except (OSError, asyncio.CancelledError) as exc:
             authenticated.cancel()
@@ -301,8 +320,11 @@ class DataPlane:
             if isinstance(exc, asyncio.CancelledError):
                 raise
             return
+        self._strangers.advance(asyncio.current_task())
         if line is None:
-            await self._serve_ssh(sock, LeaseConnection(self._leases.get, self.take_up.wait), authenticated)
+            share = self._turns.share(_STRANGERS, source_of(source), at_once=False)
+            connection = LeaseConnection(share, self._leases.get, partial(self._knocked, asyncio.current_task()))
+            await self._serve_ssh(sock, connection, authenticated)
             return
         authenticated.cancel()
         lease_id = parse_preamble(line)
@@ -311,27 +333,19 @@ class DataPlane:
         else:
             self.reverse.deliver(lease_id, sock)
 
+    async def _knocked(self, serving: asyncio.Task[None] | None, username: str) -> None:
+        """A caller has got as far as naming a lease."""
+        self._strangers.advance(serving)
+        await self.take_up.wait(username)
+
     async def _serve_ssh(
         self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
     ) -> None:
         """Serve SSH on ``sock`` until it ends; ``authenticated`` is done when the client has logged in or failed to."""
         try:
-            await asyncssh.run_server(
-                sock,
-                server_host_keys=[self._host_key],
-                server_factory=lambda: connection,
-                encryption_algs=list(CIPHERS),
-                compression_algs=["none"],
-                login_timeout=LOGIN_SECONDS,
-                keepalive_interval=_KEEPALIVE_SECONDS,
-                keepalive_count_max=_KEEPALIVE_UNANSWERED,
-                allow_pty=False,
-                allow_scp=False,
-                agent_forwarding=False,
-                x11_forwarding=False,
-                line_editor=False,
-                gss_host=None,
-            )
+            async with self._greeting:
+                await asyncio.sleep(0)  # so that only one begins in each pass of the loop
+            await asyncssh.run_server(sock, server_factory=lambda: connection, options=self._ssh_options())
             if not authenticated.done() and connection.is_authenticated:
                 authenticated.set_result(None)
             await connection.wait_closed()
@@ -345,11 +359,31 @@ class DataPlane:
         finally:
             connection.sever()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
+                async with deadlines.timeout(_CLOSE_SECONDS):
                     await connection.wait_closed()
             if not connection.was_made:
                 sock.close()
             _fail(authenticated, asyncssh.ConnectionLost("the connection was closed"))
+
+    def _ssh_options(self) -> asyncssh.SSHServerConnectionOptions:
+        """Return what all connections have in common; making it takes milliseconds."""
+        if self._options is None:
+            self._options = asyncssh.SSHServerConnectionOptions(
+                server_host_keys=[self._host_key],
+                kex_algs=list(KEY_EXCHANGES),
+                encryption_algs=list(CIPHERS),
+                compression_algs=["none"],
+                login_timeout=LOGIN_SECONDS,
+                keepalive_interval=_KEEPALIVE_SECONDS,
+                keepalive_count_max=_KEEPALIVE_UNANSWERED,
+                allow_pty=False,
+                allow_scp=False,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                line_editor=False,
+                gss_host=None,
+            )
+        return self._options
 
 
 def _fail(authenticated: asyncio.Future[None], exc: Exception) -> None:

@@ -8,21 +8,35 @@ from typing import Final, Protocol, cast
 
 import asyncssh
 
+from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.serving.archive_session import ArchiveSession
+from sublet.workspace.serving.input_feed import InputFeed
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.sftp.session import SftpSession
 from sublet.workspace.ssh.channel_session import ChannelSession
 from sublet.workspace.ssh.tuning import tune
+from sublet.workspace.ssh.turns import Share
 
 LOGIN_SECONDS: Final = 15
 MAX_LOGIN_ATTEMPTS: Final = 6
 CHANNEL_WINDOW: Final = 2 * 1024 * 1024
 CHANNEL_PACKET: Final = 128 * 1024
 """What a client may put in one packet: two of sshfs's writes."""
-MAX_BLOCKED_INPUT: Final = 16 * 1024 * 1024
+MAX_BLOCKED_INPUT: Final = 12 * 1024 * 1024
 """Bytes that a connection may send while its requests wait: all windows full, and what frames them."""
+CHANNEL_BYTES: Final = 768 * 1024
+"""What an open channel is counted for, whether it is used or not: the beginning of a request, and unsent answers."""
+MAX_STRANGER_BYTES: Final = 64 * 1024
+"""Bytes that a caller may send before it has logged in; a login takes less than a tenth."""
+MAX_DEFERRED_PACKETS: Final = 1024
+"""Answers that may wait for the end of a key exchange besides those that wait in channels."""
+MAX_GLOBAL_REQUESTS: Final = 64
+"""Requests about the connection itself that may wait; all but keepalives are refused."""
 CIPHERS: Final = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 """The only ones offered: fastest by far, and authenticated."""
+KEY_EXCHANGES: Final = ("curve25519-sha256", "curve25519-sha256@libssh.org")
+"""The only ones offered: they take a millisecond. Some others that asyncssh knows take a stranger's word for a large
+group, or make a key for each caller, and hold the loop for a tenth of a second."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,14 +57,21 @@ class LeaseConnection(asyncssh.SSHServer):
     All else keeps asyncssh's refusal.
 
     Args:
+        share: the caller's share of the loop, which becomes that of its lease once it has logged in.
         find: returns the lease of a user name.
         decided: waits until it is certain whether there is a lease of a user name; by default that it is.
         only: the one user that may log in, for a connection that we dialled for a certain lease.
     """
 
     def __init__(
-        self, find: FindLease, decided: Callable[[str], Awaitable[None]] | None = None, *, only: str | None = None
+        self,
+        share: Share,
+        find: FindLease,
+        decided: Callable[[str], Awaitable[None]] | None = None,
+        *,
+        only: str | None = None,
     ) -> None:
+        self._share = share
         self._find = find
         self._decided = decided
         self._only = only
@@ -60,7 +81,9 @@ class LeaseConnection(asyncssh.SSHServer):
         self._sessions: set[ChannelSession] = set()
         self._full = False
         self._severed = False
-        self._blocked_input = 0
+        self._strange_bytes = 0
+        self._blocked = ByteBudget("bytes of a connection that wait", 0)
+        self._channels = ByteBudget("open channels of a connection", 0)
 
     @property
     def is_authenticated(self) -> bool:
@@ -81,22 +104,17 @@ class LeaseConnection(asyncssh.SSHServer):
             conn.abort()
             return
         transported = cast(_Transported, conn)
-        receive = transported.data_received
-        counted = False
-
-        def data_received(data: bytes) -> None:
-            if counted or self._admits_input(len(data)):
-                receive(data)
-                self._cut_if_excessive()
-
-        transported.data_received = data_received
+        feed = InputFeed(transported.data_received, self._share, self._is_behind, self._cut_if_excessive)
+        transported.data_received = feed.deliver
         transported.pause_writing = self._pause
         transported.resume_writing = self._resume
-        counted = tune(conn, self._admits_input)
+        if not tune(conn, self._admits_input, self._share, self._is_behind):
+            transported.data_received = feed.receiver(conn, self._admits_input)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._drop_sessions()
+        self._give_back()
         if self._lease is not None:
             self._lease.leave(self)
 
@@ -140,6 +158,10 @@ class LeaseConnection(asyncssh.SSHServer):
             self.sever()
             return
         self._lease = lease
+        self._share.belong_to(lease.export.peer or lease.export.lease_id, lease.export.lease_id)
+        self._blocked = ByteBudget("bytes of a connection that wait", MAX_BLOCKED_INPUT, lease.waiting)
+        channels = lease.export.limits.max_channels * CHANNEL_BYTES
+        self._channels = ByteBudget("open channels of a connection", channels, lease.waiting)
         lease.join(self)
 
     def session_requested(self) -> tuple[asyncssh.SSHServerChannel[bytes], ChannelSession] | bool:
@@ -147,13 +169,15 @@ class LeaseConnection(asyncssh.SSHServer):
         lease, connection = self._lease, self._connection
         if lease is None or connection is None or not lease.is_live():
             return False
-        if len(self._sessions) >= lease.export.limits.max_channels:
+        if len(self._sessions) >= lease.export.limits.max_channels or not self._channels.take(CHANNEL_BYTES):
             return False
         session: ChannelSession
+        share, stalled, on_end = self._share, self._is_stalled, self._ended
         if lease.export.transport == "sshfs":
-            session = SftpSession(lease.new_session(), self._is_stalled, self._sessions.discard, held=self._full)
+            core = lease.new_session()
+            session = SftpSession(core, share, stalled, on_end, held=self._full, threads=lease.slow)
         else:
-            session = ArchiveSession(lease.transfers, self._is_stalled, self._sessions.discard, held=self._full)
+            session = ArchiveSession(lease.transfers, share, stalled, on_end, held=self._full)
         self._sessions.add(session)
         channel = connection.create_server_channel(encoding=None, window=CHANNEL_WINDOW, max_pktsize=CHANNEL_PACKET)
         return channel, session
@@ -164,6 +188,7 @@ class LeaseConnection(asyncssh.SSHServer):
         """Cut the connection: handles are closed and nothing is answered when this returns. Idempotent."""
         self._severed = True
         self._drop_sessions()
+        self._give_back()
         if self._connection is not None:
             self._connection.abort()
 
@@ -182,24 +207,48 @@ class LeaseConnection(asyncssh.SSHServer):
             session.sever()
         self._sessions.clear()
 
+    def _ended(self, session: ChannelSession) -> None:
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._channels.give(CHANNEL_BYTES)
+
+    def _give_back(self) -> None:
+        """Nothing is kept for the connection any more."""
+        self._blocked.empty()
+        self._channels.empty()
+
+    def _is_behind(self) -> bool:
+        """Tell whether requests wait for a turn: then more is not even read."""
+        return any(session.is_behind for session in self._sessions)
+
     def _admits_input(self, size: int) -> bool:
-        """Count what arrives while requests wait, and cut a client that pours on regardless."""
-        blocked = self._full
-        for session in self._sessions:
-            blocked = blocked or session.is_blocked
-        if not blocked:
-            self._blocked_input = 0
+        """Count what arrives before the login, or while requests wait, and cut a client that pours on regardless."""
+        if self._severed:
+            return False
+        if self._lease is None:
+            self._strange_bytes += size
+            if self._strange_bytes <= MAX_STRANGER_BYTES:
+                return True
+            _log.info("a connection was cut: its caller sends without end, and does not log in")
+        elif not self._full and not any(session.is_held for session in self._sessions):
+            self._blocked.empty()
             return True
-        self._blocked_input += size
-        if self._blocked_input <= MAX_BLOCKED_INPUT:
+        elif self._blocked.take(size) and not any(session.is_excessive for session in self._sessions):
             return True
-        _log.warning("a connection was cut: its client sends without end and does not read")
+        else:
+            _log.warning("a connection was cut: its client sends without end and does not read")
         self.sever()
         return False
 
     def _cut_if_excessive(self) -> None:
-        if any(session.is_excessive for session in self._sessions):
-            _log.warning("a connection was cut: its client sets variables without end")
+        # The lists are asyncssh's own, and have no other bound. Without these attributes, the tests of them fail.
+        connection = self._connection
+        if (
+            any(session.is_excessive for session in self._sessions)
+            or len(getattr(connection, "_deferred_packets", ())) > MAX_DEFERRED_PACKETS
+            or len(getattr(connection, "_global_request_queue", ())) > MAX_GLOBAL_REQUESTS
+        ):
+            _log.warning("a connection was cut: its client makes us keep what nobody asked for")
             self.sever()
 
     def _is_stalled(self) -> bool:

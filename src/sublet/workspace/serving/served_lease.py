@@ -6,16 +6,21 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
 
 import asyncssh
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.text import clean_name
+from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
+from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
 from sublet.workspace.serving.served_transfers import LeaseTransfers
 from sublet.workspace.sftp.core import SftpCore
@@ -26,8 +31,18 @@ from sublet.workspace.viewpath import Parts
 
 MAX_MARKS: Final = 1_000
 """Files of one resource that are told of which an index had git not look at them."""
+MAX_DENIED: Final = 100
+"""Changes that are told of which were refused for a rule; the others are counted."""
 MAX_TOUCHED: Final = 50_000
 """Paths of one resource that are remembered as changed."""
+MAX_NOTED_BYTES: Final = 6 << 20
+"""Bytes of all paths that are remembered of a lease, with what keeps them; beyond, the audit looks at everything."""
+MAX_LEASE_BYTES: Final = 24 << 20
+"""Bytes of requests and answers that wait in the channels and connections of one lease."""
+MAX_PEER_BYTES: Final = 48 << 20
+"""The same of all leases of one peer."""
+_PATH_OVERHEAD: Final = 80
+"""Bytes that a remembered path takes besides itself, about."""
 
 
 class Severable(Protocol):
@@ -37,6 +52,14 @@ class Severable(Protocol):
         """End at once, within this call; idempotent."""
 
 
+@dataclass(slots=True)
+class OfPeer:
+    """What all leases of one peer have together: threads for its slow work, and the bytes that wait for it."""
+
+    slow: Executor | None = None
+    waiting: ByteBudget = field(default_factory=lambda: ByteBudget("waiting bytes of a peer", MAX_PEER_BYTES))
+
+
 class ServedLease:
     """An export that clients may use until ``close``, or until its time is up.
 
@@ -44,20 +67,35 @@ class ServedLease:
         export: what is served, to whom, how and for how long.
         threads: where transfers do their work.
         scratch: private directory for what transfers need meanwhile.
+        of_peer: what all leases of the peer have together; by default the lease is its only one.
 
     Raises:
         SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
             directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
-    def __init__(self, export: Export, threads: Executor, scratch: Path) -> None:
+    def __init__(
+        self,
+        export: Export,
+        threads: Executor,
+        scratch: Path,
+        of_peer: OfPeer | None = None,
+    ) -> None:
         self.export = export
+        of_peer = of_peer or OfPeer()
+        self.slow = of_peer.slow
+        """Where what takes long in the kernel is done for SFTP sessions."""
+        self.waiting = ByteBudget("waiting bytes of a lease", MAX_LEASE_BYTES, of_peer.waiting)
+        """Requests and answers that wait in its channels and connections."""
+        self._noted = ByteBudget("paths that a lease has changed", MAX_NOTED_BYTES)
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
         self.usage = LeaseUsage(quota=quota)
         self._remembered_quota = False
         if export.before is not None:
             _go_on(self.usage, export.before)
+            for path in chain(*self.usage.touched.values(), *self.usage.marks.values()):
+                self._noted.take(len(path) + _PATH_OVERHEAD)
         self.connections: set[Severable] = set()
         self.deadline = time.monotonic() + export.seconds
         self._closed = False
@@ -116,6 +154,7 @@ class ServedLease:
         for connection in list(self.connections):
             connection.sever()
         self.connections.clear()
+        self.waiting.empty()
         self.view.close()
 
     def _tell_connected(self, connected: bool) -> None:
@@ -154,20 +193,44 @@ class ServedLease:
             memory.root(resource.name, identity)
         self.usage.roots[resource.name] = identity
         if resource.access_mode == "ro":
-            return ConfinedFs(root, resource.rules, quota)
+            private = resource.open_root is not None
+            return ConfinedFs(root, resource.rules, quota, private=private, patient=False)
         touched = self.usage.touched.setdefault(resource.name, set())
         return WritableFs(
             root,
             resource.rules,
             quota,
             partial(self._touch, resource.name, touched),
+            own=self._own(resource.name),
+            private=resource.open_root is not None,
+            patient=False,
+            on_refused=partial(self._denied, resource.name),
             on_marks=partial(self._marked, resource.name),
         )
+
+    def _own(self, name: str) -> OwnNames:
+        own = self.usage.own.setdefault(name, OwnNames())
+        if (memory := self.export.memory) is not None:
+            own.tell = partial(memory.own, name)
+        return own
+
+    def _denied(self, name: str, parts: Parts, reason: str) -> None:
+        """Keep which change was refused and why, for both sides to read."""
+        usage, shown = self.usage, clean_name(b"/".join(parts))
+        path = f"{name}/{shown}" if len(self.export.resources) > 1 else shown
+        line = f"{path}: {reason}"
+        if line in usage.denied:
+            return
+        usage.denied_count += 1
+        if len(usage.denied) < MAX_DENIED:
+            usage.denied.append(line)
+            if self.export.on_denied is not None:
+                self.export.on_denied(line)
 
     def _marked(self, name: str, paths: Sequence[bytes]) -> None:
         known = self.usage.marks.setdefault(name, set())
         for path in paths:
-            if path not in known and len(known) < MAX_MARKS:
+            if path not in known and len(known) < MAX_MARKS and self._noted.take(len(path) + _PATH_OVERHEAD):
                 known.add(path)
                 if self.export.memory is not None:
                     self.export.memory.mark(name, path)
@@ -176,7 +239,7 @@ class ServedLease:
         path, memory = b"/".join(parts), self.export.memory
         if path in touched:
             return
-        if len(touched) < MAX_TOUCHED:
+        if len(touched) < MAX_TOUCHED and self._noted.take(len(path) + _PATH_OVERHEAD):
             touched.add(path)
             if memory is None or memory.touch(name, path):
                 return
@@ -194,6 +257,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.quota.bytes, usage.quota.files = before.quota.bytes, before.quota.files
     usage.quota.met = before.quota.met
     usage.marks = {name: set(paths) for name, paths in before.marks.items()}
+    usage.own = dict(before.own)
     usage.returned, usage.refused, usage.refused_count = before.returned, list(before.refused), before.refused_count
 
 

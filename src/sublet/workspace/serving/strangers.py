@@ -3,39 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections import Counter
 from typing import Final
 
 MAX_STRANGERS: Final = 256
-"""Connections that have not logged in yet. Beyond it the oldest makes room for the newest, since an honest login takes
-milliseconds: whoever opens many and stays silent keeps nobody out."""
+"""Connections that have not logged in yet. Beyond it one makes room for the newest: the one that has come least far."""
 MAX_STRANGERS_PER_SOURCE: Final = 64
+_IPV6_NETWORK_BITS: Final = 64
+"""One host may have any address of its network."""
 
 
 class Strangers:
-    """The tasks that serve strangers, oldest first, each with the host that it came from."""
+    """The tasks that serve strangers, each with the network that it came from and how far it has come.
+
+    An honest login says its first word at once and takes milliseconds. So room is made by whoever is silent, then by
+    whoever has got least far, and among these by the oldest: who opens many connections and goes no further with them
+    keeps nobody out.
+    """
 
     def __init__(self) -> None:
         self._sources: dict[asyncio.Task[None], str] = {}
+        self._steps: dict[asyncio.Task[None], int] = {}
 
     def __len__(self) -> int:
         return len(self._sources)
 
-    def make_room(self, source: str) -> None:
-        """Cut the connection that has not logged in for longest, of ``source`` or of whoever has most of them."""
+    def make_room(self, host: str) -> None:
+        """Cut a connection of the network of ``host``, or of whoever has most of them, where one more is too many."""
         by_source = Counter(self._sources.values())
-        if by_source[source] < MAX_STRANGERS_PER_SOURCE:
-            if len(self._sources) < MAX_STRANGERS:
-                return
-            source = by_source.most_common(1)[0][0]
-        oldest = next(task for task, its_source in self._sources.items() if its_source == source)
-        del self._sources[oldest]
-        oldest.cancel()
+        source = source_of(host)
+        if by_source[source] >= MAX_STRANGERS_PER_SOURCE:
+            sources = {source}
+        elif len(self._sources) >= MAX_STRANGERS:
+            most = max(by_source.values())
+            sources = {name for name, count in by_source.items() if count == most}
+        else:
+            return
+        candidates = [task for task, its_source in self._sources.items() if its_source in sources]
+        least = min(candidates, key=self._steps.__getitem__)  # the oldest of those that are equal
+        self.forget(least)
+        least.cancel()
 
-    def add(self, serving: asyncio.Task[None], source: str) -> None:
+    def add(self, serving: asyncio.Task[None], host: str) -> None:
         """Count ``serving`` from now on."""
-        self._sources[serving] = source
+        self._sources[serving] = source_of(host)
+        self._steps[serving] = 0
+
+    def advance(self, serving: asyncio.Task[None] | None) -> None:
+        """Take note that ``serving`` has come one step further."""
+        if serving in self._steps:
+            self._steps[serving] += 1
 
     def forget(self, serving: asyncio.Task[None]) -> None:
         """Count it no more: it has logged in, or ended."""
         self._sources.pop(serving, None)
+        self._steps.pop(serving, None)
+
+
+def source_of(host: str) -> str:
+    """Return what counts as one source: an IPv4 address, or a network of IPv6."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_NETWORK_BITS), strict=False))

@@ -6,15 +6,19 @@ anything; ``sftp.writes`` adds those, and only for a ``WritableView``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import errno
+import os
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
+from sublet.workspace.sftp.again import Again
 from sublet.workspace.sftp.handles import Handles, Listing
-from sublet.workspace.sftp.reply import Operation, Reply, SlowReply
+from sublet.workspace.sftp.reply import Operation, Reply, SlowReply, SteppedReply
 from sublet.workspace.sftp.wire import MAX_PACKET, MAX_READ, Op, OpenFlag, Reader, Status
 from sublet.workspace.sftp.writes import WRITE_EXTENSIONS, WRITE_OPS, WriteOps
 from sublet.workspace.view.export_view import ExportView, OpenDirectory, OpenFile, WritableView
@@ -55,6 +59,7 @@ class SftpCore:
         self._received = 0  # bytes from _start on, and all that came later
         self._needed = _SIZE_BYTES
         self._greeted = False
+        self._again: Again | None = None
         self._operations: dict[int, Operation] = {
             Op.OPEN: self._open,
             Op.CLOSE: self._close,
@@ -96,28 +101,47 @@ class SftpCore:
         if len(self._later) > _MAX_PIECES:
             self._later = [b"".join(self._later)]
 
+    def has_request(self) -> bool:
+        """Tell whether a complete request has arrived.
+
+        Raises:
+            ProtocolAbort: the stream cannot be followed any further.
+        """
+        if self._again is not None:
+            return True
+        if self._received < self._needed:
+            return False
+        if self._needed > _SIZE_BYTES:
+            return True
+        if self._later:
+            self._data = b"".join((self._data[self._start :], *self._later))
+            self._later.clear()
+            self._start = 0
+        size = int.from_bytes(self._data[self._start : self._start + _SIZE_BYTES], "big")
+        if not _HEAD_BYTES <= size <= MAX_PACKET:
+            raise ProtocolAbort(f"a packet of {size} bytes")
+        self._needed = _SIZE_BYTES + size
+        return self._received >= self._needed
+
     def next_reply(self) -> Reply | None:
         """Do the next complete request and return its answer, or None where more bytes are needed.
 
         Raises:
             ProtocolAbort: the stream cannot be followed any further.
         """
-        if self._received < self._needed:
+        if (again := self._again) is not None:
+            return again.reply() or self._handle(again.data, again.start, again.end, again)
+        if not self.has_request():
             return None
         if self._later:
             self._data = b"".join((self._data[self._start :], *self._later))
             self._later.clear()
             self._start = 0
         data, start = self._data, self._start + _SIZE_BYTES
-        size = int.from_bytes(data[self._start : start], "big")
-        if not _HEAD_BYTES <= size <= MAX_PACKET:
-            raise ProtocolAbort(f"a packet of {size} bytes")
-        self._needed = _SIZE_BYTES + size
-        if self._received < self._needed:
-            return None
+        end = self._start + self._needed
         self._received -= self._needed
         self._needed = _SIZE_BYTES
-        self._start = end = start + size
+        self._start = end
         if not self._received:
             self._data, self._start = b"", 0
         return self._handle(data, start, end)
@@ -125,11 +149,16 @@ class SftpCore:
     def close(self) -> None:
         """Close all handles and forget what was received. Idempotent."""
         self._handles.close_all()
+        if self._again is not None:
+            self._again.drop()
+            self._again = None
         self._data, self._start = b"", 0
         self._later.clear()
         self._received = 0
 
-    def _handle(self, data: bytes, start: int, end: int) -> Reply:
+    def _handle(self, data: bytes, start: int, end: int, again: Again | None = None) -> Reply:
+        self._again = None
+        again = again or Again(data, start, end)
         kind = data[start]
         request = int.from_bytes(data[start + 1 : start + _HEAD_BYTES], "big")
         if not self._greeted:
@@ -142,20 +171,58 @@ class SftpCore:
             return self._refuse(request, known=kind in WRITE_OPS)
         try:
             reply = operation(request, Reader(data, start + _HEAD_BYTES, end))
+            if isinstance(reply, SteppedReply):
+                return SteppedReply(self._stepped(request, reply.steps, again))
             if isinstance(reply, SlowReply) and reply.finish is not None:
-                return replace(reply, finish=partial(self._finish, request, reply.finish))
+                return replace(reply, finish=partial(self._finish, request, reply.finish, again))
             return reply
+        except NotKnownYet as unknown:
+            return self._learn(request, again, unknown)
         except OSError as exc:
             return self._failed(request, exc)
         except wire.MalformedPacket:
             return wire.pack_status(request, Status.BAD_MESSAGE, b"malformed request")
 
-    def _finish(self, request: int, finish: Callable[[], bytes]) -> bytes:
-        """Answer what has begun in a thread, as long as the lease holds."""
+    def _learn(self, request: int, again: Again, unknown: NotKnownYet) -> Reply:
+        """Return what has to be done in a thread before a request can be decided, which then is done again."""
+        if not again.wait_for(unknown):
+            return wire.pack_error(request, OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+        self._again = again
+        return again.reply() or b""
+
+    def _stepped(
+        self, request: int, steps: Generator[None, None, bytes | SlowReply], again: Again
+    ) -> Generator[None, None, bytes | SlowReply]:
+        """Take the steps of one answer, as long as the lease holds."""
+        try:
+            while self._is_live():
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    answer: bytes = end.value
+                    return answer
+                yield
+            return wire.pack_status(request, Status.NO_CONNECTION, b"the lease is over")
+        except NotKnownYet as unknown:
+            reply = self._learn(request, again, unknown)
+            assert not isinstance(reply, SteppedReply)
+            return reply
+        except OSError as exc:
+            return self._failed(request, exc)
+        finally:
+            steps.close()
+
+    def _finish(self, request: int, finish: Callable[[], bytes], again: Again) -> bytes:
+        """Answer what has begun in a thread, as long as the lease holds; nothing where it is to be done again."""
         if not self._is_live():
             return wire.pack_status(request, Status.NO_CONNECTION, b"the lease is over")
         try:
             return finish()
+        except NotKnownYet as unknown:
+            if again.wait_for(unknown):
+                self._again = again
+                return b""
+            return wire.pack_error(request, OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
         except OSError as exc:
             return self._failed(request, exc)
 
@@ -177,7 +244,7 @@ class SftpCore:
         return wire.pack_status(request, Status.OP_UNSUPPORTED, b"unsupported")
 
     def _open(self, request: int, fields: Reader) -> bytes:
-        path, flags, attributes = fields.string(), fields.u32(), fields.attributes()
+        path, flags, attributes = fields.path(), fields.u32(), fields.attributes()
         self._handles.make_room()
         file: OpenFile
         if not flags & _WRITE_FLAGS:
@@ -202,31 +269,28 @@ class SftpCore:
         return wire.pack_data(request, data)
 
     def _lstat(self, request: int, fields: Reader) -> bytes:
-        return wire.pack_attrs(request, self._view.lstat(fields.string()))
+        return wire.pack_attrs(request, self._view.lstat(fields.path()))
 
     def _stat(self, request: int, fields: Reader) -> bytes:
-        return wire.pack_attrs(request, self._view.stat(fields.string()))
+        return wire.pack_attrs(request, self._view.stat(fields.path()))
 
     def _fstat(self, request: int, fields: Reader) -> bytes:
         return wire.pack_attrs(request, self._handles.any(fields.string()).stat())
 
     def _opendir(self, request: int, fields: Reader) -> bytes:
-        path = fields.string()
-        self._handles.make_room()
+        path = fields.path()
+        self._handles.make_room(listing=True)
         directory: OpenDirectory = self._view.open_directory(path)
         return wire.pack_handle(request, self._handles.add(Listing(directory)))
 
-    def _readdir(self, request: int, fields: Reader) -> bytes:
-        entries = self._handles.listing(fields.string()).next_entries(MAX_LISTING_BYTES)
-        if not entries:
-            return wire.pack_status(request, Status.EOF)
-        return wire.pack_names(request, entries)
+    def _readdir(self, request: int, fields: Reader) -> Reply:
+        return SteppedReply(_page(request, self._handles.listing(fields.string())))
 
     def _realpath(self, request: int, fields: Reader) -> bytes:
-        return wire.pack_name(request, self._view.realpath(fields.string()))
+        return wire.pack_name(request, self._view.realpath(fields.path()))
 
     def _readlink(self, request: int, fields: Reader) -> bytes:
-        return wire.pack_name(request, self._view.readlink(fields.string()))
+        return wire.pack_name(request, self._view.readlink(fields.path()))
 
     def _extended(self, request: int, fields: Reader) -> Reply:
         name = fields.string()
@@ -236,7 +300,7 @@ class SftpCore:
         return operation(request, fields)
 
     def _statvfs(self, request: int, fields: Reader) -> bytes:
-        return wire.pack_statvfs(request, self._view.statvfs(fields.string()))
+        return wire.pack_statvfs(request, self._view.statvfs(fields.path()))
 
     def _fstatvfs(self, request: int, fields: Reader) -> bytes:
         self._handles.any(fields.string())
@@ -244,3 +308,8 @@ class SftpCore:
 
     def _limits(self, request: int, _fields: Reader) -> bytes:
         return wire.pack_limits(request, self._handles.limit)
+
+
+def _page(request: int, listing: Listing) -> Generator[None, None, bytes | SlowReply]:
+    entries = yield from listing.next_entries(MAX_LISTING_BYTES)
+    return wire.pack_names(request, entries) if entries else wire.pack_status(request, Status.EOF)

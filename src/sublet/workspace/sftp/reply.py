@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from sublet.workspace.sftp.wire import Reader
@@ -13,7 +13,7 @@ class SlowReply:
     """An answer that takes long: ``run`` gives it, in a thread, and touches nothing of the session.
 
     It must be run, since it holds a descriptor that it closes. Where it returns nothing, ``finish`` gives the answer,
-    on the loop, unless the session has ended meanwhile.
+    on the loop, unless the session has ended meanwhile. Without any, the request is done once more by the core.
     """
 
     run: Callable[[], bytes]
@@ -24,6 +24,25 @@ class SlowReply:
         return self.run() or (self.finish() if self.finish is not None else b"")
 
 
-Reply = bytes | SlowReply
+@dataclass(frozen=True, slots=True)
+class SteppedReply:
+    """An answer that takes many small steps: the generator returns it. Between two steps others may have the loop.
+
+    It holds descriptors, so it has to be run to its end or closed.
+    """
+
+    steps: Generator[None, None, bytes | SlowReply]
+
+    def answer(self) -> bytes:
+        """Take all steps at once and return the answer; nothing where the request is to be done again."""
+        while True:
+            try:
+                next(self.steps)
+            except StopIteration as end:
+                answer: bytes | SlowReply = end.value
+                return answer if isinstance(answer, bytes) else answer.answer()
+
+
+Reply = bytes | SlowReply | SteppedReply
 Operation = Callable[[int, Reader], Reply]
 """Called with the request's id and its fields from behind the id."""

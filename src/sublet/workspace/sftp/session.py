@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor
 from typing import Final
 
 from sublet.workspace.sftp.core import ProtocolAbort, SftpCore
-from sublet.workspace.sftp.reply import SlowReply
+from sublet.workspace.sftp.reply import Reply, SlowReply, SteppedReply
 from sublet.workspace.ssh.channel_session import ChannelSession
+from sublet.workspace.ssh.turns import Share
 
 _WRITE_BATCH: Final = 32 * 1024
 
@@ -19,22 +21,33 @@ class SftpSession(ChannelSession):
     """Serves SFTP and nothing else on one channel.
 
     A request is answered right where its bytes arrive: no task, no stream and no thread per packet, which is what
-    makes the data plane as fast as it is. What takes long (fsync) leaves the loop, and later requests wait for it.
+    makes the data plane as fast as it is. What takes long in the kernel (fsync) leaves the loop, and what takes many
+    steps is done step by step; later requests wait for it.
 
     Args:
         core: the session's protocol.
+        share: the lease's share of the loop.
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
+        threads: where what takes long in the kernel is done.
     """
 
     subsystem = "sftp"
 
     def __init__(
-        self, core: SftpCore, is_stalled: Callable[[], bool], on_end: Callable[[ChannelSession], None], *, held: bool
+        self,
+        core: SftpCore,
+        share: Share,
+        is_stalled: Callable[[], bool],
+        on_end: Callable[[ChannelSession], None],
+        *,
+        held: bool,
+        threads: Executor | None = None,
     ) -> None:
-        super().__init__(is_stalled, on_end, held=held)
+        super().__init__(share, is_stalled, on_end, held=held, threads=threads)
         self._core = core
+        self._steps: Generator[None, None, bytes | SlowReply] | None = None
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Answer the requests that are complete."""
@@ -44,6 +57,9 @@ class SftpSession(ChannelSession):
         self._pump()
 
     def _close(self) -> None:
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
         self._core.close()
 
     def _pump(self) -> None:
@@ -51,9 +67,13 @@ class SftpSession(ChannelSession):
         size = 0
         try:
             while not self.is_blocked and not self._ended:
-                reply = self._core.next_reply()
-                if reply is None:
+                if self._steps is None and not self._core.has_request():
                     break
+                if not self._take_turns():
+                    break
+                reply = self._next()
+                if reply is None:
+                    continue
                 if isinstance(reply, SlowReply):
                     self._send(out)
                     self._run_slowly(reply.run, reply.finish)
@@ -69,3 +89,19 @@ class SftpSession(ChannelSession):
             return
         self._send(out)
         self._pause_input()
+
+    def _next(self) -> bytes | SlowReply | None:
+        """Do the next request, or the next step of the one under way; None where more steps follow."""
+        steps = self._steps
+        if steps is None:
+            reply: Reply = self._core.next_reply() or b""
+            if not isinstance(reply, SteppedReply):
+                return reply
+            steps = self._steps = reply.steps
+        try:
+            next(steps)
+        except StopIteration as end:
+            self._steps = None
+            answer: bytes | SlowReply = end.value
+            return answer
+        return None

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from sublet.workspace.viewpath import MAX_PATH_BYTES, refused
+
 VERSION: Final = 3
 MAX_PACKET: Final = 260 * 1024
 """Bytes of one packet without its length; the bound that OpenSSH's clients keep, and some room."""
 MAX_READ: Final = 256 * 1024 - 1024
 MAX_WRITE: Final = 256 * 1024 - 1024
 MAX_OFFSET: Final = (1 << 63) - 1
+MAX_EXTENDED_PAIRS: Final = 16
+"""Extended attributes that are read over in one request; no client sends any."""
 
 
 class Op(IntEnum):
@@ -178,6 +182,17 @@ class Reader:
             raise MalformedPacket
         return self._data[start:end]
 
+    def path(self) -> bytes:
+        """Return a string that is a path or a link's target.
+
+        Raises:
+            OSError: ``ENAMETOOLONG`` beyond ``MAX_PATH_BYTES``.
+        """
+        path = self.string()
+        if len(path) > MAX_PATH_BYTES:
+            raise refused(errno.ENAMETOOLONG)
+        return path
+
     def view(self) -> memoryview:
         """Return a string without copying it."""
         size = self.u32()
@@ -195,8 +210,10 @@ class Reader:
         permissions = self.u32() if flags & _PERMISSIONS else None
         times = (self.u32(), self.u32()) if flags & _TIMES else None
         if flags & _EXTENDED_ATTRIBUTES:
-            # each pair takes at least eight bytes, so the packet's length bounds this loop
-            for _ in range(self.u32()):
+            pairs = self.u32()
+            if pairs > MAX_EXTENDED_PAIRS:
+                raise MalformedPacket
+            for _ in range(pairs):
                 self.view()
                 self.view()
         return Attributes(size, owner, permissions, times)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
-from sublet.workspace.confined.file import WriteFile
+from sublet.workspace.confined.file import WriteFile, process_umask
 from sublet.workspace.git.take import Looking
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.sftp import wire
@@ -24,7 +23,7 @@ WRITE_EXTENSIONS: Final = frozenset(
 )
 _NEW_FILE_MODE: Final = 0o666
 _NEW_DIRECTORY_MODE: Final = 0o777
-"""Modes where the client gives none; the daemon's umask applies to them as to all others."""
+"""Modes where the client gives none. The daemon's umask applies to them alone: a client has its own (case D08)."""
 
 
 class WriteOps:
@@ -34,6 +33,7 @@ class WriteOps:
         self._view = view
         self._usage = usage
         self._handles = handles
+        self._umask = process_umask()
 
     def operations(self) -> dict[int, Operation]:
         """Return the operations by packet type; exactly ``WRITE_OPS``."""
@@ -74,7 +74,7 @@ class WriteOps:
         ):
             if flags & bit:
                 system |= flag
-        mode = _NEW_FILE_MODE if attributes.permissions is None else attributes.permissions
+        mode = _NEW_FILE_MODE & ~self._umask if attributes.permissions is None else attributes.permissions
         return self._view.open_write(path, system, mode)
 
     def _write(self, request: int, fields: Reader) -> bytes:
@@ -93,7 +93,7 @@ class WriteOps:
         return self._set_by_path(request, fields, follow=False)
 
     def _set_by_path(self, request: int, fields: Reader, *, follow: bool) -> bytes:
-        path, a = fields.string(), _checked(fields.attributes())
+        path, a = fields.path(), _checked(fields.attributes())
         self._view.set_attributes(path, size=a.size, mode=a.permissions, times=a.times, follow=follow)
         return wire.pack_status(request, Status.OK)
 
@@ -108,41 +108,46 @@ class WriteOps:
         return wire.pack_status(request, Status.OK)
 
     def _remove(self, request: int, fields: Reader) -> bytes:
-        self._view.remove(fields.string())
+        self._view.remove(fields.path())
         return wire.pack_status(request, Status.OK)
 
     def _mkdir(self, request: int, fields: Reader) -> bytes:
-        path, mode = fields.string(), fields.attributes().permissions
-        self._view.mkdir(path, _NEW_DIRECTORY_MODE if mode is None else mode)
+        path, mode = fields.path(), fields.attributes().permissions
+        self._view.mkdir(path, _NEW_DIRECTORY_MODE & ~self._umask if mode is None else mode)
         return wire.pack_status(request, Status.OK)
 
     def _rmdir(self, request: int, fields: Reader) -> bytes:
-        self._view.rmdir(fields.string())
+        self._view.rmdir(fields.path())
         return wire.pack_status(request, Status.OK)
 
     def _rename(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=False))
+        return self._move(request, fields.path(), fields.path(), replace=False)
 
     def _posix_rename(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), partial(self._view.rename, replace=True))
+        return self._move(request, fields.path(), fields.path(), replace=True)
 
     def _symlink(self, request: int, fields: Reader) -> bytes:
         # OpenSSH took target and link the other way round than the draft, and every client followed
-        target, path = fields.string(), fields.string()
+        target, path = fields.path(), fields.path()
         self._view.symlink(target, path)
         return wire.pack_status(request, Status.OK)
 
     def _hardlink(self, request: int, fields: Reader) -> Reply:
-        return self._move(request, fields.string(), fields.string(), self._view.link)
-
-    def _move(
-        self, request: int, old: bytes, new: bytes, move: Callable[[bytes, bytes, Looking | None], None]
-    ) -> Reply:
-        """Do ``move``, off the loop as far as there is something large to be looked at before."""
+        old, new = fields.path(), fields.path()
         looking = self._view.look(old, new)
 
         def finish() -> bytes:
-            move(old, new, looking)
+            self._view.link(old, new, looking)
+            return wire.pack_status(request, Status.OK)
+
+        return finish() if looking is None else SlowReply(_looked(request, looking), finish)
+
+    def _move(self, request: int, old: bytes, new: bytes, *, replace: bool) -> Reply:
+        """Rename; a large file is looked at off the loop before, and so is a large directory (``NotKnownYet``)."""
+        looking = self._view.look(old, new)
+
+        def finish() -> bytes:
+            self._view.rename(old, new, looking, replace=replace)
             return wire.pack_status(request, Status.OK)
 
         return finish() if looking is None else SlowReply(_looked(request, looking), finish)

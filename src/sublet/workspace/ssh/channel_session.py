@@ -12,11 +12,20 @@ from typing import Final
 import asyncssh
 
 from sublet.workspace.ssh.tuning import ChannelPort, port_of
+from sublet.workspace.ssh.turns import Share
 
 MAX_UNSENT_BYTES: Final = 512 * 1024
 """Replies that wait for the client's window before its requests wait, too."""
 MAX_ENVIRONMENT: Final = 16
 """Variables that a client may set; nobody reads them, but asyncssh keeps them."""
+MAX_ENVIRONMENT_BYTES: Final = 4096
+"""Names and values of all of them."""
+MAX_PIECES: Final = 4096
+"""Pieces of input that may wait: asyncssh keeps an object for each, and moves all of them to take one."""
+MAX_REQUESTS: Final = 64
+"""Requests about one channel that may wait; a client sends one or two."""
+MIN_PACKET_BYTES: Final = 1024
+"""The least that a client has to take in one packet: an answer in packets of one byte would take seconds."""
 _RETRY_SECONDS: Final = 0.005
 
 
@@ -25,9 +34,11 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
 
     Nothing is read while answers pile up. SSH's own window does not see to that: a client may open one of 4 GiB and
     never read, so the connection tells us when its socket is full (``hold`` and ``go_on``). What takes long leaves the
-    loop, and what comes later waits for it.
+    loop, and what comes later waits for it. Requests are worked off in turns, so that a client that has sent many
+    keeps nobody else from the loop.
 
     Args:
+        share: the lease's share of the loop.
         is_stalled: tells whether packets of the connection wait for a key exchange.
         on_end: called once when the channel has ended.
         held: whether the connection's socket is full now.
@@ -38,12 +49,14 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
 
     def __init__(
         self,
+        share: Share,
         is_stalled: Callable[[], bool],
         on_end: Callable[[ChannelSession], None],
         *,
         held: bool,
         threads: Executor | None = None,
     ) -> None:
+        self._share = share
         self._is_stalled = is_stalled
         self._on_end = on_end
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
@@ -55,6 +68,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._connection_full = held
         self._channel_full = False
         self._waiting = False  # for what takes long or for a key exchange
+        self.is_behind = False
+        """Whether requests wait for a turn."""
         self.is_blocked = held
         """Whether requests have to wait, for any of these reasons."""
 
@@ -76,6 +91,9 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._channel = chan
         self._port = port_of(chan)
         chan.set_write_buffer_limits(MAX_UNSENT_BYTES)
+        # Where another version of asyncssh has no such attribute, the test of tiny packets fails.
+        if getattr(chan, "_send_pktsize", MIN_PACKET_BYTES) < MIN_PACKET_BYTES:
+            self._loop.call_soon(self._abort)
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
         """Refuse a terminal."""
@@ -127,15 +145,38 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._unblock()
 
     @property
+    def is_held(self) -> bool:
+        """Whether requests wait for something else than a turn."""
+        return self._connection_full or self._channel_full or self._waiting
+
+    @property
     def is_excessive(self) -> bool:
         """Whether the client makes us keep what nobody asked for."""
-        return self._channel is not None and len(self._channel.get_environment_bytes()) > MAX_ENVIRONMENT
+        channel = self._channel
+        if channel is None:
+            return False
+        variables = channel.get_environment_bytes()
+        return (
+            len(variables) > MAX_ENVIRONMENT
+            or sum(len(name) + len(value) for name, value in variables.items()) > MAX_ENVIRONMENT_BYTES
+            or len(getattr(channel, "_recv_buf", ())) > MAX_PIECES
+            or len(getattr(channel, "_request_queue", ())) > MAX_REQUESTS
+        )
 
     def sever(self) -> None:
         """Let go of everything and answer nothing any more. Idempotent."""
         if not self._ended:
             self._ended = True
+            self.is_behind = False
             self._close()
+
+    # turns.Worker
+
+    def work(self) -> None:
+        """Go on: it is this session's turn."""
+        self.is_behind = False
+        self.is_blocked = self.is_held
+        self._resume()
 
     # what the subsystems use
 
@@ -157,6 +198,14 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """
         self._wait()
         self._loop.run_in_executor(self._threads, work).add_done_callback(partial(self._finished, finish))
+
+    def _take_turns(self) -> bool:
+        """Tell whether to go on now; else the session goes on when its turn comes."""
+        if not self._share.is_over():
+            return True
+        self.is_behind = self.is_blocked = True
+        self._share.ask(self)
+        return False
 
     def _pause_input(self) -> None:
         """Read nothing more while something blocks."""
@@ -193,7 +242,7 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._waiting = self.is_blocked = True
 
     def _unblock(self) -> None:
-        self.is_blocked = self._connection_full or self._channel_full or self._waiting
+        self.is_blocked = self.is_held or self.is_behind
         if not self.is_blocked:
             self._loop.call_soon(self._resume)
 

@@ -6,11 +6,11 @@ a connection over which the lender has already dialled us.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 
 import asyncssh
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.model import MountTarget
@@ -47,7 +47,7 @@ async def connect(target: MountTarget, key: asyncssh.SSHKey, timeout: float) -> 
     options = _options(target, key, timeout)
     where = f"{clean_line(target.host, 255)}:{target.port}"
     try:
-        async with asyncio.timeout(timeout):
+        async with deadlines.timeout(timeout):
             return await asyncssh.connect(
                 target.host, target.port, tunnel=None, config=None, options=options, known_hosts=_pinned(target)
             )
@@ -67,7 +67,7 @@ async def connect_over(
     """
     try:
         options = _options(target, key, timeout)
-        async with asyncio.timeout(timeout):
+        async with deadlines.timeout(timeout):
             return await asyncssh.run_client(sock, config=None, options=options, known_hosts=_pinned(target))
     except (OSError, asyncssh.Error) as error:
         sock.close()

@@ -9,6 +9,9 @@ counters, windows and sequence numbers stay in asyncssh's own objects, so that e
 What this saves is not cryptography but what surrounds it: an IGNORE packet ahead of every other, a key schedule for
 every packet, a copy of all that is left for every packet read, log lines that nobody reads, and a system call for
 every packet where many are sent together.
+
+What one read brought is worked off in turns (``ssh.turns``), and nothing more is read meanwhile: a caller that sends
+crumbs, or requests that take long, keeps nobody else from the loop.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from typing import Final, Protocol, cast
 import asyncssh
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from sublet.workspace.ssh.turns import Share
 
 RECEIVE_BYTES: Final = 260 * 1024
 """What one read may bring, and the largest packet: asyncssh's own bound of 256 KiB, and some room."""
@@ -128,13 +133,21 @@ class FastLane(asyncio.BufferedProtocol):
     Args:
         connection: has only AES-GCM ciphers and no compression on offer.
         admits: asked with the size of all that arrives; where it says no, it has ended the connection.
+        share: the caller's share of the loop.
+        is_behind: tells whether what was delivered waits for a turn, so that more must not be delivered yet.
     """
 
     def __init__(
-        self, connection: asyncssh.SSHServerConnection | asyncssh.SSHClientConnection, admits: Callable[[int], bool]
+        self,
+        connection: asyncssh.SSHServerConnection | asyncssh.SSHClientConnection,
+        admits: Callable[[int], bool],
+        share: Share,
+        is_behind: Callable[[], bool],
     ) -> None:
         self._connection = cast(Connection, connection)
         self._admits = admits
+        self._share = share
+        self._is_behind = is_behind
         self._receive_stock = self._connection.data_received
         self._send_stock = self._connection.send_packet
         assert self._connection._transport is not None
@@ -188,7 +201,7 @@ class FastLane(asyncio.BufferedProtocol):
         return self._buffer[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Deliver all whole packets, and send together whatever that brings to send."""
+        """Deliver what has come, as long as it is the caller's turn."""
         self._end += nbytes
         if not self._admits(nbytes):
             self._end = 0
@@ -197,9 +210,19 @@ class FastLane(asyncio.BufferedProtocol):
         if now - self._heard_at > _KEEPALIVE_PRECISION:
             self._heard_at = now
             self._connection._reset_keepalive_timer()
+        self.work()
+
+    # turns.Worker
+
+    def work(self) -> None:
+        """Deliver whole packets, and send together whatever that brings to send; the rest waits for another turn."""
         self._batching = True
         try:
-            self._deliver()
+            if self._deliver() and not self._is_behind():
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+                self._share.ask(self)
             for callback in self._at_end:
                 callback()
         except Exception:
@@ -227,11 +250,15 @@ class FastLane(asyncio.BufferedProtocol):
 
     # receiving
 
-    def _deliver(self) -> None:
+    def _deliver(self) -> bool:
+        """Deliver whole packets until the turn is over; False where some are left then."""
         connection, buffer, end = self._connection, self._buffer, self._end
-        start = 0
+        start, all_done = 0, True
         keyed = self._keyed_for_receiving() if self._framed else None
         while start < end and connection._transport is not None:
+            if self._is_behind() or self._share.is_over():
+                all_done = False
+                break
             if not self._framed:
                 self._receive_stock(bytes(buffer[start:end]))
                 if connection._auth_complete and self._at_boundary():
@@ -255,6 +282,7 @@ class FastLane(asyncio.BufferedProtocol):
         self._end = end - start if connection._transport is not None else 0
         if start and self._end:
             buffer[: self._end] = buffer[start:end]
+        return all_done or not self._end
 
     def _take(self, keyed: _Keyed, start: int, stop: int) -> bool:
         """Take the packet if it is channel data as it should be; else leave everything untouched."""

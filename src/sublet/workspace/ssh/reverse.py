@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 PREAMBLE: Final = b"SUBLET-REVERSE "
@@ -56,7 +57,7 @@ class Expectation:
             SubletError: ``MOUNT_FAILED`` when nobody dialled in time.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with deadlines.timeout(timeout):
                 sock = await asyncio.shield(self._delivered)
         except TimeoutError:
             raise SubletError(

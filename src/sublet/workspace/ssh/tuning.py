@@ -17,6 +17,7 @@ from asyncssh.encryption import GCMEncryption
 
 from sublet.workspace.ssh import lane as ssh_lane
 from sublet.workspace.ssh.lane import FastLane
+from sublet.workspace.ssh.turns import Share, Turns
 
 TUNED_VERSION: Final = "2.24.1"
 
@@ -62,19 +63,28 @@ class _FastPort:
         self.at_batch_end = lane.at_batch_end
 
 
-def tune(connection: SshConnection, admits: Callable[[int], bool] | None = None) -> bool:
+def tune(
+    connection: SshConnection,
+    admits: Callable[[int], bool] | None = None,
+    share: Share | None = None,
+    is_behind: Callable[[], bool] | None = None,
+) -> bool:
     """Make a connection of either side faster; to be called from its ``connection_made``.
 
     Args:
         connection: has a transport, and has neither sent nor received anything.
         admits: asked with the size of everything that arrives; where it says no, it has ended the connection.
+        share: the caller's share of the loop; by default one of the connection's own.
+        is_behind: tells whether what was delivered waits for a turn, so that more must not be delivered yet.
 
     Returns:
         Whether it is tuned. Where it is not, nothing is changed, and nobody asks ``admits``.
     """
     if asyncssh.__version__ != TUNED_VERSION or not _fits(connection):
         return False
-    connection.set_extra_info(**{_LANE: FastLane(connection, admits or _admits_all)})
+    share = share or Turns().share("", "")
+    lane = FastLane(connection, admits or _admits_all, share, is_behind or _is_never_behind)
+    connection.set_extra_info(**{_LANE: lane})
     return True
 
 
@@ -111,3 +121,7 @@ def _has(thing: object, parts: type) -> bool:
 
 def _admits_all(size: int) -> bool:
     return True
+
+
+def _is_never_behind() -> bool:
+    return False

@@ -14,13 +14,13 @@ from typing import Final
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
+from sublet.workspace.file_copy import FICLONE
+from sublet.workspace.file_copy import copy_content as copy_content
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import DIRECTORY_PATH, choose_opener, open_real
 from sublet.workspace.view.walk import Budget, Directory, Unread, WalkOverrunError, open_root, walk
 
 MAX_COPY_SECONDS: Final = 300.0
-_FICLONE: Final = 0x40049409
-_CHUNK: Final = 8 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o777
@@ -166,39 +166,6 @@ class _Copy:
             raise _too_large(self._root, f"more than {self._limits.max_files:,} files")
 
 
-def copy_content(source: int, target: int, size: int) -> bool:
-    """Give the empty file ``target`` the first ``size`` bytes of ``source``; return whether it shares its blocks.
-
-    Holes stay holes. A file that has become shorter meanwhile gives a shorter copy.
-
-    Raises:
-        OSError: as ``write(2)``.
-    """
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        pass
-    else:
-        if os.fstat(target).st_size > size:
-            os.ftruncate(target, size)
-        return True
-    copy = _copy_range
-    offset = 0
-    while offset < size:
-        start, end = _data(source, offset, size)
-        if start >= size:
-            break
-        while start < end:
-            done = copy(source, target, start, end - start)
-            if done == 0:  # the file ends here now
-                return False
-            start += done
-        offset = end
-    if os.fstat(target).st_size < size:
-        os.ftruncate(target, min(size, os.fstat(source).st_size))
-    return False
-
-
 def shares_blocks(directory: Path) -> bool:
     """Tell whether files in ``directory`` can share their blocks (reflink), as tried there.
 
@@ -209,35 +176,10 @@ def shares_blocks(directory: Path) -> bool:
         source.write(b"x")
         source.flush()
         try:
-            fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+            fcntl.ioctl(target.fileno(), FICLONE, source.fileno())
         except OSError:
             return False
         return True
-
-
-def _data(source: int, offset: int, size: int) -> tuple[int, int]:
-    """Return where the next data at or after ``offset`` begins and ends; beyond ``size`` where there is none."""
-    try:
-        start = os.lseek(source, offset, os.SEEK_DATA)
-        return start, min(size, os.lseek(source, start, os.SEEK_HOLE))
-    except OSError as exc:
-        if exc.errno == errno.ENXIO:
-            return size, size
-        return offset, size  # the file system tells no holes
-
-
-def _copy_range(source: int, target: int, start: int, count: int) -> int:
-    count = min(count, _CHUNK)
-    try:
-        return os.copy_file_range(source, target, count, start, start)
-    except OSError as exc:
-        if exc.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
-            raise
-    data = os.pread(source, count, start)
-    written = 0
-    while written < len(data):
-        written += os.pwrite(target, data[written:], start + written)
-    return written
 
 
 def _dress(fd: int, status: os.stat_result) -> None:
@@ -250,7 +192,7 @@ def _unreadable(root: Path, parts: tuple[bytes, ...], reason: str, *, gone: bool
     return SubletError(
         ErrorCode.WORKSPACE_NOT_FOUND if gone else ErrorCode.WORKSPACE_INVALID,
         f"{clean_name(b'/'.join((os.fsencode(root), *parts)))} can't be copied for a staged result: {reason}",
-        "Lend a directory all of which you can read.",
+        "Leave it out with --exclude, or make it readable.",
     )
 
 

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -95,7 +95,10 @@ class StagedView:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How much a change set changes. ``added`` and ``deleted`` leave out the two sides of a rename."""
+    """How much a change set changes. ``added`` and ``deleted`` leave out the two sides of a rename.
+
+    What is not named after directories counts files and links.
+    """
 
     added: int = 0
     changed: int = 0
@@ -104,27 +107,57 @@ class ChangeCounts:
     mode_changed: int = 0
     lines_added: int = 0
     lines_deleted: int = 0
+    directories_added: int = 0
+    directories_deleted: int = 0
+    directories_mode_changed: int = 0
 
     @property
     def files(self) -> int:
-        """The number of changes in all."""
+        """The number of changed files and links."""
         return self.added + self.changed + self.deleted + self.renamed + self.mode_changed
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """One changed file of a change set. ``lines_*`` are None for what is not text, or was not counted within bounds."""
+    """One changed file of a change set. ``lines_*`` are None for what is not text, or was not counted within bounds.
+
+    ``mode_*`` are the permissions; None where there was no file, for links, and where they are not known.
+    """
 
     path: bytes
     change: PathChange
     renamed_from: bytes | None = None
     lines_added: int | None = None
     lines_deleted: int | None = None
+    mode_before: int | None = None
+    mode_after: int | None = None
 
     @property
     def shown(self) -> str:
         """The path in a form that is safe to show."""
         return clean_name(self.path)
+
+
+DirectoryKind = Literal["added", "deleted", "mode"]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryChange:
+    """One directory of a change set and its permissions before and after; None where there was no directory."""
+
+    path: bytes
+    before: int | None
+    after: int | None
+
+    @property
+    def change(self) -> DirectoryKind:
+        """What became of it."""
+        return "added" if self.before is None else "deleted" if self.after is None else "mode"
+
+    @property
+    def shown(self) -> str:
+        """The path in a form that is safe to show, with a slash at its end."""
+        return clean_name(self.path) + "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +176,11 @@ class ChangeSet:
     counts: ChangeCounts
     files: tuple[ChangedPath, ...] = ()
     unread: tuple[tuple[bytes, str], ...] = ()
+    directories: tuple[DirectoryChange, ...] = ()
+
+
+DirectoryOutcome = Literal["clean", "merged", "conflict", "present", "stays"]
+"""``stays``: the executor removed it, and it holds what the executor never saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +214,8 @@ class Preview:
     """What ``apply`` would do to the directory as it is now.
 
     ``clean`` are the paths that would become as the executor left them, ``merged`` those that get both sides' changes,
-    ``present`` those that the directory has already. ``mass_deletion`` says why the deletions have to be allowed
+    ``present`` those that the directory has already. All of these are files and links; ``directories`` says of each
+    changed directory what becomes of it. ``mass_deletion`` says why the deletions have to be allowed
     explicitly; empty where they don't.
     """
 
@@ -185,22 +224,24 @@ class Preview:
     present: tuple[bytes, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     mass_deletion: str = ""
+    directories: dict[bytes, DirectoryOutcome] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What ``apply`` or ``undo`` did: the paths that it changed, and what it left out.
+    """What ``apply`` or ``undo`` did: the files and directories that it changed, and what it left out.
 
     Without ``partial``, a conflict means that nothing was changed at all.
     """
 
     paths: tuple[bytes, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    directories: tuple[bytes, ...] = ()
 
     @property
     def shown(self) -> list[str]:
-        """The changed paths in a form that is safe to show."""
-        return [clean_name(path) for path in self.paths]
+        """The changed paths in a form that is safe to show, directories with a slash at their end."""
+        return [*map(clean_name, self.paths), *(clean_name(path) + "/" for path in self.directories)]
 
 
 MAX_CHANGED_FILES: Final = 100_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
 import time
 from collections import Counter
@@ -17,6 +19,7 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.model import LentDirectory, ViewRules
 from sublet.workspace.view.walk import Budget, Directory, Parts, Unread, WalkOverrunError, open_root, walk
+from sublet.workspace.viewpath import link_stays
 
 MAX_NAMES_LISTED: Final = 100
 """Names in each list of an ``Admission``; the counts beside them are complete."""
@@ -36,7 +39,7 @@ _DOMINANT = 0.8
 class Admission:
     """What the scan found. Names are relative to the root, cleaned for display and bounded; counts are complete.
 
-    ``unmountable`` are links that a mount can't follow, because they are absolute or climb by ``..``, and names that
+    ``unmountable`` are links that a mount can't follow, because they may lead out of the directory, and names that
     another file system is mounted on, which a lease leaves out; ``mounted`` are the latter alone, which no transport
     carries. ``left_out`` counts the names that the lender chose to leave out, those below them not among them. ``bare``
     are directories that git takes for a repository and whose settings no rule locks.
@@ -102,7 +105,7 @@ class _Tally:
                     self.largest, self.largest_parts = st.st_size, (*directory.parts, name)
             elif stat.S_ISLNK(st.st_mode):
                 files += 1
-                if not _mountable(name, directory.fd):
+                if not _mountable(name, directory):
                     self.unmountable.add((*directory.parts, name))
             elif not stat.S_ISDIR(st.st_mode):
                 self.special.add((*directory.parts, name))
@@ -234,7 +237,7 @@ def _scan(real: Path, root_fd: int, rules: ViewRules, limits: AdmissionLimits) -
                 raise SubletError(
                     ErrorCode.WORKSPACE_INVALID,
                     f"{_shown(found.parts)} in {_path(real)} can't be read: {found.reason}",
-                    "Lend a directory all of which you can read, or make this one readable.",
+                    f"Leave it out with --exclude {_pattern(found.parts)}, or make it readable.",
                 )
             tally.add(found, rules)
     except WalkOverrunError as exc:
@@ -308,13 +311,13 @@ def _largest(by_directory: Counter[Parts], show: Callable[[int], str]) -> str:
     return ", ".join(f"{_shown(key)}/ ({show(amount)})" for key, amount in named if amount)
 
 
-def _mountable(name: bytes, directory_fd: int) -> bool:
-    """Tell whether a mount can follow the link: sshfs cuts absolute targets and those that climb (CVE-2026-47187)."""
+def _mountable(name: bytes, directory: Directory) -> bool:
+    """Tell whether a mount can follow the link: no server tells one that may lead out of the directory."""
     try:
-        target = os.readlink(name, dir_fd=directory_fd)
+        target = os.readlink(name, dir_fd=directory.fd)
     except OSError:
         return True  # gone since it was listed
-    return not target.startswith(b"/") and b".." not in target.split(b"/")
+    return link_stays(len(directory.parts), target)
 
 
 def _invalid(shown: str, exc: Exception) -> SubletError:
@@ -328,6 +331,12 @@ def _invalid(shown: str, exc: Exception) -> SubletError:
 
 def _shown(parts: Parts) -> str:
     return clean_name(b"/".join(parts))
+
+
+def _pattern(parts: Parts) -> str:
+    """Return what a shell takes as the pattern that names exactly this path."""
+    written = re.sub(r"([*?\[])", r"[\1]", os.fsdecode(b"/" + b"/".join(parts)))
+    return clean_name(os.fsencode(shlex.quote(written)))
 
 
 def _path(path: Path) -> str:

@@ -56,8 +56,8 @@ class OpenDirectory(Protocol):
     def stat(self) -> os.stat_result:
         """Return the directory's status."""
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
-        """Yield what is left of the entries."""
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
+        """Yield what is left of the entries, and None in place of some that are not shown, so that others go on."""
 
     def close(self) -> None:
         """Close the handle."""
@@ -90,7 +90,7 @@ class _Listing:
     def stat(self) -> os.stat_result:
         return self._status
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
         return self._entries
 
     def close(self) -> None:
@@ -102,12 +102,14 @@ class _WithCopies:
 
     def __init__(self, directory: OpenDirectory, copies: list[tuple[bytes, os.stat_result]]) -> None:
         self._directory = directory
-        self._entries = itertools.chain(copies, directory.entries())
+        self._entries: Iterator[tuple[bytes, os.stat_result] | None] = itertools.chain(
+            copies, directory.entries_or_pauses()
+        )
 
     def stat(self) -> os.stat_result:
         return self._directory.stat()
 
-    def entries(self) -> Iterator[tuple[bytes, os.stat_result]]:
+    def entries_or_pauses(self) -> Iterator[tuple[bytes, os.stat_result] | None]:
         return self._entries
 
     def close(self) -> None:

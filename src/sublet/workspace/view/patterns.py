@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,15 +22,22 @@ MAX_PATTERN_BYTES: Final = 1_024
 _ANY_DEPTH = b"**"
 _CLOSED = re.compile(rb"(?:[^\[]|\[(?:!.|[^!])[^\]]*\])*", re.DOTALL)
 """A component in which every ``[`` begins a class that ends; ``fnmatch`` takes any other for the character itself."""
+_SHORT_GIT = re.compile(rb"git~[0-9]")
+_NOT_SHOWN: Final = frozenset({"Cf"})
+"""Categories of characters that show nothing."""
 _Component = re.Pattern[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A pattern of several components; ``floating`` ones match at any depth, the others from the root."""
+    """A pattern of several components; ``floating`` ones match at any depth, the others from the root.
+
+    ``folded`` ones hold for all names that a file system may take for the same.
+    """
 
     components: tuple[_Component, ...]
     floating: bool
+    folded: bool = False
 
     def matches(self, parts: Sequence[bytes]) -> bool:
         """Tell whether ``parts`` is exactly what the pattern names."""
@@ -37,7 +45,7 @@ class PathPattern:
         if len(parts) < size or (not self.floating and len(parts) != size):
             return False
         tail = parts[len(parts) - size :]
-        return all(c.match(p) for c, p in zip(self.components, tail, strict=True))
+        return self._starts_with(tail)
 
     def is_below(self, parts: Sequence[bytes]) -> bool:
         """Tell whether ``parts`` is a proper ancestor of what the pattern names."""
@@ -47,7 +55,30 @@ class PathPattern:
         return any(self._starts_with(parts[len(parts) - n :]) for n in range(1, min(longest, len(parts)) + 1))
 
     def _starts_with(self, parts: Sequence[bytes]) -> bool:
+        if self.folded:
+            return all(c.match(fold(p)) for c, p in zip(self.components, parts, strict=False))
         return all(c.match(p) for c, p in zip(self.components, parts, strict=False))
+
+    def ends_in(self, name: bytes) -> bool:
+        """Tell whether the last component matches ``name``."""
+        return self.components[-1].match(fold(name) if self.folded else name) is not None
+
+
+def fold(name: bytes) -> bytes:
+    """Return a name as any file system may compare it.
+
+    Letters of either case are the same for many; composed, wide and other compatible forms of a letter for some, and
+    characters that show nothing count for nothing there (HFS+); where files have streams and endings of dots and
+    blanks, these are no part of the name (NTFS), and ``git~1`` is a short name of ``.git``.
+    """
+    if name.isascii():
+        folded = name.lower()
+    else:
+        text = unicodedata.normalize("NFKC", name.decode("utf-8", "surrogateescape")).casefold()
+        shown = "".join(char for char in text if unicodedata.category(char) not in _NOT_SHOWN)
+        folded = unicodedata.normalize("NFKC", shown).encode("utf-8", "surrogateescape")
+    stem = folded.partition(b":")[0].rstrip(b". ") or folded
+    return b".git" if _SHORT_GIT.fullmatch(stem) else stem
 
 
 class AnyOf:
@@ -62,7 +93,7 @@ class AnyOf:
     def matches(self, name: bytes) -> bool:
         """Tell whether one of them matches this component."""
         return bool(
-            (self._folded is not None and self._folded.match(name.lower()))
+            (self._folded is not None and self._folded.match(fold(name)))
             or (self._written is not None and self._written.match(name))
         )
 
@@ -90,8 +121,7 @@ class PatternSet:
             if len(sources) == 1 and not anchored:
                 (written if as_written else folded).append(sources[0])
             else:
-                flags = 0 if as_written else re.IGNORECASE
-                paths.append(PathPattern(tuple(re.compile(s, flags) for s in sources), floating))
+                paths.append(PathPattern(tuple(map(re.compile, sources)), floating, folded=not as_written))
         self.names = AnyOf(folded, written)
         self.paths = tuple(paths)
         self.floats = bool(folded or written) or any(path.floating for path in paths)
@@ -102,7 +132,7 @@ class PatternSet:
 
     def paths_ending_in(self, name: bytes) -> tuple[PathPattern, ...]:
         """Return the path patterns whose last component matches ``name``; for nearly every name there is none."""
-        return tuple(p for p in self.paths if p.components[-1].match(name))
+        return tuple(p for p in self.paths if p.ends_in(name))
 
 
 def _split(pattern: str) -> tuple[list[bytes], bool, bool]:

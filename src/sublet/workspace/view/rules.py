@@ -15,11 +15,20 @@ from sublet.protocol.bounds import GitMode
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.git import rules as git_rules
 from sublet.workspace.git.rules import REPOSITORY
-from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet
+from sublet.workspace.view import locked_names
+from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet, fold
 
 MAX_PATTERNS: Final = 1_000
-MAX_CACHED_NAMES: Final = 65_536
-"""Distinct name components whose answer is remembered; the cache starts afresh beyond it."""
+MAX_CACHED_BYTES: Final = 4 << 20
+"""Bytes of name components whose answer is remembered, with what keeps them; the cache starts afresh beyond it."""
+MAX_CACHED_NAME: Final = 255
+"""Bytes of a name that is remembered: no file has a longer one."""
+_CACHED_OVERHEAD: Final = 160
+_CACHED_ANSWER: Final = 240
+"""Bytes that an entry of the cache takes besides its name, and an answer that is no ordinary one, about."""
+
+RESERVED: Final = b".sublet-"
+"""Begins the names that come and go while Sublet itself changes a directory."""
 
 DEFAULT_HIDDEN: Final = (
     # environment files; what documents their shape stays visible
@@ -39,32 +48,12 @@ DEFAULT_HIDDEN: Final = (
     ".git",
     # these stay hidden when ``.git`` is revealed: remotes in them carry tokens
     "**/.git/config", "**/.git/config.worktree", "**/.git/modules",
-    # what comes and goes while a staged result is applied
-    ".sublet-apply-*",
+    # what comes and goes while a staged result is applied, or a file gets a copy of its own
+    ".sublet-*",
 )  # fmt: skip
 """Names that an executor neither sees nor creates, unless the lease reveals them."""
 
-DEFAULT_LOCKED: Final = (
-    # read by git for whoever enters the directory; a file named HEAD makes its directory a bare repository
-    ".git", "HEAD", ".githooks", ".husky", ".gitconfig", ".hg", ".pre-commit-config.yaml",
-    # of bare repositories, whose names end so by custom; scans refuse to lend others for writing
-    "**/*.git/config", "**/*.git/config.worktree", "**/*.git/hooks", "**/*.git/info", "**/*.git/modules",
-    "**/*.git/worktrees", "**/*.git/objects/info",
-    "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml", ".overcommit.yml",
-    # run by the shell or its helpers on entering the directory or logging in
-    ".envrc", ".direnv", ".autoenv", ".autoenv.zsh", ".tool-versions", ".mise", ".mise.toml", "mise.toml",
-    ".rtx.toml", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc",
-    ".cshrc", ".tcshrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".xprofile",
-    ".xinitrc", ".xsessionrc",
-    "**/.config/fish", "**/.config/autostart", "**/.config/systemd",
-    # run by agents, editors and containers when the directory is opened
-    ".claude", ".mcp.json", ".cursor", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro", ".opencode",
-    ".vscode", "*.code-workspace", ".idea", "*.iml", ".fleet", ".zed", ".devcontainer", ".devcontainer.json",
-    ".vim", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".emacs", ".emacs.d",
-    ".dir-locals.el", ".dir-locals-2.el",
-    # run by debuggers and interpreters that start in the directory
-    ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".irbrc", ".pryrc", ".rprofile", ".psqlrc",
-)  # fmt: skip
+DEFAULT_LOCKED: Final = locked_names.patterns()
 """Names that the lender's own tools execute later without being asked: readable, never changed through a lease."""
 
 _Paths = tuple[PathPattern, ...]
@@ -106,6 +95,8 @@ class Rules:
         include: patterns of the only names that go along, with all that lies below them and the directories on the way
             to them; none is everything.
         exclude: patterns of names that stay where they are.
+        folds: whether the file system may take names that differ in case for the same, so that names which are written
+            with capitals are locked in any letters.
         git: what is shown of ``.git`` at the root (``git.rules``), whatever the patterns say.
 
     Raises:
@@ -115,8 +106,10 @@ class Rules:
     __slots__ = (
         "_arguments",
         "_cache",
+        "_cached_bytes",
         "_excepted",
         "_excluded",
+        "_folds",
         "_git",
         "_guards",
         "_hidden",
@@ -139,6 +132,7 @@ class Rules:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         git: GitMode = "hidden",
+        folds: bool = False,
     ) -> None:
         if sum(map(len, (hidden, locked, revealed, unlocked, include, exclude))) > MAX_PATTERNS:
             raise SubletError(
@@ -147,11 +141,12 @@ class Rules:
                 "Use fewer patterns; a * covers many names.",
             )
         self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
+        self._folds = folds
         self._git = git
         self._hidden, self._excepted = _with_exceptions(hidden)
         self._excluded, self._kept = _with_exceptions(exclude)
         self._revealed = PatternSet(revealed, fold=False)
-        self._locked = PatternSet(locked, fold=True, smart_case=True)
+        self._locked = PatternSet(locked, fold=True, smart_case=not folds)
         self._unlocked = PatternSet(unlocked, fold=False)
         self._included = PatternSet(include, fold=False) if include else None
         self._selective = bool(include or exclude)
@@ -164,6 +159,7 @@ class Rules:
             (last for patterns in sets for last in patterns.last_written),
         )
         self._cache: dict[bytes, _Name] = {}
+        self._cached_bytes = 0
 
     def hidden(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name neither lists nor opens, nor may be created."""
@@ -176,6 +172,23 @@ class Rules:
             if not name.shown and not self._shown_path(parts[:end]):
                 return True
         return self._selective and self.left_out(parts)
+
+    def hides(self) -> bool:
+        """Tell whether any name may be hidden at all."""
+        return True
+
+    def notable(self, name: bytes) -> bool:
+        """Tell whether some rule may hide or lock a name that is called so, wherever it is."""
+        return self._included is not None or self._notable.matches(name)
+
+    def secret(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is.
+
+        Not what the lender chose to leave out, what Sublet keeps for itself, nor anything of a repository.
+        """
+        if not parts or self._in_repository(parts) or self.left_out(parts) or self.directory_only(parts):
+            return False
+        return self.hidden(parts) and not any(fold(part).startswith(RESERVED) for part in parts)
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
@@ -203,7 +216,7 @@ class Rules:
             name = self._name(part)
             if not name.locked and not (name.locked_paths and any(p.matches(parts[:end]) for p in name.locked_paths)):
                 continue
-            if part.lower() == REPOSITORY or not self._unlocks(part, parts[:end]):
+            if fold(part) == REPOSITORY or not self._unlocks(part, parts[:end]):
                 return True
         return False
 
@@ -232,7 +245,7 @@ class Rules:
         if self._git == "hidden":
             return self
         hidden, locked, revealed, unlocked, include, exclude = self._arguments
-        return Rules(hidden, locked, revealed, unlocked=unlocked, include=include, exclude=exclude)
+        return Rules(hidden, locked, revealed, unlocked=unlocked, include=include, exclude=exclude, folds=self._folds)
 
     def _in_repository(self, parts: Sequence[bytes]) -> bool:
         return self._git != "hidden" and bool(parts) and parts[0] == REPOSITORY
@@ -261,9 +274,12 @@ class Rules:
     def _name(self, part: bytes) -> _Name:
         found = self._cache.get(part)
         if found is None:
-            if len(self._cache) >= MAX_CACHED_NAMES:
-                self._cache.clear()
-            found = self._cache[part] = self._look_at(part)
+            found = self._look_at(part)
+            if len(part) <= MAX_CACHED_NAME:
+                if self._cached_bytes > MAX_CACHED_BYTES:
+                    self._cache, self._cached_bytes = {}, 0
+                self._cache[part] = found
+                self._cached_bytes += len(part) + _CACHED_OVERHEAD + (0 if found is _ORDINARY else _CACHED_ANSWER)
         return found
 
     def _look_at(self, part: bytes) -> _Name:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.nested_mounts import NestedMounts
+from sublet.workspace.confined.shared import SharedFiles, is_shared
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import open_real
-
-MAX_DEPTH: Final = 200
-"""Nested directories that are entered; each costs an open descriptor while it is walked."""
+from sublet.workspace.openat2 import choose_opener, open_real
 
 Parts = tuple[bytes, ...]
 
@@ -34,8 +33,8 @@ class WalkOverrunError(Exception):
 class Directory:
     """One directory of the walk, open while it is handed out.
 
-    ``entries`` are the visible names with their ``lstat``; ``hidden`` the names that rules hide; ``mounts`` the others
-    that something is mounted on.
+    ``entries`` are the visible names with their ``lstat``; ``hidden`` the names that rules hide, and those of a file
+    that has such a name as well; ``mounts`` the others that something is mounted on.
     """
 
     fd: int
@@ -101,7 +100,8 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
         OSError: where the root itself can't be listed.
     """
     nested = NestedMounts(root_fd)
-    top = _list(os.dup(root_fd), (), rules, nested, budget)
+    shared = SharedFiles(root_fd, rules, nested, choose_opener(), lambda *_: False) if rules.hides() else None
+    top = _list(os.dup(root_fd), (), rules, nested, shared, budget)
     stack = [(top.fd, _subdirectories(top))]
     try:
         yield top
@@ -116,7 +116,7 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
                 yield Unread(parts, f"nested deeper than {MAX_DEPTH} directories")
                 continue
             try:
-                child = _list(os.open(parts[-1], OPEN_DIRECTORY, dir_fd=fd), parts, rules, nested, budget)
+                child = _list(os.open(parts[-1], OPEN_DIRECTORY, dir_fd=fd), parts, rules, nested, shared, budget)
             except (FileNotFoundError, NotADirectoryError):
                 continue  # removed or replaced since its parent was listed
             except OSError as exc:
@@ -129,7 +129,9 @@ def walk(root_fd: int, rules: ViewRules, budget: Budget) -> Iterator[Directory |
             os.close(fd)
 
 
-def _list(fd: int, parts: Parts, rules: ViewRules, nested: NestedMounts, budget: Budget) -> Directory:
+def _list(
+    fd: int, parts: Parts, rules: ViewRules, nested: NestedMounts, shared: SharedFiles | None, budget: Budget
+) -> Directory:
     """Return the directory behind ``fd``, which is closed where that fails."""
     directory = Directory(fd, parts)
     try:
@@ -146,7 +148,11 @@ def _list(fd: int, parts: Parts, rules: ViewRules, nested: NestedMounts, budget:
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    if not stat.S_ISDIR(status.st_mode) and rules.directory_only((*parts, name)):
+                    below = (*parts, name)
+                    hidden = not stat.S_ISDIR(status.st_mode) and rules.directory_only(below)
+                    if not hidden and shared is not None and is_shared(status):
+                        hidden = shared.shows_hidden(status, below, patient=True)
+                    if hidden:
                         directory.hidden.append(name)
                     else:
                         directory.entries.append((name, status))

@@ -1,0 +1,239 @@
+"""What comes before every change beneath one directory descriptor: may it be, and whose file would it be?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+from sublet.workspace.confined.bounds import check_depth
+from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
+from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
+from sublet.workspace.confined.fs import ConfinedFs
+from sublet.workspace.confined.held import HeldBelow
+from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.confined.shared import is_shared
+from sublet.workspace.model import ViewRules
+from sublet.workspace.openat2 import Opener
+from sublet.workspace.own_names import OwnNames
+from sublet.workspace.quota import Quota
+from sublet.workspace.viewpath import Parts, refused
+
+MAX_COPIES: Final = 2
+"""Copies of files that wait for the change that they were made for."""
+
+LOCKED: Final = "your tools run or obey what has this name, so that no lease changes it"
+HIDDEN: Final = "the name is hidden, and something of the lender's is there"
+LEFT_OUT: Final = "the name was left out of what is lent"
+FULL: Final = "this lease has made as many names that are hidden by default as it may"
+HOLDS: Final = "the directory holds names of the lender's that are hidden or locked, which are moved by nobody"
+SHARED: Final = "the file has a further name, which is hidden"
+
+OnRefused = Callable[[Parts, str], None]
+
+
+class ChangingFs(ConfinedFs):
+    """The checks and the bookkeeping of ``WritableFs``.
+
+    Args:
+        root_fd: descriptor of the root, which this object owns from now on.
+        rules: names that are hidden or locked.
+        quota: counters of what is added.
+        on_change: called with each path that was written, created, removed or renamed.
+        opener: how directories are opened beneath the root; the kernel's best by default.
+        own: what the lease made itself under names that rules hide.
+        private: whether this is a view that nobody else has, so that no file in it has a name anywhere else.
+        patient: whether what takes long to find out is found out at once; else ``NotKnownYet`` asks to come again.
+        on_refused: called with each path whose change was refused for a rule, and the reason.
+    """
+
+    def __init__(
+        self,
+        root_fd: int,
+        rules: ViewRules,
+        quota: Quota,
+        on_change: OnChange,
+        opener: Opener | None = None,
+        *,
+        own: OwnNames | None = None,
+        private: bool = False,
+        patient: bool = True,
+        on_refused: OnRefused = lambda *_: None,
+    ) -> None:
+        super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
+        self._tell = on_change
+        self._on_refused = on_refused
+        self._umask = process_umask()
+        self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
+        self._open_files: set[WriteFile] = set()
+        self._copies: OrderedDict[tuple[int, int, int], Copy] = OrderedDict()
+
+    def close(self) -> None:
+        """Close the root; every later operation fails."""
+        super().close()
+        while self._copies:
+            self._copies.popitem()[1].discard()
+
+    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None) -> None:
+        """``Changing.claim``."""
+        if self._private or stat.S_ISDIR(status.st_mode) or status.st_nlink == 0:
+            return
+        if is_shared(status):
+            try:
+                self.check_shown(status, parts)
+            except FileNotFoundError:
+                raise self._denied(parts, SHARED) from None
+        if not self._shared.stays_inside(status, parts, patient=self._patient):
+            self._copy_up(parts, status, status.st_size if keep is None else min(keep, status.st_size))
+
+    def closed(self, file: WriteFile) -> None:
+        """``Changing.closed``."""
+        self._open_files.discard(file)
+
+    def _file(self, fd: int, parts: Parts, *, append: bool) -> WriteFile:
+        file = WriteFile(self, self, fd, parts, self._quota, self._tell, append=append)
+        self._open_files.add(file)
+        return file
+
+    def _copy_up(self, parts: Parts, status: os.stat_result, keep: int) -> None:
+        """Give the name a file of its own, and let the lease's open handles go on with that.
+
+        Raises:
+            OSError: as ``claim``.
+            NotKnownYet: the copy has to be made first, which takes long.
+        """
+        name = parts[-1]
+        with self._parent(parts) as directory, _held(directory, name) as source:
+            if not os.path.samestat(os.fstat(source), status):
+                raise refused(errno.ESTALE)
+            if stat.S_ISLNK(status.st_mode):
+                copy_link(directory, name, status)
+                self._shared.changed(status, os.fstat(source), -1)
+                return
+            self._quota.resize(0, keep)
+            try:
+                self._copied(directory, name, status, keep).put(name, status)
+            except BaseException:
+                self._quota.bytes -= keep
+                raise
+            self._shared.changed(status, os.fstat(source), -1)
+            for file in list(self._open_files):
+                if tuple(file.parts) == tuple(parts) and os.path.samestat(file.stat(), status):
+                    file.moved_to(directory, name)
+        self._tell(parts)
+
+    def _copied(self, directory: int, name: bytes, status: os.stat_result, keep: int) -> Copy:
+        key = status.st_ino, status.st_mtime_ns, keep
+        if (made := self._copies.pop(key, None)) is not None:
+            return made
+        if keep <= QUICK_BYTES or self._patient:
+            return Copy(os.dup(directory), name, status, keep)
+        place = os.dup(directory)
+
+        def copy() -> None:
+            made = Copy(place, name, status, keep)
+            with suppress(KeyError):
+                while len(self._copies) >= MAX_COPIES:
+                    self._copies.popitem(last=False)[1].discard()
+            self._copies[key] = made
+            if self._root < 0:
+                self.close()
+
+        raise NotKnownYet(copy, partial(os.close, place))
+
+    def _denied(self, parts: Parts, reason: str, code: int = errno.EACCES) -> OSError:
+        self._on_refused(tuple(parts), reason)
+        return refused(code)
+
+    def _check_mutable(self, parts: Parts, *, directory: bool = False, new: bool = False) -> None:
+        """Refuse a change that the names alone forbid; ``new`` ones may be made under names that are secret."""
+        rules = self._rules
+        if not parts or self._mounts.covers(parts):
+            raise refused(errno.EACCES)
+        if rules.hidden(parts) and self._own.at(parts) is None and not (new and rules.secret(parts)):
+            raise self._denied(parts, LEFT_OUT if rules.left_out(parts) else LOCKED if rules.locked(parts) else HIDDEN)
+        if rules.locked(parts):
+            raise self._denied(parts, LOCKED)
+        if not directory and rules.directory_only(parts):
+            raise refused(errno.EACCES)
+        check_depth(parts)
+
+    def _check_replaceable(self, parts: Parts) -> None:
+        if self._rules.kept(parts):
+            raise refused(errno.EACCES)
+
+    def _check_unchecked(self, parts: Parts) -> None:
+        """Refuse what would make or change an index or object without its being looked at."""
+        if self._rules.checked(parts):
+            raise refused(errno.EACCES)
+
+    def _check_place(self, directory: int, parts: Parts) -> None:
+        """Refuse to make a hidden name where something of the lender's is, or in a hidden directory of the lender's.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
+        if not self._rules.hidden(parts):
+            return
+        above = tuple(parts[:-1])
+        if above and self._rules.hidden(above) and not self.is_own(above, os.fstat(directory), directory, b""):
+            raise self._denied(parts, HIDDEN)
+        if not self._own.has_room(parts):
+            raise self._denied(parts, FULL)
+        try:
+            self._look_at(directory, parts)
+            if self._own.at(parts) is None:
+                raise self._denied(parts, HIDDEN)
+        except FileNotFoundError:
+            if _is_there(directory, parts[-1]):
+                raise self._denied(parts, HIDDEN) from None
+
+    def _made(self, directory: int, parts: Parts) -> None:
+        """Note whose a name is that was just made."""
+        if self._rules.hidden(parts):
+            status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            self._own.made(parts, self._identity(status, directory, parts[-1]))
+
+    def _charge_name(self, directory: int, name: bytes) -> None:
+        """Charge a name that is about to be made; one that is there already fails for that, and not for the quota.
+
+        Raises:
+            OSError: ``EEXIST`` or ``EDQUOT``.
+        """
+        if self._quota.is_full_of_files and _is_there(directory, name):
+            raise refused(errno.EEXIST)
+        self._quota.add_file()
+
+    def _create(self, directory: int, name: bytes, action: Callable[[], None]) -> None:
+        self._charge_name(directory, name)
+        try:
+            action()
+        except OSError:
+            self._quota.remove_file()
+            raise
+
+
+@contextmanager
+def _held(directory: int, name: bytes) -> Iterator[int]:
+    """Hold what is under a name, whatever becomes of the name."""
+    try:
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        raise refused(errno.ESTALE) from None
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_there(directory: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

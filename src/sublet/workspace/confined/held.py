@@ -1,0 +1,253 @@
+"""What a directory holds that is moved by nobody: hidden and locked names of the lender's, at any depth below it.
+
+A directory is listed once and again only when it has changed: what is kept of it are the few names that some rule may
+be about, its subdirectories, and how far its links climb. So a directory that is renamed again and again costs a look
+at the status of each directory in it, and none at its files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from sublet.workspace.confined.bounds import MAX_DEPTH
+from sublet.workspace.confined.descend import Level, descend
+from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.confined.shared import OwnHidden, SharedFiles
+from sublet.workspace.model import ViewRules
+from sublet.workspace.viewpath import Parts, refused
+
+MAX_HELD_ENTRIES: Final = 500_000
+"""Entries looked at below one directory; one with more has to be copied by the client."""
+MAX_KEPT_BYTES: Final = 4 << 20
+"""What is kept of all directories that were listed; beyond it, those that were not needed for longest are forgotten."""
+QUICK_ENTRIES: Final = 256
+"""Entries that are looked at where everybody waits; for more, that is done in a thread."""
+MAX_ANSWERS: Final = 16
+"""Answers that wait for the operation that they were found for."""
+_RECORD_BYTES: Final = 400
+_NAME_BYTES: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What lies below a directory.
+
+    ``room`` is how many levels it may move up before one of its links leaves, ``height`` how many levels lie in it.
+    """
+
+    held: bool = False
+    too_large: bool = False
+    room: int | None = None
+    height: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """One directory as it was when it was listed."""
+
+    changed: tuple[int, int]
+    directories: tuple[bytes, ...]
+    notable: tuple[bytes, ...]
+    shared: tuple[bytes, ...]
+    climbs: tuple[int, ...]
+    entries: int
+
+    @property
+    def weight(self) -> int:
+        names = (*self.directories, *self.notable, *self.shared)
+        return _RECORD_BYTES + sum(map(len, names)) + _NAME_BYTES * len(names)
+
+
+class _Enough(Exception):
+    """More than may be looked at."""
+
+
+class HeldBelow:
+    """What is known of the directories of one lent directory.
+
+    Args:
+        rules: which names are hidden and locked.
+        own: tells of a hidden name whether the lease made what is there.
+        shared: which files have a hidden name beside the one that is seen.
+    """
+
+    def __init__(self, rules: ViewRules, own: OwnHidden, shared: SharedFiles | None) -> None:
+        self._rules = rules
+        self._own = own
+        self._shared = shared
+        self._listed: OrderedDict[int, _Listed] = OrderedDict()
+        self._bytes = 0
+        self._answers: OrderedDict[tuple[bytes, ...], Below] = OrderedDict()
+
+    def below(self, directory: int, parts: Parts, *, patient: bool) -> Below:
+        """Return what lies below the directory ``parts``, a name in the open ``directory``.
+
+        Raises:
+            NotKnownYet: that takes long to find out.
+            OSError: it is no directory, or can't be read.
+        """
+        path = tuple(parts)
+        if (answer := self._answers.pop(path, None)) is not None:
+            return answer
+        top = os.open(path[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            return self._look(os.dup(top), path, MAX_HELD_ENTRIES if patient else QUICK_ENTRIES, patient=patient)
+        except _Enough:
+            if patient:
+                return Below(too_large=True)
+            again = os.dup(top)
+            raise NotKnownYet(partial(self._answer, again, path), partial(os.close, again)) from None
+        finally:
+            os.close(top)
+
+    def followed(self, before: os.stat_result, after: os.stat_result) -> None:
+        """Note that a directory was moved by the lease, which changes nothing in it but its change time."""
+        listed = self._listed.get(before.st_ino)
+        same = listed is not None and listed.changed == (before.st_mtime_ns, before.st_ctime_ns)
+        if listed is not None and same and after.st_mtime_ns == before.st_mtime_ns:
+            self._listed[before.st_ino] = replace(listed, changed=(after.st_mtime_ns, after.st_ctime_ns))
+
+    def _answer(self, top: int, path: tuple[bytes, ...]) -> None:
+        try:
+            answer = self._look(top, path, MAX_HELD_ENTRIES, patient=True)
+        except _Enough:
+            answer = Below(too_large=True)
+        self._answers[path] = answer
+        with suppress(KeyError):  # somebody else has taken the last one
+            while len(self._answers) > MAX_ANSWERS:
+                self._answers.popitem(last=False)
+
+    def _look(self, top: int, path: tuple[bytes, ...], entries: int, *, patient: bool) -> Below:
+        shut: list[tuple[bytes, ...]] = []
+        room: int | None = None
+        left = entries
+        height = 0
+        for level in descend(top, path, shut.append):
+            listed, looked_at = self._list(level, left)
+            left -= looked_at
+            height = max(height, len(level.parts) - len(path))
+            if self._holds(level, listed, patient=patient):
+                return Below(held=True)
+            for climb in listed.climbs:
+                if climb <= len(level.parts):
+                    spare = len(level.parts) - climb
+                    room = spare if room is None else min(room, spare)
+            level.enter.extend((name, False) for name in listed.directories)
+            if shut:
+                return Below(held=True)  # what nobody can look into may hold anything
+        return Below(held=bool(shut), room=room, height=height)
+
+    def _list(self, level: Level, left: int) -> tuple[_Listed, int]:
+        """Return what is in a directory, and how many entries had to be looked at.
+
+        Raises:
+            _Enough: more than ``left``.
+        """
+        status = os.fstat(level.fd)
+        changed = status.st_mtime_ns, status.st_ctime_ns
+        known = self._listed.get(status.st_ino)
+        if known is not None and known.changed == changed:
+            looked_at = 1 + len(known.directories) + len(known.shared)
+            if looked_at > left:
+                raise _Enough
+            with suppress(KeyError):
+                self._listed.move_to_end(status.st_ino)
+            return known, looked_at
+        directories: list[bytes] = []
+        notable: list[bytes] = []
+        shared: list[bytes] = []
+        climbs: set[int] = set()
+        seen = 1
+        with os.scandir(level.fd) as found:
+            for entry in found:
+                seen += 1
+                if seen > left:
+                    raise _Enough
+                name = os.fsencode(entry.name)
+                if self._rules.notable(name):
+                    notable.append(name)
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(name)
+                    continue
+                with suppress(OSError):
+                    if entry.is_symlink() and (climb := _climb(os.readlink(name, dir_fd=level.fd))) is not None:
+                        climbs.add(climb)
+                    if entry.stat(follow_symlinks=False).st_nlink > 1:
+                        shared.append(name)
+        listed = _Listed(changed, tuple(directories), tuple(notable), tuple(shared), tuple(climbs), seen)
+        self._keep(status.st_ino, listed)
+        return listed, seen
+
+    def _keep(self, inode: int, listed: _Listed) -> None:
+        before = self._listed.pop(inode, None)
+        self._bytes += listed.weight - (before.weight if before is not None else 0)
+        self._listed[inode] = listed
+        with suppress(KeyError):
+            while self._bytes > MAX_KEPT_BYTES and self._listed:
+                self._bytes -= self._listed.popitem(last=False)[1].weight
+
+    def _holds(self, level: Level, listed: _Listed, *, patient: bool) -> bool:
+        """Tell whether one of the names in a directory is the lender's, and hidden or locked."""
+        rules = self._rules
+        for name in listed.notable:
+            parts = (*level.parts, name)
+            if rules.locked(parts) or (rules.hidden(parts) and not self._is_own(level, parts)):
+                return True
+            if name not in listed.directories and rules.directory_only(parts):
+                return True
+        for name in listed.shared if self._shared is not None else ():
+            parts = (*level.parts, name)
+            with suppress(FileNotFoundError):
+                status = os.stat(name, dir_fd=level.fd, follow_symlinks=False)
+                if status.st_nlink < 2 or stat.S_ISDIR(status.st_mode):
+                    continue
+                assert self._shared is not None
+                if self._shared.shows_hidden(status, parts, patient=patient):
+                    return True
+        return False
+
+    def _is_own(self, level: Level, parts: tuple[bytes, ...]) -> bool:
+        try:
+            status = os.stat(parts[-1], dir_fd=level.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return True  # gone since it was listed
+        return self._own(parts, status, level.fd, parts[-1])
+
+
+def check_below(below: Below, old: Parts, new: Parts) -> None:
+    """Refuse to move the directory ``old`` to ``new`` by what lies below it.
+
+    Raises:
+        OSError: ``EACCES`` for what is moved by nobody, ``EXDEV`` where the client has to copy instead,
+            ``ENAMETOOLONG`` for what would lie deeper than the audit reads.
+    """
+    deeper = len(new) - len(old)
+    if below.held:
+        raise refused(errno.EACCES)
+    if below.too_large or (below.room is not None and below.room + deeper < 0):
+        raise refused(errno.EXDEV)
+    if deeper > 0 and len(new) + below.height > MAX_DEPTH:
+        raise refused(errno.ENAMETOOLONG)
+
+
+def _climb(target: bytes) -> int | None:
+    """Return how many directories a link climbs before it goes down again; None for one that never stays inside."""
+    if not target or target.startswith(b"/"):
+        return None
+    climb = 0
+    climbing = True
+    for part in target.split(b"/"):
+        if part == b"..":
+            if not climbing:
+                return None
+            climb += 1
+        elif part not in (b"", b"."):
+            climbing = False
+    return climb
