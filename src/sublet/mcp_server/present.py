@@ -206,7 +206,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     lines: list[str] = []
     if audit is not None:
         lines += [_file_line(change) for change in audit.files]
-        counted = {change.path for change in audit.files}
+        counted = {change.path for change in audit.files} | {one.path for one in audit.directories}
         for kind, names in (
             ("added", audit.added),
             ("changed", audit.changed),
