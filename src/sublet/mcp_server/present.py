@@ -31,7 +31,6 @@ PAGE_RESERVE_CHARS = 200
 """For what a page brings along: its label, and the heading of the peer's text."""
 _LABEL_CHARS = 24
 """Of a name in a list, with its quotes."""
-_DIRECTORY_COUNTS = ("directories_added", "directories_deleted", "directories_mode_changed")
 
 
 class Budget:
@@ -206,7 +205,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     lines: list[str] = []
     if audit is not None:
         lines += [_file_line(change) for change in audit.files]
-        counted = {change.path for change in audit.files}
+        counted = {change.path for change in audit.files} | {one.path for one in audit.directories}
         for kind, names in (
             ("added", audit.added),
             ("changed", audit.changed),
@@ -235,8 +234,7 @@ def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     """Return the counts of a staged result as a model is shown them."""
     error = changes.branch_error
     told = {"branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None}
-    directories = {name: getattr(changes, name) or None for name in _DIRECTORY_COUNTS}
-    return ChangeSetFacts(**{**changes.model_dump(), **directories, **told})
+    return ChangeSetFacts(**{**changes.model_dump(), **told})
 
 
 def _next_step(view: DelegationView, finished: bool) -> str:

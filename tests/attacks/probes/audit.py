@@ -70,6 +70,8 @@ def keep(manifest: Manifest) -> None:
     place = base()
     manifests.save(place, "0" * 64, manifest)
     manifests.load(place, "0" * 64)
+    manifests.save(place, "1" * 64, {p: r for p, r in manifest.items() if p == ROOT or not r.is_directory})
+    manifests.load_differing(place, "0" * 64, "1" * 64)
     files = {path: record for path, record in manifest.items() if not record.is_directory}
     manifests.with_listing(files, manifests.listing(manifest))
     shutil.rmtree(place)
@@ -260,6 +262,7 @@ PROBES: Sequence[Probe] = (
         covers=(
             "workspace.audit.manifest:save",
             "workspace.audit.manifest:load",
+            "workspace.audit.manifest:load_differing",
             "workspace.audit.manifest:listing",
             "workspace.audit.manifest:with_listing",
         ),
