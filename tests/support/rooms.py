@@ -26,7 +26,7 @@ from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
 
 NOW_MS = 1_795_852_800_000
-ANY_BUS = Bus(Listen("127.0.0.1", 0, chosen=True), tls=False)
+ANY_BUS = Bus(Listen("127.0.0.1", 0, chosen=True))
 
 
 def entity_key(name: str) -> SigningKey:
