@@ -11,7 +11,6 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from sublet.daemon.config import Bus, Listen
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
@@ -98,7 +97,7 @@ class Peer:
         self.store = SqliteStore(self.path)
         self.blobs = MemoryBlobs()
         registry = Registry(self.declarations)
-        self.engine = Engine(registry, self.store, [self.entity], self.clock, PycrdtTexts(), self.blobs)
+        self.engine = Engine(registry, self.store, [self.entity], self.clock, self.blobs)
 
     def do(self, operation: str, /, **arguments: Any) -> Any:
         """Run an operation and make it durable."""

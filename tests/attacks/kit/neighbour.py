@@ -105,13 +105,14 @@ def shake(port: int, certificate: Path | None, say: bytes = b"") -> Shown:
         socket.create_connection((HOST, port), timeout=ANSWER_SECONDS) as raw,
         context.wrap_socket(raw) as tls,
     ):
+        shown = tls.getpeercert(binary_form=True) or b""
         try:
             tls.sendall(say)
             while more := tls.recv(1 << 16):
                 told += more
         except (ssl.SSLError, ConnectionError) as error:
             refused = str(getattr(error, "reason", None) or error)
-        return Shown(tls.getpeercert(binary_form=True) or b"", told, refused)
+        return Shown(shown, told, refused)
 
 
 class Authority:
