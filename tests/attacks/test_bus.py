@@ -250,6 +250,7 @@ def test_zenoh_is_reached_by_its_own_user_alone(tmp_path: Path) -> None:
 OTHER_USER = """
 import os, sys, socket, ssl
 sys.path[:0] = sys.argv[4].split(os.pathsep)
+import encodings.idna
 from attacks.kit.neighbour import shake, zenoh_links, zenoh_tls
 from pathlib import Path
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -47,6 +47,7 @@ class Way:
         Raises:
             Over: a side has closed, or broken.
         """
+        drained = False
         for _ in range(PIECES_A_TURN):
             if self._start == self._end:
                 self._start = self._end = 0
@@ -60,6 +61,7 @@ class Way:
                     raise Over from None
                 if self._end == 0:
                     raise Over
+                drained = self._end < PIECE_BYTES and not _has_more(self.source)
             try:
                 self._start += self.sink.send(self._piece[self._start : self._end])
             except (BlockingIOError, ssl.SSLWantWriteError):
@@ -68,7 +70,14 @@ class Way:
                 return self.sink, READ
             except OSError:
                 raise Over from None
+            if drained and self._start == self._end:
+                return self.source, READ  # asking again would cost as much as what was moved
         return None
+
+
+def _has_more(source: Socket) -> bool:
+    """Tell whether there is something that was read from a connection already, of which no selector knows."""
+    return isinstance(source, ssl.SSLSocket) and source.pending() > 0
 
 
 @dataclass(slots=True, eq=False)
