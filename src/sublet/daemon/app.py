@@ -278,7 +278,7 @@ class _Daemon:
 
     def _bus_door(self) -> BusDoor | None:
         number = self._bus_port.number
-        return None if number is None else BusDoor(number, self._bus_port.tls)
+        return None if number is None else BusDoor(number)
 
     def _web_context(self, parts: Parts) -> WebContext | None:
         wanted = self._config.web
@@ -317,13 +317,17 @@ class _Daemon:
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
             sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
-            bus=next(iter(self._bus_port.listen), None),
+            bus=self._bus_port.shown,
             ezagent_level=await parts.rooms.messaging.level(),
             limits=parts.cages.means,
             enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
             config_dir=home.config_dir,
             state_dir=home.state_dir,
-            remarks=[*self._remarks(parts), *approver_remarks(parts.approver.pinned)],
+            remarks=[
+                *self._remarks(parts),
+                *approver_remarks(parts.approver.pinned),
+                *parts.rooms.messaging.remarks(),
+            ],
         )
 
 

@@ -197,7 +197,14 @@ async def make_parts(
     peers = await PeerStore.load(journal)
     link = load_peer_link(identity)
     messaging = Messaging(
-        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
+        identity,
+        state_dir,
+        bus_port,
+        peers,
+        link,
+        config.messaging,
+        lambda: [one.id for one in offer.agents],
+        sockets=Path(config.home.runtime_dir) / "bus",
     )
     rooms = make_rooms(messaging, identity.node_id, peers, gate, journal)
     asks = AgentQuestions(could_call, rooms.work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from nacl.signing import SigningKey
 
@@ -69,12 +69,21 @@ class Silence:
 Update = Progress | Done | Error | Silence
 
 
+BUS_WIRE: Final = 2
+"""Mutual TLS by pinned keys everywhere; 1 had none on one machine, and another name for each authority."""
+
+
 @dataclass(frozen=True, slots=True)
 class BusDoor:
-    """Where a daemon's message bus is on its host."""
+    """Where a daemon's message bus is on its host.
+
+    Args:
+        port: its port.
+        wire: which form its links have; only equal ones reach each other.
+    """
 
     port: int
-    tls: bool
+    wire: int = BUS_WIRE
 
 
 class PeerLink(Protocol):

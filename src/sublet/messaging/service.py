@@ -21,7 +21,6 @@ import structlog
 from sublet.messaging import answers
 from sublet.messaging.attending import Attending, Declaring
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.delivery.cursors import take_up
@@ -292,7 +291,7 @@ class MessagingService:
 
     def _engine_over(self, store: SqliteStore) -> Engine:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
-        return Engine(self._registry, store, self._local, self._now_ms, PycrdtTexts(), blobs, self._daemon_bytes)
+        return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""
