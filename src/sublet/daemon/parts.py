@@ -73,6 +73,7 @@ from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.tools import JoinedTools
+from sublet.tasks import Services
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.audit.auditor import Auditor
@@ -146,6 +147,7 @@ async def make_parts(
     own_address: Callable[[], OwnAddress],
     audit_log: AuditLog,
     bus_port: BusPort,
+    services: Services,
 ) -> Parts:
     """Make everything that is no face.
 
@@ -156,6 +158,7 @@ async def make_parts(
         own_address: how this daemon is reached, which is known once its faces have started.
         audit_log: is told every decision.
         bus_port: where paired daemons reach rooms here.
+        services: keeps what parts run for as long as they live.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
@@ -189,6 +192,7 @@ async def make_parts(
         sandbox,
         lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
         GatewayFeed(journal, gate, state_dir / GATEWAYS),
+        services,
     )
 
     def could_call(agent_id: str, tool: str) -> bool:
@@ -197,7 +201,9 @@ async def make_parts(
     peers = await PeerStore.load(journal)
     link = load_peer_link(identity)
     messaging = Messaging(
-        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
+        *(identity, state_dir, bus_port, peers, link, config.messaging),
+        agents=lambda: [one.id for one in offer.agents],
+        services=services,
     )
     rooms = make_rooms(messaging, identity.node_id, peers, gate, journal)
     asks = AgentQuestions(could_call, rooms.work)

@@ -73,6 +73,7 @@ class Owner:
         answer: answers a peer's query, on the engine's thread.
         outcome: told what came of a batch of arrivals.
         settle: keeps promises where they are waited for, called from the engine's thread.
+        broken: told, on the engine's thread, where that ends though nobody has stopped it.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class Owner:
         answer: Callable[[Engine, Answer], bytes | None],
         outcome: Callable[[Outcome], None],
         settle: Callable[[list[Settled]], None] = settle,
+        broken: Callable[[], None] = lambda: None,
     ) -> None:
+        self._broken = broken
         self._make_engine = make_engine
         self._network = network
         self._answer = answer
@@ -142,6 +145,16 @@ class Owner:
             self._started.set_exception(error)
             return
         self._started.set_result(None)
+        try:
+            self._work(engine)
+        except BaseException:
+            log.exception("the thread of the engine broke")
+            self._broken()
+        finally:
+            # Whatever ended it, nobody waits for an answer that can't come.
+            self._refuse_rest()
+
+    def _work(self, engine: Engine) -> None:
         running = True
         while running:
             batch = self._inbox.take(MAX_BATCH)
@@ -154,7 +167,6 @@ class Owner:
                 self._settled = [*failed, *self._settled]  # the first counts; events that were told stay told
             self._wake()
         engine.store.close()
-        self._refuse_rest()
 
     def _refuse_rest(self) -> None:
         """Answer what came too late, so that nobody waits for it."""

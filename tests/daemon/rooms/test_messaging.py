@@ -19,6 +19,7 @@ from sublet.daemon.rooms.messaging import Messaging
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.tasks import Service, Services
 from support.pairing import Side, side
 from support.rooms import ANY_BUS
 
@@ -32,7 +33,7 @@ async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
     messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             yield messaging
             group.cancel_scope.cancel()
     finally:

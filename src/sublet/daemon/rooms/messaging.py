@@ -26,6 +26,7 @@ from sublet.daemon.rooms.bus_port import BusPort, endpoint
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
+from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import Tls, ZenohNetwork
@@ -50,6 +51,7 @@ class Messaging:
         link: asks a peer for the port of its bus.
         settings: how long recipients may be silent, and how far agents may answer each other.
         agents: returns the ids of the agents that are served now.
+        services: keeps what messaging runs for as long as it lives.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class Messaging:
         link: PeerLink,
         settings: MessagingConfig,
         agents: Callable[[], Sequence[str]] = tuple,
+        services: Services | None = None,
     ) -> None:
+        self._services = services
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
@@ -97,6 +101,10 @@ class Messaging:
         assert self._failure is not None
         raise self._failure
 
+    async def wanted(self) -> None:
+        """Return once somebody wants it who can't be served yet."""
+        await self._wanted.wait()
+
     @property
     def running(self) -> bool:
         """Whether it runs now."""
@@ -115,7 +123,11 @@ class Messaging:
             return None
 
     async def serve(self) -> None:
-        """Run it whenever it is needed, until cancelled; what fails is told to whoever asks, and ends nothing else."""
+        """Run it once it is needed, until cancelled.
+
+        Raises:
+            Exception: what it failed with, which is told to whoever asks as well; it can be run again.
+        """
         if self._peers.list() or self._database.exists():
             self._wanted.set()
         while True:
@@ -124,12 +136,12 @@ class Messaging:
                 async with self._running() as network:
                     await self._join(network)
             except Exception as error:
-                log.exception("messaging has failed")
                 self._failure = SubletError(
                     LocalCode.UNAVAILABLE,
                     f"messaging does not run: {error}",
                     "See the daemon's log; `sublet whoami` tries again.",
                 )
+                raise
             finally:
                 self._service = None
                 self._wanted.clear()
@@ -165,6 +177,7 @@ class Messaging:
             self._settings.undeliverable_seconds,
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
+            services=self._services,
             make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():
@@ -226,7 +239,10 @@ class Messaging:
             try:
                 async with asyncio.timeout(ASK_SECONDS):
                     door = await self._link.bus(peer.address())
-            except (SubletError, TimeoutError):
+            except Exception as error:
+                # Whatever a peer answers with, the others are asked.
+                if not isinstance(error, SubletError | TimeoutError):
+                    log.exception("a peer could not be asked where its bus is", peer=peer.name)
                 door = doors.get(peer.node_id)
             if door is not None and (door.tls or is_loopback(host)):
                 told[peer.node_id] = door
