@@ -73,7 +73,8 @@ _BOUNDS = {
     "include": f"--include takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "exclude": f"--exclude takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "unlock": f"--unlock takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
-    "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes",
+    "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes; of cwd_only, allow_network "
+    "and allow_exec also with =true or =false",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
 """What is wrong with an argument that the request does not take, in the words of the command line."""

@@ -49,6 +49,7 @@ from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Health, Service, Services
+from sublet.workspace.requirements import require_sandbox
 
 MAX_OPEN_FILES = 65_536
 """Descriptors we allow ourselves, where the system lets us: one lease alone may hold a thousand files open."""
@@ -310,6 +311,19 @@ class _Daemon:
             chosen=wanted.chosen,
         )
 
+    async def _sandbox(self) -> str:
+        """Return what confines agents, which was tried and is not only wished for."""
+        if self._config.unsandboxed:
+            return "none: agents run unconfined"
+        failure = await _sandbox_failure()
+        return "bubblewrap" if failure is None else f"none that works, so no agent is started: {failure.message}"
+
+    async def _enforced(self, parts: Parts) -> list[str]:
+        """Return what holds the first agent; nothing does where it can't be started for want of a sandbox."""
+        if not parts.offer.agents or (not self._config.unsandboxed and await _sandbox_failure() is not None):
+            return []
+        return sorted(parts.confinement(parts.offer.agents[0]).enforced)
+
     async def _status(self, parts: Parts) -> StatusView:
         home = self._config.home
         host, port = parts.data_plane.address
@@ -331,11 +345,11 @@ class _Daemon:
             slots=parts.slots.capacity,
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
-            sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
+            sandbox=await self._sandbox(),
             bus=next(iter(self._bus_port.listen), None),
             ezagent_level=await parts.rooms.messaging.level(),
             limits=parts.cages.means,
-            enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
+            enforced=await self._enforced(parts),
             config_dir=home.config_dir,
             state_dir=home.state_dir,
             remarks=[*self._remarks(parts), *approver_remarks(parts.approver.pinned)],
@@ -343,6 +357,15 @@ class _Daemon:
             stalls=self._stalls.newest,
             stall_count=self._stalls.count,
         )
+
+
+async def _sandbox_failure() -> SubletError | None:
+    """Return why this machine can't confine an agent, found by doing so."""
+    try:
+        await asyncio.to_thread(require_sandbox)
+    except SubletError as error:
+        return error
+    return None
 
 
 def _service_view(health: Health) -> ServiceView:

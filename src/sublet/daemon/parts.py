@@ -67,7 +67,7 @@ from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
-from sublet.supervisor.limits import enforced_limits
+from sublet.supervisor.confinement import Confinement, confinement
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.providers import ProviderTools, make_provider
@@ -116,7 +116,7 @@ class Parts:
     hook: EndHook
     reloader: Reloader
     cages: Cages
-    enforced: Callable[[AgentConfig], frozenset[str]]
+    confinement: Callable[[AgentConfig], Confinement]
     slots: Slots
     carriers: Mapping[str, Carrier]
     trees: Trees
@@ -271,10 +271,9 @@ async def make_parts(
         host, port = data_plane.address
         return port if is_loopback(source_host) or not is_loopback(host) else None
 
-    def enforced(agent: AgentConfig) -> frozenset[str]:
-        """Return what is enforced here and not only declared: items of the sandbox profile, and limits."""
-        governed = {"allow_exec"} if agent.governs_exec else set()
-        return sandbox.enforced | enforced_limits(agent.limits) | governed
+    def held(agent: AgentConfig) -> Confinement:
+        """Return how an agent is held here."""
+        return confinement(agent, offer.agents, sandboxed=bool(sandbox.enforced))
 
     def in_force() -> None:
         slots.capacity = policy.limits.slots
@@ -330,7 +329,7 @@ async def make_parts(
         reloader=reloader,
         sandbox=sandbox,
         cages=cages,
-        enforced=enforced,
+        confinement=held,
         slots=slots,
         carriers=carriers,
         trees=trees,
@@ -356,7 +355,7 @@ async def make_parts(
             agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
-            enforced=enforced,
+            confinement=held,
             require=require,
             node_id=identity.node_id,
             max_depth=lambda: config.supervisor.max_depth,

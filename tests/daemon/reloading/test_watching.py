@@ -87,8 +87,8 @@ def put(root: Path, text: str = "{}") -> Callable[[], object]:
 async def test_a_name_that_is_not_utf8_ends_nothing_and_is_told(
     tmp_path: Path, where: str, make: Callable[[bytes], object]
 ) -> None:
-    for name in ("capabilities", "gateways"):
-        (tmp_path / name).mkdir()
+    for directory in ("capabilities", "gateways"):
+        (tmp_path / directory).mkdir()
     name = not_utf8(tmp_path / where)
     async with watched(tmp_path) as (watcher, read):
         await read.after(put(tmp_path))  # now it is watched

@@ -28,6 +28,7 @@ from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.confinement import Confinement
 from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import Slots
 
@@ -50,7 +51,7 @@ class Executor:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: Callable[[AgentConfig], frozenset[str]],
+        confinement: Callable[[AgentConfig], Confinement],
         require: Callable[[str], None],
         node_id: str,
         max_depth: Callable[[], int],
@@ -64,7 +65,7 @@ class Executor:
             agents=agents,
             max_ttl_seconds=max_ttl_seconds,
             reverse_port=reverse_port,
-            enforced=enforced,
+            confinement=confinement,
             node_id=node_id,
             max_depth=max_depth,
             entity=tools.talking.entity,
