@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import json
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticSerializationError
 
 from sublet.protocol.bounds import (
     DEMAND,
@@ -39,6 +41,22 @@ class View(BaseModel):
     """Base of answers."""
 
     model_config = ConfigDict(defer_build=True, frozen=True)
+
+    def model_dump_json(self, **options: Any) -> str:
+        """Return it as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
+        try:
+            return super().model_dump_json(**options)
+        except PydanticSerializationError:
+            return json.dumps(in_utf8(self.model_dump(mode="json")))
+
+
+def in_utf8(value: Any) -> Any:
+    """Return JSON with its strings in UTF-8: other bytes, which Python keeps as surrogates, appear as ``\\xNN``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {in_utf8(name): in_utf8(one) for name, one in value.items()}
+    return [in_utf8(one) for one in value] if isinstance(value, list) else value
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from sublet.daemon.api.models import in_utf8
 from sublet.daemon.control.requests import check_headers
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -92,7 +93,7 @@ async def no_route(_request: Request, error: Exception) -> Response:
 
 def failure(error: SubletError, status: int) -> Response:
     """Return the answer that tells of a failure."""
-    return JSONResponse(error_body(error), status_code=status)
+    return JSONResponse(in_utf8(error_body(error)), status_code=status)
 
 
 def answer(view: BaseModel, *, status: int = 200) -> Response:
