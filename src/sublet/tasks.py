@@ -125,7 +125,9 @@ class Services:
                 began = anyio.current_time()
                 try:
                     await self.run_once(service)
-                except Exception as error:
+                except BaseException as error:
+                    if not is_failure(error):
+                        raise
                     self._failed(health, error)
                 if anyio.current_time() - began >= self._pauses.steady:
                     pause = self._pauses.first
@@ -162,7 +164,7 @@ class Services:
                 self._health[name] = known
         return known
 
-    def _failed(self, health: Health, error: Exception) -> None:
+    def _failed(self, health: Health, error: BaseException) -> None:
         log.error("a service failed and is started again soon", service=health.name, exc_info=error)
         health.state, health.last_error, health.failed_at = "pausing", described(error), self._clock()
 
@@ -191,8 +193,20 @@ async def alone(what: str, call: Callable[[*Arguments], Awaitable[Any]], *argume
     """Run ``call`` and log its failure. Nothing is raised but a cancellation."""
     try:
         await call(*arguments)
-    except Exception:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         log.exception("a task failed, and nothing else with it", task=what)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Tell whether an error is a failure, and no wish of somebody's that something ends.
+
+    A library in Rust that panics raises what is no ``Exception``, and has failed all the same.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_failure, error.exceptions))
+    return not isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit | GeneratorExit)
 
 
 def described(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
+from sublet.tasks import described
 
 log = structlog.get_logger(__name__)
 
@@ -161,9 +162,9 @@ class Owner:
             running = None not in batch
             try:
                 self._do(engine, batch)
-            except Exception as error:
+            except BaseException as error:
                 log.exception("a batch of messages failed")
-                failed = [Settled(item.promise, None, error) for item in batch if isinstance(item, _Call)]
+                failed = [Settled(item.promise, None, _failure(error)) for item in batch if isinstance(item, _Call)]
                 self._settled = [*failed, *self._settled]  # the first counts; events that were told stay told
             self._wake()
         engine.store.close()
@@ -213,14 +214,14 @@ class Owner:
         try:
             self.settle(call.promise, call.run(engine))
         except BaseException as error:
-            self._settled.append(Settled(call.promise, None, error))
+            self._settled.append(Settled(call.promise, None, _failure(error)))
 
     def _reply(self, engine: Engine, query: Answer) -> None:
         try:
             payload = self._answer(engine, query)
         except Refused:
             payload = None
-        except Exception:
+        except BaseException:
             log.exception("could not answer a peer", key=query.key)
             payload = None
         if payload is None:
@@ -238,6 +239,11 @@ def arrivals_of(sample: Sample) -> list[Arrival]:
         except Refused:
             contents = ()
     return [Arrival(sample.payload, contents)]
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return what whoever waits is told; a library in Rust that panics raises what is no ``Exception``."""
+    return error if isinstance(error, Exception) else RuntimeError(described(error))
 
 
 def _stopped() -> SubletError:
