@@ -16,7 +16,8 @@ def test_a_name_alone_is_the_restriction() -> None:
     assert unmet(NAMES, HELD, NAMES) == []
     assert unmet(NAMES, LOOSE, NAMES) == NAMES, "a name beside another value says nothing"
     assert unmet(NAMES, HELD, []) == NAMES, "a value that nobody enforces says nothing"
-    assert unmet(NAMES, None, NAMES) == NAMES
+    assert unmet(NAMES, None, NAMES) == [], "who declares no values is taken by what it says it enforces"
+    assert unmet(NAMES, None, ["cwd_only"]) == ["allow_exec", "allow_network"]
     assert unmet(["cwd_only=true", "allow_network=false"], HELD, NAMES) == []
 
 
@@ -33,9 +34,9 @@ def test_limits_are_names() -> None:
 
 def test_an_invitation_names_what_has_to_be_enforced() -> None:
     assert names_to_enforce(["memory", "allow_network=false", "allow_exec=true", "cwd_only"]) == [
+        "memory",
         "allow_network",
         "cwd_only",
-        "memory",
     ]
 
 

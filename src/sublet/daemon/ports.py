@@ -284,3 +284,6 @@ class Face(Protocol):
 
     async def serve(self) -> None:
         """Serve until cancelled."""
+
+    def release(self) -> None:
+        """Close what ``start`` has bound, whatever became of ``serve``; another face may take its place then."""

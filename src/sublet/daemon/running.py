@@ -88,6 +88,7 @@ class KeptFace:
                 group.cancel_scope.cancel()
         finally:
             self._started = self.running = False
+            self._face.release()
         raise Remade(f"its socket was gone {MAX_BESIDE} times")
 
     async def _replace(self) -> None:

@@ -94,6 +94,11 @@ class McpFace:
             self._listener.close()
             remove(self._path)
 
+    def release(self) -> None:
+        """``Face.release``."""
+        if self._listener is not None:
+            self._listener.close()
+
     async def _loaded(self) -> SubletServer:
         """Return what serves the sessions, made for the first of them."""
         async with self._loading:

@@ -3,7 +3,7 @@
 A demand is a name, or ``NAME=true`` or ``NAME=false`` for an item of ``sandbox_profile``. The name alone demands the
 restriction: ``cwd_only`` is ``cwd_only=true``, ``allow_network`` is ``allow_network=false``, ``allow_exec`` is
 ``allow_exec=false``; of a limit, such as ``memory``, that there is one. A restriction counts only where the executor
-says that it enforces it and declares its value.
+says that it enforces it, and declares no other value. Who declares no profile at all is taken by what it enforces.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_demand(text: str) -> tuple[str, bool | None]:
 def names_to_enforce(demands: Iterable[str]) -> list[str]:
     """Return the names that INVITE requires to be enforced: those of restrictions and limits."""
     found = (parse_demand(demand) for demand in demands)
-    return sorted({name for name, value in found if value == RESTRICTED.get(name)})
+    return list(dict.fromkeys(name for name, value in found if value == RESTRICTED.get(name)))
 
 
 def unmet(demands: Iterable[str], profile: SandboxProfile | None, enforced: Collection[str]) -> list[str]:
@@ -53,6 +53,7 @@ def _is_met(demand: str, profile: SandboxProfile | None, enforced: Collection[st
     name, value = parse_demand(demand)
     if value is None:
         return name in enforced
-    if profile is None or getattr(profile, name) is not value:
-        return False
-    return name in enforced if value is RESTRICTED[name] else True
+    restricts = value is RESTRICTED[name]
+    if profile is None:
+        return restricts and name in enforced
+    return getattr(profile, name) is value and (not restricts or name in enforced)

@@ -107,7 +107,7 @@ async def test_a_directory_whose_own_name_is_not_utf8(tmp_path: Path) -> None:
     root = Path(os.fsdecode(not_utf8(tmp_path)))
     root.mkdir()
     async with watched(root) as (watcher, read):
-        await remarked(watcher, "can't be watched")
+        await remarked(watcher, "is not UTF-8")
         await read.after(put(root))
 
 

@@ -42,12 +42,13 @@ class View(BaseModel):
 
     model_config = ConfigDict(defer_build=True, frozen=True)
 
-    def model_dump_json(self, **options: Any) -> str:
-        """Return it as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
-        try:
-            return super().model_dump_json(**options)
-        except PydanticSerializationError:
-            return json.dumps(in_utf8(self.model_dump(mode="json")))
+
+def json_of(view: BaseModel) -> str:
+    """Return a view as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
+    try:
+        return view.model_dump_json()
+    except PydanticSerializationError:
+        return json.dumps(in_utf8(view.model_dump(mode="json")))
 
 
 def in_utf8(value: Any) -> Any:

@@ -54,13 +54,14 @@ class Watcher:
         self._stamp: Stamp = ()
         self._trouble = ""
         self._unreadable: tuple[str, ...] = ()
+        self._unwatchable: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """What a person should know of the watch; clean."""
         found = [
-            f"the name of {name} is not UTF-8, which keeps the directory from being watched; rename or remove it"
-            for name in self._unreadable
+            f"the name of {name} is not UTF-8, so changes there are noticed some seconds later; rename or remove it"
+            for name in dict.fromkeys((*self._unreadable, *self._unwatchable[:MAX_UNREADABLE]))
         ]
         if self._trouble:
             every = f"files are looked at every {POLL_SECONDS:.0f} s instead"
@@ -177,7 +178,9 @@ class Watcher:
         for root in self._reloader.module_roots:
             wanted |= {root, root.parent, Path(os.path.realpath(root)), *_inside(root)}
         there = {_nearest(path) for path in wanted}
-        return sorted(there)[:MAX_WATCHED]
+        # One by another name can't be watched; what is in it is found by looking.
+        self._unwatchable = tuple(clean_name(str(path)) for path in sorted(there) if not _is_utf8(str(path)))
+        return sorted(path for path in there if _is_utf8(str(path)))[:MAX_WATCHED]
 
 
 def _inside(directory: Path) -> list[Path]:
