@@ -147,6 +147,7 @@ class Delegation(Answer):
     access_mode: str
     result_mode: str
     transport: str | None = None
+    peer_sandbox: str | None = Field(default=None, description="How the peer says that its agent is held")
     room_id: str | None = Field(default=None, description="Where both sides talk about it: send_message, watch")
     remaining_seconds: int | None = None
     expires_at: str | None = None

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, DelegationView, DirectoryChange, FileChange, FollowUpView
+from sublet.daemon.api.models import (
+    AuditReport,
+    ChangeSet,
+    DelegationView,
+    DirectoryChange,
+    FileChange,
+    FollowUpView,
+    SandboxView,
+)
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
@@ -66,6 +74,13 @@ class Budget:
             self.left -= _LABEL_CHARS
             shown.append(self.cut(safe)[0])
         return shown or None, len(shown) < len(names)
+
+
+def sandbox_text(profile: SandboxView | None) -> str | None:
+    """Return what a peer declares of how its agent is held, in one line."""
+    if profile is None:
+        return None
+    return ", ".join(f"{name}={str(value).lower()}" for name, value in profile.model_dump().items())
 
 
 def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PREVIEW_CHARS) -> Delegation:
@@ -140,6 +155,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         access_mode=view.access_mode,
         result_mode=view.result_mode,
         transport=view.transport,
+        peer_sandbox=sandbox_text(view.sandbox_profile),
         room_id=view.room_id,
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,

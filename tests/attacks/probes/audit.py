@@ -23,8 +23,7 @@ from sublet.workspace.audit.shadow_git import DIRECTORY, PLAIN, blob_id, mask, q
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.changes import record as records
 from sublet.workspace.changes.export import not_carried
-from sublet.workspace.confined.bounds import check_height, open_up
-from sublet.workspace.openat2 import choose_opener
+from sublet.workspace.confined.bounds import open_up
 from sublet.workspace.staging.model import checked_key
 from support.staged import KEY, StagedBench, write
 from support.views import default_rules
@@ -147,10 +146,9 @@ def nested(size: int) -> Path:
 
 
 def measured(root: Path) -> None:
-    """Find out how high the tree is, and open what is shut in it."""
+    """Open what is shut in a tree."""
     fd = os.open(root.parent, os.O_RDONLY)
     try:
-        check_height(choose_opener(), fd, os.fsencode(root.name), 1)
         open_up(fd, os.fsencode(root.name), root.lstat())
     finally:
         os.close(fd)
@@ -348,8 +346,8 @@ PROBES: Sequence[Probe] = (
         size=8192,
     ),
     CostProbe(
-        name="bounds: the height of a tree that is moved",
-        covers=("workspace.confined.bounds:check_height", "workspace.confined.bounds:open_up"),
+        name="bounds: a tree that was shut",
+        covers=("workspace.confined.bounds:open_up",),
         make=nested,
         run=measured,
     ),

@@ -22,6 +22,7 @@ from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.tasks import Service, Services
 from support.pairing import Side, side
 from support.rooms import ANY_BUS
 
@@ -35,7 +36,7 @@ async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
     messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             yield messaging
             group.cancel_scope.cancel()
     finally:

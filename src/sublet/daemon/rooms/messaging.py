@@ -28,6 +28,7 @@ from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
+from sublet.tasks import Services
 
 if TYPE_CHECKING:
     from sublet.messaging.backends.zenoh_network import ZenohNetwork
@@ -54,6 +55,7 @@ class Messaging:
         settings: how long recipients may be silent, and how far agents may answer each other.
         agents: returns the ids of the agents that are served now.
         sockets: directory of the sockets between Zenoh and its links; by default below ``state_dir``.
+        services: keeps what messaging runs for as long as it lives.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class Messaging:
         settings: MessagingConfig,
         agents: Callable[[], Sequence[str]] = tuple,
         sockets: Path | None = None,
+        services: Services | None = None,
     ) -> None:
+        self._services = services
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
@@ -105,6 +109,10 @@ class Messaging:
         assert self._failure is not None
         raise self._failure
 
+    async def wanted(self) -> None:
+        """Return once somebody wants it who can't be served yet."""
+        await self._wanted.wait()
+
     @property
     def running(self) -> bool:
         """Whether it runs now."""
@@ -123,7 +131,11 @@ class Messaging:
             return None
 
     async def serve(self) -> None:
-        """Run it whenever it is needed, until cancelled; what fails is told to whoever asks, and ends nothing else."""
+        """Run it once it is needed, until cancelled.
+
+        Raises:
+            Exception: what it failed with, which is told to whoever asks as well; it can be run again.
+        """
         if self._peers.list() or self._database.exists():
             self._wanted.set()
         while True:
@@ -132,12 +144,12 @@ class Messaging:
                 async with self._linked() as links, self._running(links) as network:
                     await self._join(network, links)
             except Exception as error:
-                log.exception("messaging has failed")
                 self._failure = SubletError(
                     LocalCode.UNAVAILABLE,
                     f"messaging does not run: {error}",
                     "See the daemon's log; `sublet whoami` tries again.",
                 )
+                raise
             finally:
                 self._service = None
                 self._wanted.clear()
@@ -187,6 +199,7 @@ class Messaging:
             self._settings.undeliverable_seconds,
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
+            services=self._services,
             make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():
@@ -245,7 +258,10 @@ class Messaging:
             try:
                 async with deadlines.timeout(ASK_SECONDS):
                     door = await self._link.bus(peer.address())
-            except (SubletError, TimeoutError):
+            except Exception as error:
+                # Whatever a peer answers with, the others are asked.
+                if not isinstance(error, SubletError | TimeoutError):
+                    log.exception("a peer could not be asked where its bus is", peer=peer.name)
                 door = doors.get(peer.node_id)
             if door is None:
                 return
