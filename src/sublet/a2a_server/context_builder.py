@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,12 +34,13 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage, decode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.messages import Error, Invite, Start
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.signed_chain import CHAIN_KEY, verify_chain
 from sublet.protocol.signing import Nonces, verify_message
 
 MAX_OPEN_TASKS = 100
 """Tasks per caller that have not ended: each parked INVITE costs the SDK four asyncio tasks."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _STREAMING = {"SendStreamingMessage", "message/stream"}
 
 

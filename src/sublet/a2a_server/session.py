@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator
@@ -37,6 +36,7 @@ from sublet.daemon.ports import NotConnected, PeerAddress
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import AWCP_URI
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 CARD_FRESH_SECONDS = 60.0
@@ -44,7 +44,7 @@ DEFAULT_RETRY_AFTER_SECONDS = 2
 """For a busy peer that does not say when to ask again."""
 MAX_RETRY_AFTER_SECONDS = 3600
 _REFUSALS = (httpx.codes.BAD_REQUEST, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
-_SECONDS = re.compile(r"[0-9]{1,6}")
+_SECONDS = Pattern(r"[0-9]{1,6}")
 
 
 class PeerSession:

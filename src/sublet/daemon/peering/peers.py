@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +17,14 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 MAX_PEERS = 1_000
 MAX_NAMED = 10
 """Peers that the error about an unknown one names."""
 _MAX_HINT = 48
+_UNSAFE = Pattern(r"[^a-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ def key_changed(name: str, pinned: str, shown: str) -> SubletError:
 
 def name_from_hint(hint: str) -> str:
     """Return a peer name made from what a peer calls itself."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", hint.lower())[:_MAX_HINT].strip("._-")
+    name = _UNSAFE.sub("-", hint.lower())[:_MAX_HINT].strip("._-")
     return name if ids.PEER_NAME.match(name) else "peer"
 
 

@@ -7,18 +7,18 @@ or withholds, what it had. The statement travels as the payload of an envelope u
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from sublet.protocol.ezagent.errors import malformed
 from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK
+from sublet.protocol.patterns import Pattern
 
 MAX_HEADS_BYTES: Final = 512 << 10
 MAX_HEAD_DOCUMENTS: Final = 256
 MAX_HEAD_CLIENTS: Final = 4_096
 """In one statement, of all documents; what is beyond is left out."""
-_HASH = re.compile(r"[0-9a-f]{32}\Z")
+_HASH = Pattern(r"[0-9a-f]{32}\Z")
 
 
 class Head(NamedTuple):

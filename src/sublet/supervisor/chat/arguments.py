@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Final
 
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.patterns import Pattern
 
 MAX_DEPTH: Final = 32
-_FENCE = re.compile(r"\A```[a-z]*\s*\n(.*)\n```\s*\Z", re.DOTALL)
+_FENCE = Pattern(r"```[a-z]*\s*\n(.*)\n```\s*\Z", dot_all=True)
 
 
 class BadArguments(ValueError):

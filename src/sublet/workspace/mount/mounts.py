@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +20,7 @@ import asyncssh
 
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import WIRE_DELEGATION_ID
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.child_process import ChildProcess
 from sublet.workspace.mount.channel import MountChannel
@@ -52,7 +52,7 @@ OPTIONS = ",".join(
 )
 
 # What AWCP allows as a delegation id; nothing of this shape is a path, a hidden name or an option.
-_REMOTE_PATH = re.compile(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
+_REMOTE_PATH = Pattern(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
 
 
 class Mounts:
