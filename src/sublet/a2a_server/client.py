@@ -159,7 +159,7 @@ class A2APeerLink:
         async with open_client(url, certificate, None) as client:
             try:
                 response = await client.post(url.rstrip("/") + PAIR_PATH, json=dataclasses.asdict(request))
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 raise SubletError(
                     LocalCode.PEER_UNREACHABLE, f"can't reach {url}: {error}", "Is the daemon there still running?"
                 ) from error

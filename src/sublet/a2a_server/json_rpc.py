@@ -18,7 +18,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 
 MAX_DEPTH: Final = 48
 """JSON nesting of a whole request; an AWCP message may use 32 of it."""
-MAX_VALUES: Final = 8_192
+MAX_VALUES: Final = 4_096
 """JSON values of a whole request. The SDK's reading of it costs some microseconds for each, on the event loop."""
 PARSE_ERROR: Final = -32700
 VERSION_NOT_SUPPORTED: Final = -32009

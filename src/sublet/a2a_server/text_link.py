@@ -37,7 +37,7 @@ from nacl.signing import SigningKey
 from sublet.a2a_server.card import CARD_PATH
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.public_http import open_public
-from sublet.a2a_server.session import PeerSession, it_says, translated
+from sublet.a2a_server.session import PeerSession, it_says, json_object, translated
 from sublet.a2a_server.task_store import TERMINAL
 from sublet.daemon.ports import PeerAddress, Said
 from sublet.protocol.canonical import JsonValue
@@ -263,7 +263,7 @@ async def _public_session(
                 response.raise_for_status()
             except httpx.HTTPError as error:
                 raise A2AClientError(str(error)) from error
-            card = parse_agent_card(response.json())
+            card = parse_agent_card(json_object(response))
         yield _PublicSession(http, card, interface(card, url), place)
 
 

@@ -18,7 +18,8 @@ from mcp.types import (
 from pydantic_core import from_json
 
 from sublet.mcp_server import era
-from sublet.mcp_server.relay_session import MAX_LINE, Lines, error_line, id_at_end, is_id, parse
+from sublet.mcp_server.relay_session import KEPT_END, MAX_LINE, Lines, error_line, id_at_end, is_id, parse
+from sublet.protocol.bounded_json import BadJson, check_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,8 +84,7 @@ async def _lines(stream: UnixStream) -> AsyncIterator[bytes | tuple[bytes, bytes
     lines = Lines()
     while data := await stream.receive(CHUNK):
         for line in lines.feed(data):
-            if isinstance(line, tuple) or line.strip():
-                yield line
+            yield line
 
 
 def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError:
@@ -92,6 +92,11 @@ def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError
     if isinstance(line, tuple):
         found = id_at_end(*line)
         return _complaint(found, INVALID_REQUEST, f"The message is larger than {MAX_LINE} bytes. Send less at once.")
+    try:
+        check_json(line, max_bytes=MAX_LINE + 1)
+    except BadJson as error:
+        found = id_at_end(line[:KEPT_END], line[-KEPT_END:])
+        return _complaint(found, INVALID_REQUEST, f"The message can't be taken: {error}. Send less at once.")
     parsed = None
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)

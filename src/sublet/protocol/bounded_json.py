@@ -58,6 +58,7 @@ def parse_json(
     max_bytes: int = MAX_BYTES,
     depth: int = MAX_DEPTH,
     values: int = MAX_VALUES,
+    strict: bool = True,
 ) -> JsonValue:
     """Return the value that ``raw`` is.
 
@@ -66,6 +67,7 @@ def parse_json(
         max_bytes: most bytes of it.
         depth: how many objects and arrays may be within each other.
         values: how many values it may hold, names of members among them.
+        strict: whether line breaks and other control characters in strings are refused, as JSON does.
 
     Raises:
         BadJson: a ``ValueError``: it breaks a bound or is no JSON.
@@ -77,7 +79,9 @@ def parse_json(
     except UnicodeDecodeError:
         raise BadJson(Why.NOT_UTF8) from None
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text, strict=strict, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+        )
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except BadJson:

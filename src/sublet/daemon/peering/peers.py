@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
+import structlog
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peer_models import AgentView, PeerView
+from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
@@ -25,6 +27,8 @@ MAX_NAMED = 10
 """Peers that the error about an unknown one names."""
 _MAX_HINT = 48
 _UNSAFE = Pattern(r"[^a-z0-9._-]+")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,4 +295,12 @@ def _facts(peer: Peer) -> dict[str, str | None]:
 
 
 def _peer(row: sqlite3.Row) -> Peer:
-    return Peer(row["name"], row["public_key"], row["a2a_url"], row["tls_certificate"], row["paired_at"])
+    url = row["a2a_url"]
+    try:
+        if url is not None:
+            check_url(url)
+    except SubletError as error:
+        # An older version took what a peer told of itself; it can pair again.
+        log.error("the address of a peer is none, and is set aside", peer=row["name"], reason=error.message)
+        url = None
+    return Peer(row["name"], row["public_key"], url, row["tls_certificate"], row["paired_at"])

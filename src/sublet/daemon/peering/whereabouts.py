@@ -163,6 +163,9 @@ class Whereabouts:
                 log.info("a peer does not take where this daemon is", peer=peer.name, reason=str(error))
                 return True
             return False
+        except Exception:  # whatever one peer answers keeps nobody from being told, and ends nothing
+            log.exception("a peer could not be told where this daemon is", peer=peer.name)
+            return True
         return True
 
     def _can_tell(self, peer: Peer) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.ezagent.errors import malformed
 from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK
 from sublet.protocol.patterns import Pattern
@@ -50,7 +51,7 @@ def decode_heads(data: bytes) -> Heads:
     if len(data) > MAX_HEADS_BYTES:
         raise malformed("heads that are too long")
     try:
-        told = json.loads(data)
+        told: Any = parse_json(data)
     except (ValueError, RecursionError):
         raise malformed("heads that are no JSON") from None
     if not isinstance(told, dict) or len(told) > MAX_HEAD_DOCUMENTS:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Final
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 
@@ -32,10 +32,10 @@ def read_arguments(text: str) -> dict[str, JsonValue]:
     attempts: tuple[Callable[[str], str], ...] = (str, _unfenced, lambda one: _without_commas(_unfenced(one)))
     for attempt in attempts:
         try:
-            value = json.loads(attempt(stripped), strict=False, parse_constant=_refuse)
+            value = parse_json(attempt(stripped), strict=False)
             if isinstance(value, str):
-                value = json.loads(value, strict=False, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+                value = parse_json(value, strict=False)
+        except ValueError:
             continue
         if not isinstance(value, dict):
             raise BadArguments("the arguments have to be one JSON object")

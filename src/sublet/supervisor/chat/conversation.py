@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final, cast
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor.chat.endpoint import Message
@@ -158,7 +159,7 @@ def _tokens(chars: int) -> int:
 def _valid(arguments: str) -> str:
     """Return arguments as they may be sent back: what is no JSON is quoted, in part, as a string in an object."""
     try:
-        json.loads(arguments)
+        parse_json(arguments)
     except (ValueError, RecursionError):
         return json.dumps({"malformed": arguments[:SMALL_CHARS]})
     return arguments
