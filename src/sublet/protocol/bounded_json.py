@@ -108,11 +108,11 @@ def check_json(raw: bytes, *, max_bytes: int = MAX_BYTES, depth: int = MAX_DEPTH
         if plain.count(b'"') > 2 * values:  # before they become as many objects
             raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
         outside = b"".join(plain.split(b'"')[::2])  # what is in no string
-        if len(outside.translate(None, _NOT_BETWEEN)) > values:
-            raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
         brackets = outside.translate(_SIGNS, _NOT_BRACKETS)
         if max(accumulate(array("b", brackets)), default=0) > depth:
             raise BadJson(Why.TOO_DEEP, f"it is nested deeper than {depth}")
+        if len(outside.translate(None, _NOT_BETWEEN)) > values:
+            raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
 
 
 def _encoded(raw: bytes | bytearray | str) -> bytes:

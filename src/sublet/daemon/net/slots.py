@@ -69,6 +69,10 @@ class Slots:
         self._taken[slot] = None
         return free
 
+    def held(self, address: str) -> int:
+        """Return how many slots that address has."""
+        return sum(slot.address == address for slot in self._taken)
+
     def leave(self, slot: Slot) -> None:
         """Give the slot back; does nothing the second time."""
         self._taken.pop(slot, None)
