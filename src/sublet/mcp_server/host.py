@@ -136,7 +136,7 @@ class McpFace:
         if self._connected is not None:
             self._connected.set()
         host = _Host(f"process {stream.peer_pid}")
-        of_process = self._slots.held(host.address)
+        of_process = self._slots.working(host.address)
         free = self._slots.take(host) and of_process < MAX_SESSIONS_OF_A_PROCESS
         try:
             with host.scope:

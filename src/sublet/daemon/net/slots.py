@@ -69,9 +69,9 @@ class Slots:
         self._taken[slot] = None
         return free
 
-    def held(self, address: str) -> int:
-        """Return how many slots that address has."""
-        return sum(slot.address == address for slot in self._taken)
+    def working(self, address: str) -> int:
+        """Return how many connections of that address work."""
+        return sum(slot.address == address and slot.standing is Standing.WORKING for slot in self._taken)
 
     def leave(self, slot: Slot) -> None:
         """Give the slot back; does nothing the second time."""
