@@ -33,7 +33,11 @@ class UnixStream:
         return peer_pid(self._socket)
 
     async def receive(self, size: int) -> bytes:
-        """Return up to ``size`` bytes; none when the other end has closed or is gone."""
+        """Return up to ``size`` bytes; none when the other end has closed or is gone.
+
+        Others have their turn each time: asyncio returns at once what has arrived already.
+        """
+        await asyncio.sleep(0)
         try:
             return await asyncio.get_running_loop().sock_recv(self._socket, size)
         except ConnectionError:

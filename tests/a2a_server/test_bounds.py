@@ -8,8 +8,9 @@ import pytest
 
 from sublet.a2a_server import ends, invites
 from sublet.a2a_server.hosts import AllowedHosts
-from sublet.a2a_server.limits import too_deep
+from sublet.a2a_server.json_rpc import MAX_DEPTH
 from sublet.daemon.net.network import is_loopback, is_wildcard
+from sublet.protocol.bounded_json import BadJson, Why, check_json
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,12 @@ pytestmark = pytest.mark.anyio
     ],
 )
 def test_nesting(body: bytes, deep: bool) -> None:
-    assert too_deep(body) is deep
+    if not deep:
+        check_json(body, depth=MAX_DEPTH)
+        return
+    with pytest.raises(BadJson) as refused:
+        check_json(body, depth=MAX_DEPTH)
+    assert refused.value.why is Why.TOO_DEEP
 
 
 def test_hosts() -> None:

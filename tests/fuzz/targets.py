@@ -24,8 +24,7 @@ import typer
 from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
-from sublet.a2a_server import assertion, hosts, limits, parts, task_store
-from sublet.a2a_server.json_rpc import complaint
+from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
 from sublet.cli import options
 from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
@@ -52,6 +51,7 @@ from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_plain, tool_skeletons
 from sublet.protocol import canonical, codec, encoding, gateway, ids, signing, text
+from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
 from sublet.supervisor import agent_config
@@ -174,10 +174,8 @@ def target(name: str, *covers: str, raises: Sequence[type[Exception]] = ()) -> C
 
 def _json(data: bytes) -> Any:
     """Return JSON as the A2A side parses it before anything of ours sees it; None where it is none, or too deep."""
-    if limits.too_deep(data):
-        return None
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(data)
+    with contextlib.suppress(BadJson):
+        return parse_json(data, depth=json_rpc.MAX_DEPTH, values=json_rpc.MAX_VALUES)
     return None
 
 
@@ -657,8 +655,7 @@ def _page_token(data: bytes) -> None:
 
 @target("json_rpc_body")
 def _rpc_body(data: bytes) -> None:
-    if not limits.too_deep(data) and not limits._half_characters(data):
-        complaint(data, "1.0")
+    json_rpc.complaint(data, "1.0")
 
 
 @target("data_part", raises=[RemoteProtocolError])

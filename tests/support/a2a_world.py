@@ -162,6 +162,11 @@ class ScriptedExecutor:
         await self.check_owner(delegation_id, peer)
         self.wound_down.append((delegation_id, error, seconds))
 
+    async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
+        first = next((one for one in self.invited if one.delegation_id == message.delegation_id), message)
+        if first.task != message.task:
+            raise SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")
+
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         if self.owners.get(delegation_id) != peer.fingerprint:
             raise SubletError(ErrorCode.DECLINED, "no such delegation of yours", "Start with INVITE.")

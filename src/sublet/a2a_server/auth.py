@@ -17,6 +17,7 @@ from sublet.a2a_server.caller import SCOPE_KEY, Caller
 from sublet.a2a_server.hosts import AllowedHosts
 from sublet.a2a_server.refusal import http_error
 from sublet.daemon.api.daemon_api import KnownPeer
+from sublet.daemon.net.http_connection import mark_known
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
 from sublet.protocol.signing import Nonces
@@ -165,6 +166,7 @@ class Gate:
                 return
             headers = Headers(scope=scope)
             caller, still_known = self._authenticator.identify(headers.get("authorization", ""), _source(scope))
+            mark_known(scope.get("state"))
             if self._active[caller.owner] >= MAX_REQUESTS_PER_CALLER:
                 raise Refused(
                     429,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
@@ -31,10 +30,11 @@ from sublet.daemon.ports import BusDoor, PeerAddress, RemoteTask, Update
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint as fingerprint_of
 from sublet.protocol.messages import AWCP_URI, Accept, Error, Invite, Start
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 MAX_SESSIONS = 256
-_REMOTE_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_REMOTE_ID = Pattern(r"[\x21-\x7e]{1,128}")
 _REPLY = TypeAdapter(PairReply)
 
 
@@ -159,7 +159,7 @@ class A2APeerLink:
         async with open_client(url, certificate, None) as client:
             try:
                 response = await client.post(url.rstrip("/") + PAIR_PATH, json=dataclasses.asdict(request))
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 raise SubletError(
                     LocalCode.PEER_UNREACHABLE, f"can't reach {url}: {error}", "Is the daemon there still running?"
                 ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,12 +34,13 @@ from sublet.protocol.chain import Chain
 from sublet.protocol.codec import AnyMessage, decode, narrow_bounded
 from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.messages import Error, Invite, Start
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.signed_chain import CHAIN_KEY, verify_chain
 from sublet.protocol.signing import Nonces, verify_message
 
 MAX_OPEN_TASKS = 100
 """Tasks per caller that have not ended: each parked INVITE costs the SDK four asyncio tasks."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _STREAMING = {"SendStreamingMessage", "message/stream"}
 
 
@@ -196,6 +196,7 @@ class AwcpContextBuilder(RequestContextBuilder):
         while True:
             known = await self._store.get(task_id, call.context)
             if known is not None and known.status.state != TaskState.TASK_STATE_SUBMITTED:
+                await self._check_same(call, message)
                 raise AlreadyAnswered(known)
             # Nothing may be awaited between this and the task, or a twin slips through.
             if self._invites.begin(task_id):
@@ -207,6 +208,14 @@ class AwcpContextBuilder(RequestContextBuilder):
                     "the same INVITE is still being answered",
                     "Ask again later, or cancel the task.",
                 )
+
+    async def _check_same(self, call: _Call, message: Invite) -> None:
+        """Refuse what comes under the id of another INVITE: its answer would be taken for an answer to this one."""
+        assert call.caller.peer is not None, "only a peer invites"
+        try:
+            await self._executor.check_invite(message, call.caller.peer)
+        except SubletError as error:
+            raise a2a_error(error, UnsupportedOperationError) from None
 
     async def _admit_start(self, call: _Call, message: Start, peer: KnownPeer) -> str:
         task = call.task

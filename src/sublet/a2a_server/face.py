@@ -164,7 +164,9 @@ class A2AFace:
         await server.startup(sockets=[])
 
         def connection() -> DeadlineProtocol:
-            return DeadlineProtocol(config, server.server_state, server.lifespan.state)
+            kind = config.http_protocol_class
+            assert issubclass(kind, DeadlineProtocol)
+            return kind(config, server.server_state, server.lifespan.state)
 
         self._door = Door(bound, connection, config.ssl)
 

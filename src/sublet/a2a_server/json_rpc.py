@@ -5,7 +5,6 @@ The SDK calls some of it an internal error (-32603), which tells an honest calle
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
@@ -13,6 +12,14 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sublet.a2a_server.refusal import http_error
+from sublet.protocol.bounded_json import BadJson, Why, parse_json
+from sublet.protocol.errors import LocalCode, SubletError
+
+MAX_DEPTH: Final = 48
+"""JSON nesting of a whole request; an AWCP message may use 32 of it."""
+MAX_VALUES: Final = 4_096
+"""JSON values of a whole request. The SDK's reading of it costs some microseconds for each, on the event loop."""
 PARSE_ERROR: Final = -32700
 VERSION_NOT_SUPPORTED: Final = -32009
 """A2A 1.0, section 5.4."""
@@ -57,13 +64,16 @@ class WellFormed:
 def complaint(body: bytes, version: str) -> JSONResponse | None:
     """Return the answer to a body that is no request of ``version``, which may be empty; None where it may be one."""
     try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):  # also for what is no text, and for numbers of thousands of digits
-        return _error(None, PARSE_ERROR, "Parse error: the body is no JSON")
+        request = parse_json(body, depth=MAX_DEPTH, values=MAX_VALUES)
+    except BadJson as error:
+        if error.why in (Why.MALFORMED, Why.NOT_UTF8):
+            return _error(None, PARSE_ERROR, "Parse error: the body is no JSON in UTF-8")
+        return http_error(400, SubletError(LocalCode.INVALID_ARGUMENT, f"the request: {error}", "Send less at once."))
     method = request.get("method") if isinstance(request, dict) else None
     fits = not version or ".".join(version.split(".")[:2]) == PROTOCOL_VERSION_0_3
     if fits or not isinstance(method, str) or not method.startswith(_OLD_METHODS):
         return None
+    assert isinstance(request, dict), "it has a method"
     told = request.get("id")
     known = told if isinstance(told, str | int) and not isinstance(told, bool) else None
     return _error(known, VERSION_NOT_SUPPORTED, f"{method} is a method of A2A 0.3, and {VERSION_HEADER} names another")

@@ -1,26 +1,27 @@
-"""Bounds on what a request may cost: size, depth and time of its body."""
+"""Bounds on what the body of a request may cost: its size and its time.
+
+What comes here has no body at all, or says how long it is (``daemon.net.http_connection``), and the gate has decided
+from the headers who asks: ``open_bytes`` is for those whom it does not know.
+"""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
+from typing import Final
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sublet.a2a_server.caller import SCOPE_KEY
 from sublet.a2a_server.refusal import http_error
 from sublet.protocol.errors import LocalCode, SubletError
 
-MAX_BODY_BYTES = 2 << 20
-MAX_BODY_SECONDS = 10.0
-MAX_DEPTH = 48
-"""JSON nesting of a whole request; an AWCP message may use 32 of it."""
-
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-"""Also as three bytes of their own, which are no UTF-8, but which ``json.loads`` takes for it."""
-_BRACKET = re.compile(rb"[\[\]{}]")
+MAX_BODY_BYTES: Final = 2 << 20
+"""Of a caller that is known."""
+MAX_OPEN_BODY_BYTES: Final = 16 << 10
+"""Of anybody else."""
+MAX_BODY_SECONDS: Final = 10.0
+_MAX_LENGTH_DIGITS: Final = 12
 
 
 class _BodyRefused(Exception):
@@ -35,7 +36,7 @@ class BoundedBodies:
 
     Args:
         app: what to protect.
-        limits: most bytes per path; all other paths take ``MAX_BODY_BYTES``.
+        limits: most bytes per path; all other paths take ``MAX_BODY_BYTES``, of known callers alone.
     """
 
     def __init__(self, app: ASGIApp, limits: Mapping[str, int]) -> None:
@@ -48,6 +49,8 @@ class BoundedBodies:
             await self._app(scope, receive, send)
             return
         limit = self._limits.get(scope["path"], MAX_BODY_BYTES)
+        if SCOPE_KEY not in scope:
+            limit = min(limit, MAX_OPEN_BODY_BYTES)
         try:
             body = await _read(scope, receive, limit)
         except _BodyRefused as refused:
@@ -60,22 +63,10 @@ class BoundedBodies:
         await self._app(scope, _replay(body, receive), send)
 
 
-def too_deep(body: bytes, limit: int = MAX_DEPTH) -> bool:
-    """Tell whether the JSON text ``body`` nests deeper than ``limit``, without building anything from it."""
-    if body.count(b"[") + body.count(b"{") <= limit:
-        return False
-    depth = 0
-    for bracket in _BRACKET.finditer(_STRING.sub(b"", body)):
-        depth += 1 if bracket.group() in b"[{" else -1
-        if depth > limit:
-            return True
-    return False
-
-
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     too_large = _BodyRefused(413, "the request body is too large", f"At most {limit} bytes are accepted here.")
-    if not declared.isdigit() or int(declared[:20]) > limit:
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if not declared.isdigit() or len(declared) > _MAX_LENGTH_DIGITS or int(declared) > limit:
         raise too_large
     body = bytearray()
     try:
@@ -88,29 +79,11 @@ async def _read(scope: Scope, receive: Receive, limit: int) -> bytes | None:
                 if len(body) > limit:
                     raise too_large
                 if not message.get("more_body", False):
-                    break
+                    return bytes(body)
     except TimeoutError:
         raise _BodyRefused(
             408, "the request body came too slowly", f"Send it within {MAX_BODY_SECONDS:.0f} s."
         ) from None
-    if too_deep(bytes(body)):
-        raise _BodyRefused(400, "the request is nested too deeply", f"At most {MAX_DEPTH} levels are accepted.")
-    if _half_characters(bytes(body)):
-        raise _BodyRefused(400, "the request holds half of a surrogate pair", "Send whole characters.")
-    return bytes(body)
-
-
-def _half_characters(body: bytes) -> bool:
-    """Tell whether the JSON text ``body`` holds half of a surrogate pair: writing it out again would fail."""
-    if not _SURROGATE.search(body):
-        return False
-    try:
-        json.dumps(json.loads(body), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except ValueError:
-        return False  # no JSON, as the application will say
-    return False
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

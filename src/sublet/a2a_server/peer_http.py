@@ -14,8 +14,10 @@ from nacl.signing import SigningKey
 from sublet import deadlines
 from sublet.a2a_server.assertion import make_assertion
 from sublet.daemon.net.network import is_loopback
+from sublet.protocol.bounded_json import check_json
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import fingerprint
+from sublet.turns import Turns
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 45.0
@@ -23,8 +25,11 @@ READ_SECONDS = 45.0
 STREAM_SILENCE_SECONDS = 20.0
 """Longest silence of a stream: the server sends a comment every 15 s, so it is gone, or too busy, when none comes."""
 WRITE_SECONDS = 10.0
-MAX_RESPONSE_BYTES = 8 << 20
-MAX_EVENT_BYTES = 4 << 20
+MAX_RESPONSE_BYTES = 4 << 20
+MAX_EVENT_BYTES = 2 << 20
+MAX_DEPTH = 64
+MAX_VALUES = 8_192
+"""JSON values of an answer, or of one event. The SDK's reading of it costs some microseconds for each."""
 MAX_CONNECTIONS = 128
 
 TIMEOUT = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, write=WRITE_SECONDS, pool=CONNECT_SECONDS)
@@ -162,17 +167,45 @@ class _Bounded(httpx.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._answer(request)
+        except httpx.HTTPError:
+            raise
+        except Exception as error:  # such as an address that is none
+            raise httpx.RemoteProtocolError(f"{type(error).__name__}: {error}", request=request) from error
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
         response = await self._inner.handle_async_request(request)
+        # Nothing is ever followed, and httpx would look at the address all the same.
+        response.headers.pop("location", None)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx.RemoteProtocolError("the answer is packed, which was not asked for", request=request)
         streaming = response.headers.get("content-type", "").startswith("text/event-stream")
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream, request, per_event=streaming)
+        stream = _BoundedStream(response.stream, request, per_event=streaming)
+        if streaming or not response.is_success:
+            response.stream = stream
+            return response
+        try:
+            # Read here, since the libraries parse it without any bound.
+            whole = b"".join([chunk async for chunk in stream])
+        finally:
+            await stream.aclose()
+        _check(whole, request)
+        response.stream = httpx.ByteStream(whole)
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _check(text: bytes, request: httpx.Request) -> None:
+    try:
+        check_json(text, depth=MAX_DEPTH, values=MAX_VALUES)
+        text.decode()
+    except ValueError as error:
+        raise httpx.RemoteProtocolError(f"the answer can't be taken: {error}", request=request) from None
 
 
 class _BoundedStream(httpx.AsyncByteStream):
@@ -184,14 +217,35 @@ class _BoundedStream(httpx.AsyncByteStream):
         self._per_event = per_event
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        count, limit = 0, MAX_EVENT_BYTES if self._per_event else MAX_RESPONSE_BYTES
-        chunks = aiter(self._inner)
+        chunks, turns = aiter(self._inner), Turns()
+        count, begun, event = 0, bytearray(), bytearray()
         while (chunk := await self._next(chunks)) is not None:
-            end = chunk.rfind(b"\n") if self._per_event else -1
-            count = len(chunk) - end - 1 if end >= 0 else count + len(chunk)
-            if count > limit:
-                raise httpx.ReadError("the answer is larger than what is accepted", request=self._request)
-            yield chunk
+            await turns.take()
+            count += len(chunk)
+            if not self._per_event:
+                if count > MAX_RESPONSE_BYTES:
+                    raise self._too_large()
+                yield chunk
+                continue
+            begun += chunk
+            if b"\n" in chunk:
+                *lines, rest = bytes(begun).split(b"\n")
+                begun = bytearray(rest)
+                for line in lines:
+                    # An event is parsed once its empty line has come, without any bound behind us.
+                    if line in (b"", b"\r"):
+                        _check(bytes(event), self._request)
+                        event.clear()
+                        await turns.take()
+                    event += line
+                    if len(event) > MAX_EVENT_BYTES:
+                        raise self._too_large()
+                    yield line + b"\n"
+            if len(begun) > MAX_EVENT_BYTES:
+                raise self._too_large()
+
+    def _too_large(self) -> httpx.ReadError:
+        return httpx.ReadError("the answer is larger than what is accepted", request=self._request)
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 import httpx
+import structlog
 from a2a.client import A2AClientError, ClientCallContext
 from a2a.client.card_resolver import parse_agent_card
 from a2a.client.transports.jsonrpc import JsonRpcTransport
@@ -28,23 +28,26 @@ from a2a.types import (
 )
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import A2AError, InternalError
-from google.protobuf.json_format import ParseError
 
 from sublet.a2a_server.card import CARD_PATH, verify_card
 from sublet.a2a_server.peer_http import PeerAuth, open_client
 from sublet.a2a_server.task_store import TERMINAL
 from sublet.daemon.ports import NotConnected, PeerAddress
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError, error_code
 from sublet.protocol.ids import fingerprint
 from sublet.protocol.messages import AWCP_URI
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
+
+log = structlog.get_logger(__name__)
 
 CARD_FRESH_SECONDS = 60.0
 DEFAULT_RETRY_AFTER_SECONDS = 2
 """For a busy peer that does not say when to ask again."""
 MAX_RETRY_AFTER_SECONDS = 3600
 _REFUSALS = (httpx.codes.BAD_REQUEST, httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND)
-_SECONDS = re.compile(r"[0-9]{1,6}")
+_SECONDS = Pattern(r"[0-9]{1,6}")
 
 
 class PeerSession:
@@ -170,7 +173,7 @@ class PeerSession:
                 response.raise_for_status()
             except httpx.HTTPError as error:
                 raise A2AClientError(str(error)) from error
-            card = parse_agent_card(response.json())
+            card = parse_agent_card(json_object(response))
         if not verify_card(card, self.peer.public_key):
             raise SubletError(
                 LocalCode.KEY_CHANGED,
@@ -184,14 +187,18 @@ class PeerSession:
 
 @contextmanager
 def translated(peer: PeerAddress) -> Iterator[None]:
-    """Turn what keeps us from the peer into ``SubletError``; what the peer itself answers stays an ``A2AError``."""
+    """Turn what keeps us from the peer into ``SubletError``; what the peer itself answers stays an ``A2AError``.
+
+    Everything that a library of ours raises over an answer is the peer's fault, whatever it is: an answer ends nothing.
+    """
     try:
         yield
     except (A2AClientError, InternalError) as error:
         raise _obstacle(peer, error) from error
-    except A2AError:
+    except (A2AError, SubletError):
         raise
-    except (ParseError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except Exception as error:
+        log.info("a peer's answer is not understood", peer=peer.name, reason=f"{type(error).__name__}: {error}"[:300])
         raise SubletError(
             LocalCode.PEER_UNREACHABLE,
             f"{peer.name} at {peer.a2a_url} answers, but not as an A2A agent does",
@@ -269,10 +276,22 @@ def it_says(words: str) -> str:
     return f"It says: {said}" if said else ""
 
 
+def json_object(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object that a peer answers.
+
+    Raises:
+        ValueError: it is none, or breaks a bound.
+    """
+    found = parse_json(response.content)
+    if not isinstance(found, dict):
+        raise ValueError("the answer is no object")
+    return found
+
+
 def told(response: httpx.Response) -> tuple[str, str, str]:
     """Return code, message and hint of an error answer, cleaned; empty where it has none."""
     try:
-        error = json.loads(response.content)["error"]
+        error = json_object(response)["error"]
         code, message, hint = (error.get(name, "") for name in ("code", "message", "hint"))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, httpx.StreamError):
         return "", "", ""

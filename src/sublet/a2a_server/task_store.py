@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 
 TERMINAL = frozenset(
     {
@@ -39,7 +39,7 @@ MAX_PAGE_SIZE = 100
 _PRUNE_EVERY = 100
 _NANOSECONDS = 1_000_000_000
 _MAX_INTEGER = 2**63 - 1
-_TOKEN_TIME = re.compile(r"[0-9]{1,19}")
+_TOKEN_TIME = Pattern(r"[0-9]{1,19}")
 
 ResultT = TypeVar("ResultT")
 Rows: TypeAlias = list[tuple[Any, ...]]

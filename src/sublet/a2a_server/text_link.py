@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -38,19 +37,20 @@ from nacl.signing import SigningKey
 from sublet.a2a_server.card import CARD_PATH
 from sublet.a2a_server.peer_http import PeerAuth
 from sublet.a2a_server.public_http import open_public
-from sublet.a2a_server.session import PeerSession, it_says, translated
+from sublet.a2a_server.session import PeerSession, it_says, json_object, translated
 from sublet.a2a_server.task_store import TERMINAL
 from sublet.daemon.ports import PeerAddress, Said
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import fingerprint as fingerprint_of
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 MAX_TRIES: Final = 5
 """How often a broken stream is taken up again without anything new having come."""
 FIRST_PAUSE_SECONDS: Final = 0.2
 CANCEL_SECONDS: Final = 3.0
-_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_ID = Pattern(r"[\x21-\x7e]{1,128}")
 _WAITS: Final = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
 
 
@@ -263,7 +263,7 @@ async def _public_session(
                 response.raise_for_status()
             except httpx.HTTPError as error:
                 raise A2AClientError(str(error)) from error
-            card = parse_agent_card(response.json())
+            card = parse_agent_card(json_object(response))
         yield _PublicSession(http, card, interface(card, url), place)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ YOU: Final = "you"
 HUMAN: Final = "human"
 SHOWN_DOMAIN_CHARS: Final = 12
 MAX_SHOWN_CHARS: Final = 80
-_ENTITY = re.compile(r"@([^:@]+):(.+)\Z")
+_ENTITY = Pattern(r"@([^:@]+):(.+)\Z")
 
 
 class EntityNames:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sublet import deadlines
+from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,9 @@ JsonFlag = Annotated[
 ]
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"([0-9]{1,9})([smhd]?)")
-_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*")
+_DURATION = Pattern(r"([0-9]{1,9})([smhd]?)")
+_SIZE = Pattern(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", ignore_case=True)
+_BRANCH = Pattern(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*")
 MAX_BRANCH_CHARS = 200
 COMPLETION_SECONDS = 0.5
 """A shell waits no longer for completions."""
@@ -38,7 +39,7 @@ def duration(text: str) -> int:
 
 def byte_count(text: str) -> int:
     """Parse a number of bytes: ``500000``, ``20K``, ``500M``, ``2G``; the units are powers of 1,024."""
-    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
+    match = _SIZE.fullmatch(text)
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size; write 500000, 20K, 500M or 2G")
     return int(match[1]) << (10 * " KMGT".index(match[2].upper() or " "))

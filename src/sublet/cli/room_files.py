@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import mimetypes
-import re
 import shlex
 import sys
 from contextlib import suppress
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sublet.cli.given_text import not_utf8_name
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 
 if TYPE_CHECKING:
     from sublet.daemon.api.room_file_models import FileView
     from sublet.daemon.api.room_models import MessageView
     from sublet.daemon.control.client import ControlClient as Control
 
-_UNSAFE: Final = re.compile(r"[^\w.+-]+")
+_UNSAFE: Final = Pattern(r"[^\pL\pN_.+-]+")
 MAX_NAME_CHARS: Final = 120
 STDOUT: Final = "-"
 ANY_TYPE: Final = "application/octet-stream"

@@ -341,7 +341,7 @@ class _Daemon:
             uptime_seconds=int(time.time() - self._started),
             peers=len(parts.peers.list()),
             delegations=await parts.journal.count_delegations(),
-            assignments_active=parts.executor.active,
+            assignments_active=parts.slots.in_use,
             slots=parts.slots.capacity,
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],

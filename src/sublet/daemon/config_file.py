@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from sublet.protocol.bounds import MAX_TTL_SECONDS
 from sublet.protocol.chain import DEFAULT_MAX_DEPTH, HIGHEST_MAX_DEPTH
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.unique_json import unique_json
 
 CONFIG_FILE = "config.json"
@@ -24,7 +24,7 @@ MAX_CONFIG_BYTES = 1 << 20
 DAY_SECONDS = 86_400
 MIN_WEB_PORT = 1024
 
-_ENDPOINT = re.compile(r"(?P<protocol>tcp|tls)/(?P<address>[^/?#;]+)\Z")
+_ENDPOINT = Pattern(r"(?P<protocol>tcp|tls)/(?P<address>[^/?#;]+)\Z")
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)

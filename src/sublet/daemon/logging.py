@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -11,6 +10,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 
 REDACTED = "[redacted]"
@@ -23,10 +23,10 @@ _SECRET_WORDS = frozenset(
 _SECRET_KEYS = frozenset(("private_key", "mac_key", "api_key", "apikey", "signing_key", "seed", "pair_link", "link"))
 _MULTILINE = frozenset(("exception", "stack"))
 _SECRET_VALUES = (
-    re.compile(r"sblt_[A-Za-z0-9_-]{8,}"),  # our bearer tokens
-    re.compile(r"(?<=[#])1\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_.-]+"),  # what makes a pairing link usable
-    re.compile(r"(?i)(?<=bearer )[A-Za-z0-9._~+/=-]{8,}"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+    Pattern(r"()sblt_[A-Za-z0-9_-]{8,}"),  # our bearer tokens
+    Pattern(r"(#)1\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_.-]+"),  # what makes a pairing link usable
+    Pattern(r"(?i)(bearer )[A-Za-z0-9._~+/=-]{8,}"),
+    Pattern(r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", dot_all=True),
 )
 _NOISY = ("watchfiles", "httpx", "httpcore", "asyncssh", "uvicorn", "a2a", "mcp", "asyncio", "hpack", "sse_starlette")
 
@@ -110,5 +110,5 @@ def _safe_text(text: str) -> str:
     # Cut first, so that no pattern runs over a text without bound; cleaned, since peers' words end up in logs too.
     text = clean(text, MAX_VALUE_CHARS)
     for pattern in _SECRET_VALUES:
-        text = pattern.sub(REDACTED, text)
+        text = pattern.sub(lambda found: f"{found[1]}{REDACTED}", text)
     return text

@@ -18,10 +18,11 @@ from mcp.types import (
 from pydantic_core import from_json
 
 from sublet.mcp_server import era
-from sublet.mcp_server.relay_session import MAX_LINE, Lines, error_line, id_at_end, is_id, parse
+from sublet.mcp_server.relay_session import KEPT_END, MAX_LINE, Lines, error_line, id_at_end, is_id, parse
+from sublet.protocol.bounded_json import BadJson, Why, check_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server import InitializationOptions
     from mcp.server.lowlevel import Server
@@ -34,9 +35,21 @@ REFUSE_SECONDS = 2.0
 
 
 async def serve_connection(
-    stream: UnixStream, server: Server[HostSession], session: HostSession, options: InitializationOptions
+    stream: UnixStream,
+    server: Server[HostSession],
+    session: HostSession,
+    options: InitializationOptions,
+    spoke: Callable[[], None],
 ) -> None:
-    """Serve one host until it closes ``stream``. A line that is no JSON-RPC is answered, and the rest goes on."""
+    """Serve one host until it closes ``stream``. A line that is no JSON-RPC is answered, and the rest goes on.
+
+    Args:
+        stream: the connection.
+        server: answers.
+        session: of the host.
+        options: what ``initialize`` is answered with.
+        spoke: is called with each message, so that a connection is known from those that never say anything.
+    """
     to_server, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_server = anyio.create_memory_object_stream[SessionMessage](0)
     complaints = write.clone()
@@ -49,6 +62,7 @@ async def serve_connection(
                     if isinstance(message, JSONRPCError):
                         await complaints.send(SessionMessage(message))
                     else:
+                        spoke()
                         await to_server.send(message)
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                     return
@@ -83,8 +97,7 @@ async def _lines(stream: UnixStream) -> AsyncIterator[bytes | tuple[bytes, bytes
     lines = Lines()
     while data := await stream.receive(CHUNK):
         for line in lines.feed(data):
-            if isinstance(line, tuple) or line.strip():
-                yield line
+            yield line
 
 
 def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError:
@@ -92,6 +105,12 @@ def _message(line: bytes | tuple[bytes, bytes]) -> SessionMessage | JSONRPCError
     if isinstance(line, tuple):
         found = id_at_end(*line)
         return _complaint(found, INVALID_REQUEST, f"The message is larger than {MAX_LINE} bytes. Send less at once.")
+    try:
+        check_json(line, max_bytes=MAX_LINE + 1)
+    except BadJson as error:
+        found = id_at_end(line[:KEPT_END], line[-KEPT_END:])
+        code = PARSE_ERROR if error.why is Why.TOO_DEEP else INVALID_REQUEST
+        return _complaint(found, code, f"The message can't be taken: {error}. Send less at once.")
     parsed = None
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)

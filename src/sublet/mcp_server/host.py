@@ -16,6 +16,7 @@ import anyio.abc
 import anyio.to_thread
 import structlog
 
+from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import MCP_SOCKET
 from sublet.policy.model import Subject
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MAX_SESSIONS = 64
+MAX_SESSIONS_OF_A_PROCESS = 16
+"""A host has one connection of a process of its own; other programs may have some."""
 MAX_REFUSALS = 16
 """Connections beyond ``MAX_SESSIONS`` that are told why at once; further ones are just closed."""
 LEAVE_SECONDS = 2.0
@@ -45,6 +48,24 @@ PUMP_PAUSE_SECONDS = 0.1
 PUMP_PAGE = 500
 
 
+class _Host:
+    """The slot of one host. One that has said something keeps it; its relay would not come back by itself."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.standing = Standing.STRANGE
+        self.idle_since = anyio.current_time()
+        self.scope = anyio.CancelScope()
+
+    def spoke(self) -> None:
+        """Note that it has said something."""
+        self.standing = Standing.WORKING
+
+    def give_way(self) -> None:
+        """End the connection."""
+        self.scope.cancel()
+
+
 class McpFace:
     """Serves MCP hosts. Loaded by the daemon as ``sublet.mcp_server.host:McpFace``."""
 
@@ -54,6 +75,7 @@ class McpFace:
         self._listener: socket.socket | None = None
         self._server: SubletServer | None = None
         self._open = 0
+        self._slots = Slots(MAX_SESSIONS)
         self._connected: anyio.Event | None = None
         self._loading = anyio.Lock()
         self._group: anyio.abc.TaskGroup | None = None
@@ -119,10 +141,22 @@ class McpFace:
         self._open += 1
         if self._connected is not None:
             self._connected.set()
+        host = _Host(f"process {stream.peer_pid}")
+        of_process = self._slots.working(host.address)
+        free = self._slots.take(host) and of_process < MAX_SESSIONS_OF_A_PROCESS
+        try:
+            with host.scope:
+                await self._serve(stream, host, free=free)
+        finally:
+            self._slots.leave(host)
+            stream.close()
+            self._open -= 1
+
+    async def _serve(self, stream: UnixStream, host: _Host, *, free: bool) -> None:
         try:
             if stream.peer_uid != os.getuid():
                 log.warning("an MCP connection of another user was refused", uid=stream.peer_uid)
-            elif self._open <= MAX_SESSIONS:
+            elif free:
                 # An agent that works here for somebody else is known by its process, whatever it says it is.
                 agent = self._context.identify(stream.peer_pid)
                 server = await self._loaded()
@@ -130,7 +164,7 @@ class McpFace:
 
                 with server.connected(agent) as session:
                     try:
-                        await connection.serve_connection(stream, server.low, session, server.options)
+                        await connection.serve_connection(stream, server.low, session, server.options, host.spoke)
                     finally:
                         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
                             await server.left(session)
@@ -143,9 +177,6 @@ class McpFace:
             log.warning("an MCP connection of a process that is gone, or of an agent not at work, was refused")
         except Exception:  # one host's failure must not end the others' sessions
             log.exception("an MCP session failed")
-        finally:
-            stream.close()
-            self._open -= 1
 
     async def _pump(self, server: SubletServer, *, task_status: TaskStatus[None]) -> None:
         """Turn the daemon's events into update notifications, one task for all sessions."""

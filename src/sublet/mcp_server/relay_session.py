@@ -113,10 +113,16 @@ class Lines:
         self._tail = b""
 
     def feed(self, data: bytes) -> list[bytes | tuple[bytes, bytes]]:
-        """Return the lines that ``data`` completes, each with its newline, or as (head, tail) where it is too long."""
+        """Return the lines that ``data`` completes, each with its newline, or as (head, tail) where it is too long.
+
+        Blank ones are left out.
+        """
         found: list[bytes | tuple[bytes, bytes]] = []
-        while data:
-            part, newline, data = data.partition(b"\n")
+        # One pass, however many lines there are; the last piece has no end yet.
+        pieces = data.split(b"\n")
+        for number, part in enumerate(pieces, 1):
+            if not self._buffer and self._head is None and (not part or part.isspace()):
+                continue  # a blank line says nothing
             if self._head is not None:
                 self._tail = (self._tail + part)[-KEPT_END:]
             elif len(self._buffer) + len(part) > MAX_LINE:
@@ -125,7 +131,7 @@ class Lines:
                 self._buffer.clear()
             else:
                 self._buffer += part
-            if not newline:
+            if number == len(pieces):
                 break
             if self._head is not None:
                 found.append((self._head, self._tail))

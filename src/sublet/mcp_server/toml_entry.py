@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
-_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+from sublet.protocol.patterns import Pattern
+
+_HEADER = Pattern(r"^[ \t]*\[", lines=True)
+_BARE = Pattern(r"[A-Za-z0-9_-]+\Z")
 
 
 def dump_table(path: tuple[str, ...], table: Mapping[str, Any]) -> str:
@@ -68,11 +69,11 @@ def drop_table(text: str, path: tuple[str, ...]) -> str | None:
 def _without_table(text: str, path: tuple[str, ...]) -> str:
     """Cut the table at ``path`` and those below it out of ``text``, each from its header to the next one."""
     name = ".".join(_key(part) for part in path)
-    ours = re.compile(rf"[ \t]*\[[ \t]*{re.escape(name)}[ \t]*[\].]")
     bounds = [*(found.start() for found in _HEADER.finditer(text)), len(text)]
     kept = text[: bounds[0]]
     for start, end in pairwise(bounds):
-        if not ours.match(text, start):
+        header = text[start:end].lstrip(" \t")[1:].lstrip(" \t")
+        if not (header.startswith(name) and header[len(name) :].lstrip(" \t")[:1] in ("]", ".")):
             kept += text[start:end]
     return kept
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Final, Literal
 
 from pydantic import (
@@ -22,12 +21,13 @@ from sublet.policy.limits import Limits
 from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named
+from sublet.protocol import patterns
 from sublet.protocol.bounds import DEMAND, MAX_TTL_SECONDS, AccessMode
 
 MAX_TESTS: Final = 1_000
 _DEFAULTS: Final = Limits()
 _UNITS: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_SIZE = re.compile(r"^([0-9]{1,15}) ?([kmgKMG]?[iI]?[bB])$", re.ASCII)
+_SIZE = patterns.Pattern(r"^([0-9]{1,15}) ?([kmgKMG]?[iI]?[bB])$")
 
 
 def _bytes(value: object) -> object:

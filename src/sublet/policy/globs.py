@@ -7,19 +7,19 @@ directory and all that is in it.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
+
+from sublet.protocol.patterns import Pattern, glob
 
 MAX_MATCHERS: Final = 16_384
 MAX_PATHS: Final = 512
 """Paths whose components are remembered: every rule over paths asks for those of the same few."""
 ANY_DEPTH: Final = "**"
 
-_WILDCARDS = re.compile(r"[*?\[]")
-_LITERAL_RUNS = re.compile(r"\[[^\]]*\]|[*?]")
+_WILDCARDS = Pattern(r"[*?\[]")
+_LITERAL_RUNS = Pattern(r"\[[^\]]*\]|[*?]")
 
 
 def is_literal(pattern: str) -> bool:
@@ -54,7 +54,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     prefix = literal_prefix(pattern)
     if prefix is not None:
         return lambda name: name.startswith(prefix)
-    expression = re.compile(fnmatch.translate(pattern))
+    expression = glob(pattern)
     return lambda name: expression.match(name) is not None
 
 
@@ -90,13 +90,13 @@ def may_match_below(pattern: str, path: str) -> bool:
 
 
 @functools.lru_cache(maxsize=MAX_MATCHERS)
-def _expressions(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
+def _expressions(pattern: str) -> tuple[Pattern[str] | None, ...]:
     """Return what each component has to be like; None where it is any number of components."""
     parts = pattern.strip("/").split("/")
-    return tuple(None if part == ANY_DEPTH else re.compile(fnmatch.translate(part)) for part in parts)
+    return tuple(None if part == ANY_DEPTH else glob(part) for part in parts)
 
 
-def _places(expressions: Sequence[re.Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
+def _places(expressions: Sequence[Pattern[str] | None], path: tuple[str, ...]) -> set[int]:
     """Return the places in the pattern that can be reached after the components, so that no pattern is costly."""
     places = _spread({0}, expressions)
     for component in path:
@@ -114,7 +114,7 @@ def _places(expressions: Sequence[re.Pattern[str] | None], path: tuple[str, ...]
     return places
 
 
-def _spread(places: set[int], expressions: Sequence[re.Pattern[str] | None]) -> set[int]:
+def _spread(places: set[int], expressions: Sequence[Pattern[str] | None]) -> set[int]:
     """Return ``places`` with those behind a ``**``, which may match nothing."""
     found = set(places)
     for place in places:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from sublet.policy.names import plain, remembered, skeleton
+from sublet.protocol.patterns import SPACE, Pattern
 
 WRITING_TOOLS: Final = frozenset({"file.write", "file.edit", "file.move", "file.delete"})
 """Those that change files by themselves; a read-only lease has none of them."""
@@ -44,7 +44,7 @@ _ALIASES: Final = {
 MAX_PARTS: Final = 16
 """Of how many parts the longest ending of a name has that counts as a name of its own."""
 
-_SEPARATORS = re.compile(r"[\s._:/\\-]+")
+_SEPARATORS = Pattern(rf"[{SPACE}._:/\\-]+")
 
 
 def tool_plain(name: str) -> str:

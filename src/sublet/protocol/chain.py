@@ -6,11 +6,11 @@ somebody calls it by: neither an alias nor another spelling hides who has been t
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 DEFAULT_MAX_DEPTH: Final = 4
@@ -21,7 +21,7 @@ MAX_CHAIN: Final = 64
 """Callers that a chain from elsewhere may name; a longer one is refused unread."""
 MAX_ADDRESS_CHARS: Final = 200
 
-_ADDRESS = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9.-]{0,127}")
+_ADDRESS = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}@[a-z0-9][a-z0-9.-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)

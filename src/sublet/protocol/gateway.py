@@ -8,11 +8,15 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.bounds import MAX_PROMPT_CHARS
 from sublet.protocol.canonical import narrow
+from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_VALUES: Final = 20_000
+"""JSON values of one message."""
 
 DeliveryMode: TypeAlias = Literal["sync", "async"]
 MessageId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
@@ -121,14 +125,13 @@ def decode_gateway(line: bytes) -> AnyGatewayMessage:
     if len(line) > MAX_LINE_BYTES:
         raise MalformedGatewayMessage(f"a message has at most {MAX_LINE_BYTES} bytes")
     try:
-        value = narrow(json.loads(line))
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no character, and can't be passed on
+        value = narrow(parse_json(line, max_bytes=MAX_LINE_BYTES, values=MAX_VALUES))
         return _ADAPTER.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "type"
         raise MalformedGatewayMessage(clean_line(f"{where}: {first['msg']}", 300)) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise MalformedGatewayMessage(clean_line(str(error), 300)) from None
 
 
@@ -136,21 +139,15 @@ class GatewayLines:
     """Bytes in, whole lines out."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._lines = LineCutter(MAX_LINE_BYTES)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Return the lines that are complete now, without their ends and without empty ones.
 
         Raises:
-            MalformedGatewayMessage: a line without an end that is too long.
+            MalformedGatewayMessage: a line is too long.
         """
-        first, *others = data.split(b"\n")
-        # Added to in place: somebody may send it byte by byte.
-        self._rest += first
-        lines: list[bytes] = []
-        for other in others:
-            lines.append(bytes(self._rest))
-            self._rest = bytearray(other)
-        if len(self._rest) > MAX_LINE_BYTES:
-            raise MalformedGatewayMessage(f"a line has at most {MAX_LINE_BYTES} bytes")
-        return [line for line in lines if line.strip()]
+        try:
+            return self._lines.feed(data)
+        except LineTooLong as error:
+            raise MalformedGatewayMessage(str(error)) from None

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import secrets
 
-DELEGATION_ID = re.compile(r"dlg_[0-9a-f]{32}\Z")
-WIRE_DELEGATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+from sublet.protocol.patterns import Pattern
+
+DELEGATION_ID = Pattern(r"dlg_[0-9a-f]{32}\Z")
+WIRE_DELEGATION_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 """A delegation id as any peer may choose it; ours are stricter."""
-PEER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
+PEER_NAME = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
 AGENT_ID = PEER_NAME
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+SESSION_ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 """A ``fingerSessionId``, also one that another program has chosen."""
-PROVIDER_SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}\Z")
+PROVIDER_SESSION_ID = Pattern(r"[\x21-\x7e]{1,256}\Z")
 """What a provider may call a session: opaque here, never a path."""
-FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}\Z")
+FINGERPRINT = Pattern(r"SHA256:[A-Za-z0-9+/]{43}\Z")
 
 
 def new_delegation_id() -> str:

@@ -6,7 +6,6 @@ are bounded, so that nothing from the wire is larger or stranger than the rest o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -15,6 +14,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, model_validator
 from sublet.protocol.bounds import MAX_FOLLOW_UPS, MAX_RESOURCES, MAX_TTL_SECONDS, AccessMode, ResultMode
 from sublet.protocol.chain import MAX_ADDRESS_CHARS, MAX_CHAIN, Chain
 from sublet.protocol.errors import ErrorCode
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.wire import (
     DelegationId,
     EntityName,
@@ -307,7 +307,7 @@ class ErrorExtension(SubletExtension):
     )
 
 
-_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")
+_CODE = Pattern(r"[A-Z][A-Z0-9_]{0,63}\Z")
 
 
 class Error(Wire):

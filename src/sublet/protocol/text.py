@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
+
+from sublet.protocol.patterns import Pattern
 
 MAX_SUMMARY_CHARS = 16_000
 MAX_LINE_CHARS = 2_000
 MAX_NAME_CHARS = 255
 
-_ESCAPES = re.compile(
+_ESCAPES = Pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, clipboard, links
     r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS and other strings
@@ -19,8 +20,22 @@ _ESCAPES = re.compile(
 _DROPPED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 # What Unicode calls Default_Ignorable and does not put into Cf, and the blank Braille pattern. Variation selectors
 # alone can carry a whole hidden message to a model.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+_INVISIBLE = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),
+        (0x115F, 0x1160),
+        (0x17B4, 0x17B5),
+        (0x180B, 0x180F),
+        (0x2065, 0x2065),
+        (0x2800, 0x2800),
+        (0x3164, 0x3164),
+        (0xFE00, 0xFE0F),
+        (0xFFA0, 0xFFA0),
+        (0xFFF0, 0xFFF8),
+        (0xE0000, 0xE0FFF),
+    )
+    for code in range(first, last + 1)
 )
 _NOTICE_CHARS = 40
 
@@ -49,11 +64,15 @@ def clean_name(raw: bytes | str) -> str:
 
 
 def _visible(text: str) -> str:
-    return "".join(char for char in _ESCAPES.sub("", text) if char in "\n\t" or not _hidden(char))
+    if text.isascii() and text.isprintable():
+        return text
+    shown = _ESCAPES.sub("", text)
+    # Each character is judged once, however often it comes: dropping them is then one pass of C.
+    return shown.translate(dict.fromkeys(ord(char) for char in set(shown) if char not in "\n\t" and _hidden(char)))
 
 
 def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in _DROPPED or _INVISIBLE.match(char) is not None
+    return unicodedata.category(char) in _DROPPED or char in _INVISIBLE
 
 
 def _cut(text: str, limit: int) -> str:
@@ -76,7 +95,7 @@ def escape_text(raw: bytes | str) -> str:
 
 def _plain(line: str) -> bool:
     """Tell quickly that nothing of ``line`` is hidden; most lines of a patch are like that."""
-    return line.isprintable() and _INVISIBLE.search(line) is None
+    return line.isprintable() and (line.isascii() or _INVISIBLE.isdisjoint(line))
 
 
 def _escaped_line(line: str) -> str:

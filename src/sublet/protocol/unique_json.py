@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+from sublet.protocol.bounded_json import parse_json
+
+_MARK: Final = b"\xef\xbb\xbf"
 
 
 def unique_json(raw: bytes) -> Any:
-    """Return the JSON document in ``raw``.
+    """Return the JSON document in ``raw``; a byte order mark, which some editors write, is no part of it.
 
     Raises:
-        ValueError: it is none, nested too deep, or an object has a name twice: which one would count?
+        ValueError: it is none in UTF-8, breaks a bound, or an object has a name twice: which one would count?
     """
-    try:
-        return json.loads(raw, object_pairs_hook=_unique)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the name {name!r} is there twice in one object")
-        found[name] = value
-    return found
+    return parse_json(raw.removeprefix(_MARK))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import anyio
 
 from sublet import deadlines
 from sublet.disk.plain_file import read_plain
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor.agent_config import LimitsConfig
 from sublet.supervisor.guarded_process import Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
@@ -30,7 +30,7 @@ DRAIN_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
 """How long a program that was talked with may take to end by itself once its input is closed."""
 
-_PLACEHOLDER = re.compile(r"\{(workspace|meta|prompt_file|scratch|delegation_id|access_mode)\}")
+_PLACEHOLDER = Pattern(r"\{(workspace|meta|prompt_file|scratch|delegation_id|access_mode)\}")
 
 
 @dataclass(frozen=True, slots=True)

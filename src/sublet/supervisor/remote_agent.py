@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from sublet import deadlines
 from sublet.protocol.errors import SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
@@ -23,7 +23,7 @@ from sublet.supervisor.tools import NETWORK_FETCH, ToolCall
 
 MAX_SUMMARY_CHARS: Final = 8_000
 MAX_ANSWER_CHARS: Final = 2_000_000
-_CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_CONTEXT = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)

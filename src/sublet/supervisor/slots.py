@@ -40,8 +40,12 @@ class Slots:
         self._expire()
         return len(self._running) + len(self._reserved)
 
-    def reserve(self, delegation_id: str) -> None:
+    def reserve(self, delegation_id: str, seconds: float | None = None) -> None:
         """Promise a slot to a delegation; a repeated INVITE keeps the one it has, with its time begun anew.
+
+        Args:
+            delegation_id: of the delegation.
+            seconds: how long the promise holds without a START; as long as any does where it is None.
 
         Raises:
             SubletError: ``DECLINED`` where all are taken, with a hint when to try again (AWCP 4.5).
@@ -50,7 +54,9 @@ class Slots:
             return
         if delegation_id not in self._reserved and self.in_use >= self.capacity:
             raise self._full()
-        self._reserved[delegation_id] = self._clock() + self._reserved_seconds
+        self._reserved[delegation_id] = self._clock() + min(
+            self._reserved_seconds, self._reserved_seconds if seconds is None else seconds
+        )
 
     def release(self, delegation_id: str) -> None:
         """Give a promised slot back; quiet where there is none."""

@@ -25,6 +25,7 @@ from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE
 from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
 from sublet.daemon.control.requests import Events, ListDelegations, Nothing, Patch, read_body, read_query
 from sublet.daemon.net.event_stream import EventStreams
+from sublet.daemon.net.http_connection import mark_known
 from sublet.daemon.ports import WebContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.web.assets import load_assets
@@ -142,6 +143,7 @@ class PageApi:
                 nobody = SubletError(LocalCode.TOKEN_INVALID, "nobody is logged in", "Run `sublet web` in a terminal.")
                 return failure(nobody, 401)
             request.state.session = session
+            mark_known(request.scope.get("state"))
             return await endpoint(request)
 
         return ask

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from sublet.protocol.patterns import glob
 from sublet.workspace.confined.fs import ConfinedFs
 
 MAX_SEARCHED_FILE_BYTES: Final = 8 << 20
@@ -51,7 +50,7 @@ class Search:
         self._left_out = 0
         self._wanted = text.lower() if ignore_case else text
         self._fold = ignore_case
-        self._name = re.compile(fnmatch.translate(name or "*"))
+        self._name = glob(name or "*")
         self._limit = limit
         self._found: list[Match] = []
         self._files = self._bytes = 0

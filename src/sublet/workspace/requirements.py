@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.openat2 import open_beneath
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, PlainLaunch
@@ -139,8 +139,8 @@ def _ask_sshfs(program: str, *_identity: int) -> tuple[str, bool]:
     Its own help is asked for the latter, since distributions carry the fix under older version numbers. ``_identity``
     makes an update of the program a new question.
     """
-    version = re.search(r"SSHFS version (\S+)", _output([program, "-V"])[1])
-    contains = re.search(r"(?m)^\s+-o contain_symlinks\b", _output([program, "-h"])[1])
+    version = Pattern(r"SSHFS version (\S+)", static=False).search(_output([program, "-V"])[1])
+    contains = Pattern(r"^\s+-o contain_symlinks\b", lines=True, static=False).search(_output([program, "-h"])[1])
     return version[1] if version else "unknown", contains is not None
 
 
@@ -211,7 +211,7 @@ def check_git() -> Requirement:
     fix = f"Install git {'.'.join(map(str, GIT_MINIMUM))} or later."
     if shutil.which("git") is None:
         return Requirement("git", False, "git is not on PATH", fix, "audit")
-    found = re.search(r"git version (\d+)\.(\d+)\S*", _output(["git", "--version"])[1])
+    found = Pattern(r"git version (\d+)\.(\d+)\S*", static=False).search(_output(["git", "--version"])[1])
     if found is None:
         return Requirement("git", False, "git does not tell its version", fix, "audit")
     enough = (int(found[1]), int(found[2])) >= GIT_MINIMUM

@@ -309,7 +309,7 @@ async def test_only_one_start_is_taken(side: Worker) -> None:
 
 
 async def test_a_start_that_never_comes_gives_everything_back(side: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "PENDING_SECONDS", 0.05)
+    monkeypatch.setattr(pending, "RESERVED_SECONDS", 0.05)
     accept = await side.accepted()
     start = side.start(accept)
     cursor = (await side.journal.events_after(0)).cursor

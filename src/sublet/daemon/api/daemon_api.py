@@ -192,6 +192,9 @@ class ExecutorApi(Protocol):
         The agent goes on until then, so that it can see what went wrong and say so.
         """
 
+    async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
+        """Raise ``DECLINED`` where the id of ``message`` belongs to an INVITE of other content, or of another peer."""
+
     async def check_owner(self, delegation_id: str, peer: KnownPeer) -> None:
         """Raise ``DECLINED`` unless ``delegation_id`` is an assignment of ``peer``."""
 

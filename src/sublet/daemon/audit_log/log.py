@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from sublet.daemon.audit_log.writer import MAX_WAITING, Write, Writer, unwritabl
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
+from sublet.protocol.patterns import Pattern
 
 FLUSH_SECONDS: Final = 1.0
 CHECKPOINT_ENTRIES: Final = 500
@@ -37,7 +37,7 @@ MAX_DENIAL_SEGMENTS: Final = 2
 KEPT_IN_MEMORY: Final = 2_000
 """The newest entries, for those who follow the log."""
 
-_DENIED: Final = re.compile(rb'"decision":"(?:deny|needs_grant)"')
+_DENIED: Final = Pattern(rb'"decision":"(?:deny|needs_grant)"')
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import BinaryIO, Final
 
 from sublet.daemon.audit_log.chain import MAX_LINE_BYTES
 from sublet.disk.durable import sync_directory
+from sublet.protocol.patterns import Pattern
 
 GROW_BYTES: Final = 512 * 1024
 MAX_SEGMENT_BYTES: Final = 16 << 20
 MAX_SEGMENTS: Final = 64
 
-_NAME = re.compile(r"^audit-([0-9]{12})\.jsonl$", re.ASCII)
+_NAME = Pattern(r"^audit-([0-9]{12})\.jsonl$")
 
 
 def segments(directory: Path) -> list[tuple[int, Path]]:

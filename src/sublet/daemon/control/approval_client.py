@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from sublet.daemon.api.approval_models import (
     ApprovalView,
     ApproveRequest,
@@ -15,9 +13,10 @@ from sublet.daemon.api.approval_models import (
 )
 from sublet.daemon.control.transport import Transport
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
-_ID = re.compile(r"(apr|grt)_[0-9a-f]{1,32}\Z")
+_ID = Pattern(r"(apr|grt)_[0-9a-f]{1,32}\Z")
 
 
 class ApprovalClient:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import h11
 
 from sublet import deadlines
+from sublet.protocol.lines import LineCutter, LineTooLong
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0
@@ -65,18 +66,18 @@ class Answer:
         return bytes(whole)
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the body's lines as they come, without their ends.
+        """Yield the body's lines as they come, without their ends and without blank ones.
 
         Raises:
             TransportFailed: the body breaks off, or a line is larger than ``MAX_ANSWER_BYTES``.
         """
-        rest = b""
-        async for chunk in self.chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line.decode("utf-8", "replace").removesuffix("\r")
-            if len(rest) > MAX_ANSWER_BYTES:
-                raise TransportFailed(Fault.BROKEN)
+        lines = LineCutter(MAX_ANSWER_BYTES)
+        try:
+            async for chunk in self.chunks:
+                for line in lines.feed(chunk):
+                    yield line.decode("utf-8", "replace").removesuffix("\r")
+        except LineTooLong:
+            raise TransportFailed(Fault.BROKEN) from None
 
 
 @contextlib.asynccontextmanager

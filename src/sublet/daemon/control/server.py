@@ -41,14 +41,15 @@ class OwnerOnlyProtocol(DeadlineProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Check the peer's uid first of all, and whose process it is."""
         connection = transport.get_extra_info("socket")
-        uid = peer_uid(connection)
+        uid, pid = peer_uid(connection), peer_pid(connection)
         if uid == os.getuid():
             try:
-                agent = self.identify(peer_pid(connection))
+                agent = self.identify(pid)
             except ProcessLookupError:
                 log.warning("control socket: a process that is gone, or an agent's that is not at work, was refused")
             else:
                 self.app_state = {**self.app_state, "caller": agent or OWNER}
+                self.address = f"process {pid}"
                 super().connection_made(transport)
                 return
         else:

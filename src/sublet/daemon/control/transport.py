@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -13,12 +12,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from sublet.daemon.control.http import Fault, Query, TransportFailed, exchange
 from sublet.daemon.paths import Home
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 SelfT = TypeVar("SelfT", bound="SocketTransport")
 
-_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_SEGMENT = Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 WITH_BODY = frozenset({"POST", "PATCH"})
 
 

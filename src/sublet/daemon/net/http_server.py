@@ -11,9 +11,10 @@ from pathlib import Path
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sublet import deadlines
+from sublet.daemon.net.http_connection import DeadlineProtocol
+from sublet.daemon.net.slots import Slots
 
 DATE_SECONDS = 1.0
 """How often the ``Date`` of answers is set; uvicorn by itself wakes up ten times as often."""
@@ -21,7 +22,7 @@ DATE_SECONDS = 1.0
 
 def server_config(
     app: ASGIApp,
-    protocol: type[H11Protocol],
+    protocol: type[DeadlineProtocol],
     *,
     connections: int,
     head_bytes: int,
@@ -37,7 +38,7 @@ def server_config(
     Args:
         app: what answers.
         protocol: one connection.
-        connections: how many there may be at one time; further ones are answered with 503.
+        connections: how many there may be at one time; for a further one an idle one gives way (``slots``).
         head_bytes: of a request line with its headers, at most.
         drain_seconds: how long requests under way may take to end when the server stops.
         keep_alive_seconds: how long a connection may be idle between two requests.
@@ -48,7 +49,7 @@ def server_config(
     """
     return uvicorn.Config(
         app,
-        http=protocol,
+        http=type(protocol.__name__, (protocol,), {"slots": Slots(connections)}),
         ws="none" if message_bytes is None else "websockets-sansio",
         ws_max_size=message_bytes or 1,
         loop="none",
@@ -58,7 +59,6 @@ def server_config(
         proxy_headers=False,
         server_header=False,
         date_header=date,
-        limit_concurrency=connections,
         h11_max_incomplete_event_size=head_bytes,
         timeout_graceful_shutdown=drain_seconds,
         timeout_keep_alive=keep_alive_seconds,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
-import re
 import socket
 import struct
 from contextlib import suppress
 
-_HOST_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9.-]{1,253})):(?P<port>[0-9]{1,5})\Z")
+from sublet.protocol.patterns import Pattern
+
+_HOST_PORT = Pattern(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9.-]{1,253})):(?P<port>[0-9]{1,5})\Z")
 _SIOCGIFADDR = 0x8915
 _NAME_BYTES = 16
 _ADDRESS_AT = 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from sublet.daemon.net.network import is_loopback
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
+from sublet.protocol.patterns import Pattern
 
 MAX_URL_CHARS = 1024
 MAX_LINK_CHARS = 4096
@@ -18,11 +18,10 @@ _PREFIX = "sublet+"
 _VERSION = "1"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+\Z){_LABEL}\Z")
-"""A name whose last label is no number, since resolvers read ``127.1`` and ``2130706433`` as addresses."""
-_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]*)*\Z")
-_TOKEN_PART = re.compile(r"[A-Za-z0-9_-]{8,64}\Z")
-_DIGITS = re.compile(r"[0-9]{1,12}\Z")
+_HOST_NAME = Pattern(rf"(?:{_LABEL}\.)*{_LABEL}\Z")
+_PATH = Pattern(r"(?:/[A-Za-z0-9._~-]*)*\Z")
+_TOKEN_PART = Pattern(r"[A-Za-z0-9_-]{8,64}\Z")
+_DIGITS = Pattern(r"[0-9]{1,12}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,9 @@ def check_url(text: str) -> str:
 
 
 def _checked_host(host: str, *, bracketed: bool) -> str:
-    if not bracketed and _HOST_NAME.match(host) and len(host) <= 253:
+    # The last label is no number, since resolvers read `127.1` and `2130706433` as addresses.
+    named = not host.rpartition(".")[2].isdigit()
+    if not bracketed and named and len(host) <= 253 and _HOST_NAME.match(host):
         return host
     try:
         address = ipaddress.ip_address(host)

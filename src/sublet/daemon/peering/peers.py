@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
+import structlog
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.api.peer_models import AgentView, PeerView
+from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
@@ -18,12 +19,16 @@ from sublet.daemon.times import rfc3339
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 MAX_PEERS = 1_000
 MAX_NAMED = 10
 """Peers that the error about an unknown one names."""
 _MAX_HINT = 48
+_UNSAFE = Pattern(r"[^a-z0-9._-]+")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +277,7 @@ def key_changed(name: str, pinned: str, shown: str) -> SubletError:
 
 def name_from_hint(hint: str) -> str:
     """Return a peer name made from what a peer calls itself."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", hint.lower())[:_MAX_HINT].strip("._-")
+    name = _UNSAFE.sub("-", hint.lower())[:_MAX_HINT].strip("._-")
     return name if ids.PEER_NAME.match(name) else "peer"
 
 
@@ -290,4 +295,12 @@ def _facts(peer: Peer) -> dict[str, str | None]:
 
 
 def _peer(row: sqlite3.Row) -> Peer:
-    return Peer(row["name"], row["public_key"], row["a2a_url"], row["tls_certificate"], row["paired_at"])
+    url = row["a2a_url"]
+    try:
+        if url is not None:
+            check_url(url)
+    except SubletError as error:
+        # An older version took what a peer told of itself; it can pair again.
+        log.error("the address of a peer is none, and is set aside", peer=row["name"], reason=error.message)
+        url = None
+    return Peer(row["name"], row["public_key"], url, row["tls_certificate"], row["paired_at"])

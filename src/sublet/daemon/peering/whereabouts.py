@@ -163,6 +163,7 @@ class Whereabouts:
             # Whatever a peer answers with, the others are told.
             if not isinstance(error, SubletError | TimeoutError):
                 log.exception("a peer could not be told where this daemon is", peer=peer.name)
+                return True
             if isinstance(error, SubletError) and error.code is not LocalCode.PEER_UNREACHABLE:
                 log.info("a peer does not take where this daemon is", peer=peer.name, reason=str(error))
                 return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from sublet.daemon.storage.prune_stores import MAX_CANDIDATES, Candidate
 from sublet.daemon.times import unix_seconds
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, created_ms
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MAX_KEPT_OF_LENDER: Final = 256
 LOOK_SECONDS: Final = 300.0
 
 log = structlog.get_logger(__name__)
-_NAME: Final = re.compile(r"Delegation (dlg_[0-9a-f]{32}):")
+_NAME: Final = Pattern(r"Delegation (dlg_[0-9a-f]{32}):")
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class AssignmentRun:
         self._lost: str | None = None
         self._flushed = False
         self._tried = False
+        self._began_work = False
         self._interrupted = 0
         self._left = ""
         self._news = Updates(record.id)
@@ -337,6 +338,7 @@ class AssignmentRun:
                 gate=lambda resources: self._tools.gate(self._record, resources, self.deadline, self._news.waiting),
                 session=session,
             )
+            self._began_work = True
             outcome = await self._tools.provider(self._record.agent).run(job, self._news.output)
             broke = not mount.is_copy and (mount.cut.is_set() or mount.interrupted > interrupted)
             if outcome.launched or not broke or launches == MAX_LAUNCHES:
@@ -351,6 +353,7 @@ class AssignmentRun:
             self.outcome,
             self.follow_ups.prompts,
             late=late,
+            began=self._began_work,
             # Work whose last writes did not all arrive is not done (DESIGN 4.1).
             missing=not self._flushed and self._start.lease.access_mode == "rw",
             lost=self._lost,

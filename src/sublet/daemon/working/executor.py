@@ -21,7 +21,7 @@ from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.pending import Pending
+from sublet.daemon.working.pending import Pending, start_seconds
 from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import node_id as node_id_of
@@ -157,11 +157,17 @@ class Executor:
 
     # INVITE
 
+    async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
+        """Refuse another INVITE under an id that was used: ``ExecutorApi.check_invite``."""
+        known = await self._assignments.find(message.delegation_id)
+        if known is not None and (known.peer_fingerprint != peer.fingerprint or not same_invite(known.invite, message)):
+            raise _used()
+
     def _again(self, known: AssignmentRecord, message: Invite, peer: KnownPeer) -> Accept:
         owned = known.peer_fingerprint == peer.fingerprint
         if owned and known.id in self._pending and same_invite(known.invite, message):
             return known.accept
-        raise SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")
+        raise _used()
 
     async def _accept(
         self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
@@ -170,7 +176,8 @@ class Executor:
         owner = message.delegation_id
         mount_point: Path | None = None
         self._check_serving()
-        self._slots.reserve(owner)
+        seconds = start_seconds(message.lease.ttl_seconds)
+        self._slots.reserve(owner, seconds)
         try:
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
             mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)
@@ -200,7 +207,7 @@ class Executor:
         except BaseException:
             await self._release(owner, transport, mount_point)
             raise
-        pending = self._pending[owner] = Pending(key)
+        pending = self._pending[owner] = Pending(key, seconds)
         held = self._tasks.start("holding an accepted invitation", self._hold, owner, pending)
         if not held:
             # The daemon began to stop during the last write, and has not seen this one.
@@ -387,3 +394,7 @@ def _stopping() -> SubletError:
 def _names(record: AssignmentRecord) -> dict[str, str]:
     """Return what the log calls a piece of work by, for the owner of this machine to see whose it was."""
     return {"delegation_id": record.id, "peer": record.peer, "agent": record.agent}
+
+
+def _used() -> SubletError:
+    return SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")

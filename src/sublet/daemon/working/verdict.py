@@ -13,6 +13,7 @@ def why_not_done(
     prompts: tuple[PromptState, ...],
     *,
     late: bool,
+    began: bool,
     missing: bool,
     lost: str | None,
     stopped: SubletError | None,
@@ -26,6 +27,7 @@ def why_not_done(
         outcome: what the provider said, None where it did not come to that.
         prompts: how each prompt ended.
         late: whether the lease is over, or as good as.
+        began: whether the agent was started at all.
         missing: whether writes did not all arrive.
         lost: why the link to the files was lost for good, None where it was not.
         stopped: why the work was stopped, if so.
@@ -34,7 +36,7 @@ def why_not_done(
     """
     if late and (outcome is None or outcome.reason == "timeout" or (outcome.reason == "done" and missing)):
         # The delegator cancels a lease that ends, perhaps before our own clock says so.
-        return expired(left)
+        return expired(left) if began else never_began()
     if stopped is not None:
         return stopped
     if failed is not None:
@@ -75,6 +77,15 @@ def expired(left: str = "") -> SubletError:
         ErrorCode.EXPIRED,
         "the lease ended while the task was running; the agent was stopped and the directory unmounted",
         "Delegate again with a longer lease.",
+    )
+
+
+def never_began() -> SubletError:
+    """Return the error of a lease that ended before there was anything for the agent to work in."""
+    return SubletError(
+        ErrorCode.EXPIRED,
+        "the lease ended before the directory was mounted, so the agent was never started",
+        "Delegate again with a longer lease. `sublet doctor` on both sides tells what keeps a mount from coming.",
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from random import Random
 from threading import Event
 from typing import TypeVar
 
 from sublet.messaging.engine.network import Answer, Qos, Sample
+from sublet.protocol.patterns import Pattern, glob
 
 ItemT = TypeVar("ItemT")
 
@@ -174,6 +175,11 @@ class _Query:
         return self._answer
 
 
+@functools.lru_cache(maxsize=1024)
+def _glob(chunk: str) -> Pattern[str]:
+    return glob(chunk)
+
+
 def matches(pattern: str, key: str) -> bool:
     """Tell whether a key expression of Zenoh matches a key: ``*`` stands for a chunk, ``$*`` for a part of one.
 
@@ -181,6 +187,6 @@ def matches(pattern: str, key: str) -> bool:
     """
     pieces, chunks = pattern.split("/"), key.split("/")
     return len(pieces) == len(chunks) and all(
-        piece == chunk or ("*" in piece and not chunk.startswith("@") and fnmatchcase(chunk, piece.replace("$*", "*")))
+        piece == chunk or ("*" in piece and not chunk.startswith("@") and _glob(piece.replace("$*", "*")).match(chunk))
         for piece, chunk in zip(pieces, chunks, strict=True)
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from typing import Final
 
 from sublet.protocol.ezagent.ids import RoomId
+from sublet.protocol.patterns import Pattern
 
 MAX_FORGOTTEN: Final = 65_536
 """Rooms that are remembered as forgotten; of more, the oldest may be offered again."""
 STEP_ROWS: Final = 1_000
-_ROOM: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ROOM: Final = Pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BY_ROW: Final = ("log", "writes", "deletions", "contents")
 _NAMES: Final = (
     "WITH RECURSIVE names(name) AS (SELECT min(name) FROM index_entries UNION ALL "

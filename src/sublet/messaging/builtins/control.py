@@ -7,7 +7,6 @@ again, whoever would send it is told so, where that is known; where it isn't, th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,10 +25,11 @@ from sublet.messaging.engine.declaration import (
 )
 from sublet.protocol.errors import LocalCode
 from sublet.protocol.ezagent.ids import EntityId, is_entity_id, is_ref_id
+from sublet.protocol.patterns import Pattern
 
 ASKS: Final = "asks"
 CONTROL: Final = "control"
-_EPOCH = re.compile(r"[0-9a-f]{16}\Z")
+_EPOCH = Pattern(r"[0-9a-f]{16}\Z")
 
 
 def epoch_asking(fields: Mapping[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sublet.messaging.engine.contexts import Happened
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.writing import Outgoing
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, narrow
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope, seal
@@ -206,7 +207,7 @@ def _value(payload: bytes) -> dict[str, JsonValue]:
     if len(payload) > MAX_VALUE_BYTES:
         raise Refused(Refusal.OVERSIZED, "too much is said in passing")
     try:
-        value = narrow(json.loads(payload))
+        value = narrow(parse_json(payload))
     except (ValueError, RecursionError):
         raise malformed("what is said in passing is no JSON") from None
     if not isinstance(value, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -26,6 +25,7 @@ from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import PATTERNS, doc_id
 from sublet.protocol.ezagent.roots import ROOTS, Root, StorageType, ext_root
 from sublet.protocol.ezagent.writer_rules import RuleError, WriterRule, parse_rule
+from sublet.protocol.patterns import Pattern
 
 LEVELS: Final = (
     ("identity", "room", "timeline", "message"),
@@ -34,8 +34,8 @@ LEVELS: Final = (
     ("threads", "drafts"),
 )
 """What each compliance level adds (ezagent 6.3)."""
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
-_OPERATION = re.compile(r"[a-z][a-z_]*(?:\.[a-z][a-z_]*)?\Z")
+_NAME = Pattern(r"[a-z][a-z0-9-]{0,31}\Z")
+_OPERATION = Pattern(r"[a-z][a-z_]*(?:\.[a-z][a-z_]*)?\Z")
 _OF_ENTITY: Final = "ezagent/{entity_id}/"
 _SUFFIX: Final = "/{state|updates}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,6 +27,7 @@ from sublet.messaging.engine.operating import OperationContext
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import RoomId, is_ref_id
 from sublet.protocol.ezagent.room.state import RoomState
+from sublet.protocol.patterns import Pattern
 
 CHANNELS_FIELD: Final = "ext.channels"
 HINTS: Final = ("ext", "channels", "hints")
@@ -36,7 +36,7 @@ MAX_CHANNELS_LISTED: Final = 500
 """Channels of one room that are listed."""
 LOOKED_BACK: Final = 32
 """Messages of a channel that may be gone before it counts as gone itself."""
-_CHANNEL = re.compile(r"\w[\w-]{0,63}\Z")
+_CHANNEL = Pattern(r"[\pL\pN_][\pL\pN_-]{0,63}\Z")
 _REFS: Final = "channel_refs"
 _CHANNELS: Final = "channel_list"
 

@@ -5,7 +5,6 @@ The body is a text that is merged: an entity may write it on several of its devi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.roots import StorageType
 from sublet.protocol.ezagent.yjs.encode import Nested
 from sublet.protocol.ezagent.yjs.model import Scalar, Value
+from sublet.protocol.patterns import Pattern
 
 PROFILE: Final = "profile"
 MAX_BODY_CHARS: Final = 32_768
@@ -53,8 +53,8 @@ _INDEX: Final = "discovery_search"
 _ALL: Final = ""
 _TYPE: Final = "entity_type"
 _WRITTEN_AT: Final = "updated_at"
-_FIELD = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
-_ENTITY_TYPE = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+_FIELD = Pattern(r"[a-z][a-z0-9_]{0,63}\Z")
+_ENTITY_TYPE = Pattern(r"[a-z][a-z0-9_-]{0,31}\Z")
 
 
 def _document(entity: EntityId) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -11,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.faults import fault_words
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.protocol.unique_json import unique_json
 
@@ -21,7 +21,9 @@ TOOL_PREFIX: Final = "capability."
 """Before the id, in the name of the tool that policy is asked for."""
 
 ModuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-MODULE_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+MODULE_ID: Final = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}")
+_OWN_PROGRAM: Final = Pattern(r"\./[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_PROGRAM: Final = Pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}")
 Line = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Argument = Annotated[str, StringConstraints(max_length=MAX_ARGUMENT_CHARS, pattern=r"^[^\x00]*$")]
 Arguments = Annotated[tuple[Argument, ...], Field(max_length=MAX_ARGUMENTS)]
@@ -119,14 +121,14 @@ def check_program(command: str) -> None:
         ValueError: it is none.
     """
     if command.startswith("./"):
-        if not re.fullmatch(r"\./[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", command):
+        if not _OWN_PROGRAM.fullmatch(command):
             raise ValueError("./FILE is a file of the module itself")
         return
     if command.startswith("/"):
         if ".." in PurePosixPath(command).parts:
             raise ValueError("a path has no '..'")
         return
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,99}", command):
+    if not _PROGRAM.fullmatch(command):
         raise ValueError(
             "the command is the name of a program, an absolute path, or ./FILE; arguments go to defaultArgs"
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -17,10 +16,9 @@ MAX_REPLY_CHARS: Final = 256 * 1024
 MAX_CANDIDATES: Final = 32
 MAX_STARTS: Final = 512
 """Brackets at which a value is looked for."""
-_FENCE: Final = re.compile(
-    r"(?P<fence>`{3,}|~{3,})(?P<label>[A-Za-z0-9_+.-]*)[ \t]*\r?\n?(?P<body>.*?)(?P<end>(?P=fence)|\Z)", re.DOTALL
-)
-_BRACKET: Final = re.compile(r"[{\[]")
+_LABEL_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-")
+_FENCES: Final = ("```", "~~~")
+_BRACKETS: Final = ("{", "[")
 _JSON_LABELS: Final = frozenset({"json", "json5", "jsonc"})
 
 
@@ -53,7 +51,7 @@ def candidates(reply: str) -> list[Candidate]:
     """
     text, steps = reply.strip().removeprefix("\ufeff").strip(), Steps()
     whole = list(_whole(text, Place.WHOLE, steps))
-    if whole and not (Mend.CUT_OFF_CONTAINER in whole[0].mends and _FENCE.search(text)):
+    if whole and not (Mend.CUT_OFF_CONTAINER in whole[0].mends and any(map(text.__contains__, _FENCES))):
         return whole
     found = list(whole)
     for place, segment in _segments(text):
@@ -66,15 +64,47 @@ def candidates(reply: str) -> list[Candidate]:
 
 
 def _segments(text: str) -> Iterator[tuple[Place, str]]:
-    at = 0
-    for fence in _FENCE.finditer(text):
-        yield Place.PROSE, text[at : fence.start()]
-        json_labelled = fence["label"].lower() in _JSON_LABELS
+    at, fences = 0, _Places(text, _FENCES)
+    while (start := fences.after(at)) is not None:
+        yield Place.PROSE, text[at:start]
+        behind = _run(text, start, text[start])
+        label_end = _run(text, behind, _LABEL_CHARS)
+        label = text[behind:label_end]
+        begin = _run(text, label_end, " \t")
+        begin += text.startswith("\r", begin)
+        begin += text.startswith("\n", begin)
+        end = text.find(text[start:behind], begin)
+        at = len(text) if end < 0 else end + behind - start
+        body = text[begin : end if end >= 0 else None]
+        json_labelled = label.lower() in _JSON_LABELS
         # A label that is part of the value, as in ```true```, stays with it.
-        body = fence["body"] if json_labelled or not fence["label"] or fence["body"].strip() else fence["label"]
-        yield Place.JSON_FENCE if json_labelled else Place.FENCE, body
-        at = fence.end()
+        found = body if json_labelled or not label or body.strip() else label
+        yield Place.JSON_FENCE if json_labelled else Place.FENCE, found
     yield Place.PROSE, text[at:]
+
+
+class _Places:
+    """Where any of some short texts is, looked for from the front to the back, so that all looks cost one pass."""
+
+    def __init__(self, text: str, wanted: Sequence[str]) -> None:
+        self._text = text
+        self._next = dict.fromkeys(wanted, -1)
+
+    def after(self, at: int) -> int | None:
+        """Return the first place at ``at`` or behind it."""
+        for one, place in self._next.items():
+            if place < at:
+                found = self._text.find(one, at)
+                self._next[one] = len(self._text) if found < 0 else found
+        first = min(self._next.values())
+        return first if first < len(self._text) else None
+
+
+def _run(text: str, at: int, chars: Container[str]) -> int:
+    """Return the end of the run of ``chars`` that begins at ``at``."""
+    while at < len(text) and text[at] in chars:
+        at += 1
+    return at
 
 
 def _whole(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
@@ -94,15 +124,15 @@ def _whole(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
 
 
 def _scattered(text: str, place: Place, steps: Steps) -> Iterator[Candidate]:
-    at = 0
+    at, brackets = 0, _Places(text, _BRACKETS)
     for _ in range(MAX_STARTS):
-        bracket = _BRACKET.search(text, at)
-        if bracket is None:
+        start = brackets.after(at)
+        if start is None:
             return
-        at = bracket.start() + 1
+        at = start + 1
         for strict in (True, False):
             try:
-                found = strict_read(text, bracket.start()) if strict else read(text, bracket.start(), steps)
+                found = strict_read(text, start, steps) if strict else read(text, start, steps)
                 yield _candidate(found, place)
             except Unreadable:
                 continue

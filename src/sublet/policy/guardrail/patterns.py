@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
+from sublet.protocol.patterns import Pattern
+
 MAX_PATTERN_CHARS: Final = 500
 MAX_REPEATS: Final = 1_000
 """What the counted repetitions of one pattern may multiply to."""
-_COUNTED: Final = re.compile(r"\{(\d{1,6})(?:,(\d{0,6}))?\}")
+_COUNTED: Final = Pattern(r"\{(\d{1,6})(?:,(\d{0,6}))?\}")
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NoReturn
@@ -21,6 +22,8 @@ _PLAIN: Final = re.compile(rf"[^\\\x00-\x1f\"{_DOUBLE}{_SINGLE}]+")
 """Characters that mean nothing but themselves in any string."""
 MAX_STEPS: Final = 1_000_000
 """Values, and pieces of strings; some tenths of a second."""
+CHARS_A_STEP: Final = 16
+"""Characters that the strict reader reads in the time of a step."""
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'"}
 _HEX4: Final = re.compile(r"[0-9a-fA-F]{4}")
 
@@ -60,13 +63,13 @@ class Steps:
     def __init__(self, left: int = MAX_STEPS) -> None:
         self._left = left
 
-    def take(self) -> None:
-        """Take one.
+    def take(self, count: int = 1) -> None:
+        """Take one, or as many as something has cost.
 
         Raises:
             TooManySteps: there are none left.
         """
-        self._left -= 1
+        self._left -= count
         if self._left < 0:
             raise TooManySteps
 
@@ -293,15 +296,22 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-def strict_read(text: str, start: int) -> Read:
+def strict_read(text: str, start: int, steps: Steps | None = None) -> Read:
     """Return the JSON value that begins at ``start``, read strictly.
 
     Raises:
         Unreadable: there is none.
+        TooManySteps: more than ``steps`` has.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
+        # What was read in vain counts: a text may begin a value at each of its brackets and end none.
+        if isinstance(error, RecursionError):
+            cost = sys.getrecursionlimit()
+        else:
+            cost = (error.pos if isinstance(error, json.JSONDecodeError) else len(text)) - start
+        (steps or Steps()).take(max(cost, 0) // CHARS_A_STEP)
         raise Unreadable(str(error)[:200]) from None
     return Read(value, end, frozenset())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -11,11 +10,12 @@ from typing import Any, Final
 from sublet.policy.guardrail.relaxed import Unreadable, strict_loads
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue, narrow
+from sublet.protocol.patterns import Pattern
 
 MAX_REPAIRS: Final = 200
 MAX_VISITS: Final = 20_000
 """Places of a value, times the parts of the schema that apply there."""
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = Pattern(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _LITERALS: Final[dict[str, JsonValue]] = {"true": True, "false": False, "null": None}
 
 

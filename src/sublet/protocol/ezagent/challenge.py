@@ -13,6 +13,7 @@ from typing import Final
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -124,7 +125,7 @@ def _parse(raw: bytes) -> tuple[Challenge, EntityRecord, bytes]:
     if len(raw) > MAX_MESSAGE_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a challenge of {len(raw)} bytes")
     try:
-        body: JsonValue = json.loads(raw)
+        body: JsonValue = parse_json(raw)
     except (ValueError, RecursionError):
         raise malformed("a challenge is no JSON") from None
     fields = body.get("challenge") if isinstance(body, dict) else None

@@ -11,11 +11,12 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import MAX_DEPTH, JsonValue, narrow
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
 from sublet.protocol.ezagent.ids import ContentId, EntityId, checked_entity_id, is_content_hash
@@ -72,7 +73,7 @@ def parse_content(raw: bytes) -> Object:
     if len(raw) > MAX_CONTENT_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a content of {len(raw)} bytes")
     try:
-        content = json.loads(raw)
+        content: Any = parse_json(raw)
         if not _is_plain(content):
             content = narrow(content)
         if not isinstance(content, dict) or content.get("content_id") != content_id(content):

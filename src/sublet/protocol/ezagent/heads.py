@@ -7,18 +7,19 @@ or withholds, what it had. The statement travels as the payload of an envelope u
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.ezagent.errors import malformed
 from sublet.protocol.ezagent.yjs.model import MAX_CLIENT, MAX_CLOCK
+from sublet.protocol.patterns import Pattern
 
 MAX_HEADS_BYTES: Final = 512 << 10
 MAX_HEAD_DOCUMENTS: Final = 256
 MAX_HEAD_CLIENTS: Final = 4_096
 """In one statement, of all documents; what is beyond is left out."""
-_HASH = re.compile(r"[0-9a-f]{32}\Z")
+_HASH = Pattern(r"[0-9a-f]{32}\Z")
 
 
 class Head(NamedTuple):
@@ -50,7 +51,7 @@ def decode_heads(data: bytes) -> Heads:
     if len(data) > MAX_HEADS_BYTES:
         raise malformed("heads that are too long")
     try:
-        told = json.loads(data)
+        told: Any = parse_json(data)
     except (ValueError, RecursionError):
         raise malformed("heads that are no JSON") from None
     if not isinstance(told, dict) or len(told) > MAX_HEAD_DOCUMENTS:

@@ -6,7 +6,6 @@ hashing one key; a relay only ever adds an alias.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue, canonical_json
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.ezagent.errors import Refusal, Refused, malformed
@@ -105,7 +105,7 @@ def parse_record(raw: bytes) -> EntityRecord:
     if len(raw) > MAX_RECORD_BYTES:
         raise Refused(Refusal.OVERSIZED, f"a record of {len(raw)} bytes")
     try:
-        body: JsonValue = json.loads(raw)
+        body: JsonValue = parse_json(raw)
     except (ValueError, RecursionError):
         raise malformed("a record is no JSON") from None
     if not isinstance(body, dict):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Final, TypeAlias
 
 from sublet.protocol.ezagent.errors import malformed
+from sublet.protocol.patterns import Pattern
 
 EntityId: TypeAlias = str
 RoomId: TypeAlias = str
@@ -17,11 +17,11 @@ SYSTEM_ENTITY: Final = "@system:local"
 """The engine's own hooks; it can't be registered, signed for, or accepted from the wire (DESIGN 6)."""
 
 MAX_ENTITY_CHARS: Final = 1 + 64 + 1 + 253
-_ENTITY = re.compile(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
-_ROOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
-_REF = re.compile(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
-_HASH = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_UUID = re.compile(r"uuid:[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_ENTITY = Pattern(r"@[a-z0-9._-]{1,64}:[a-z0-9.-]{1,253}\Z")
+_ROOM = Pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+_REF = Pattern(r"(?:ulid:)?[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
+_HASH = Pattern(r"sha256:[0-9a-f]{64}\Z")
+_UUID = Pattern(r"uuid:[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 ROOM_SALT_BYTES: Final = 16
 CLIENT_NONCE_BITS: Final = 16

@@ -5,7 +5,6 @@ Chunks that begin with ``@`` are verbatim in Zenoh: no wildcard matches them, so
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,12 +14,13 @@ from typing import Final
 from sublet.protocol.ezagent.errors import malformed
 from sublet.protocol.ezagent.ids import is_content_id, is_entity_id, is_room_id
 from sublet.protocol.ezagent.shards import is_shard
+from sublet.protocol.patterns import Match, Pattern
 
 ROOT: Final = "ezagent"
 MAX_KEY_CHARS: Final = 640
-_EXT = re.compile(r"[a-z][a-z0-9-]{0,31}\Z")
-_HASH = re.compile(r"[0-9a-f]{64}\Z")
-_PLACE = re.compile(r"\{([a-z_]+(?:\|[a-z_]+)*)\}")
+_EXT = Pattern(r"[a-z][a-z0-9-]{0,31}\Z")
+_HASH = Pattern(r"[0-9a-f]{64}\Z")
+_PLACE = Pattern(r"\{([a-z_]+(?:\|[a-z_]+)*)\}")
 
 
 class Channel(StrEnum):
@@ -83,7 +83,7 @@ def instantiate(pattern: str, **values: str) -> str:
         Refused: a value is missing, or it has another shape than its place asks for.
     """
 
-    def fill(match: re.Match[str]) -> str:
+    def fill(match: Match[str]) -> str:
         name = match[1]
         value = values.get(name)
         if value is None or not _fits(name, value):

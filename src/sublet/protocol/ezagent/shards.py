@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
+
+from sublet.protocol.patterns import Pattern
 
 REFS_PER_SHARD: Final = 4_096
 """After so many refs the next sub-shard begins, so that no document grows with its room."""
 MAX_SUB_SHARD: Final = 999
-_SHARD = re.compile(r"(\d{4}-(?:0[1-9]|1[0-2]))(?:-(\d{3}))?\Z")
+_SHARD = Pattern(r"(\d{4}-(?:0[1-9]|1[0-2]))(?:-(\d{3}))?\Z")
 
 
 def is_shard(text: str) -> bool:

@@ -7,13 +7,13 @@ reading, so that replicas which learn of a change at different times hold the sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId
+from sublet.protocol.patterns import Pattern
 
 MAX_RULE_CHARS: Final = 256
 
@@ -96,7 +96,8 @@ _NAMED: Final[Mapping[str, Lasting]] = {
     "content.author": Lasting.FIXED,
     "acl.owner": Lasting.CHANGING,
 }
-_LEVEL = re.compile(r"signer\.power_level >= (?:power_levels\.)?([a-z][a-z0-9_.-]{0,62})\Z")
+_BETWEEN = Pattern(r"\s+AND\s+|,")
+_LEVEL = Pattern(r"signer\.power_level >= (?:power_levels\.)?([a-z][a-z0-9_.-]{0,62})\Z")
 _OWN_KEYS: Final = frozenset(
     {
         "annotation_key contains signer_id",
@@ -119,7 +120,7 @@ def parse_rule(text: str) -> WriterRule:
     """
     if len(text) > MAX_RULE_CHARS:
         raise RuleError("a writer rule is too long")
-    pieces = [piece.strip() for piece in re.split(r"\s+AND\s+|,", text)]
+    pieces = [piece.strip() for piece in _BETWEEN.split(text)]
     return WriterRule(text, tuple(_term(" ".join(piece.replace("∈", " in ").split())) for piece in pieces))
 
 

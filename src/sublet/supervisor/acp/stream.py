@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sublet import deadlines
+from sublet.protocol.bounded_json import parse_json
 from sublet.supervisor.guarded_process import GuardedProcess
+from sublet.turns import Turns
 
 MAX_LINE_BYTES: Final = 16 << 20
 """Of one message: agents send whole files as one."""
@@ -42,6 +44,7 @@ class AgentStream:
         self._sending = asyncio.Lock()
         self._open: set[str] = set()
         self._bad_lines = 0
+        self._turns = Turns()
         self.failure = ""
         """Why it ended, where the agent is to blame."""
 
@@ -66,6 +69,9 @@ class AgentStream:
         """Return the next message; None at the end, or once the agent misbehaves."""
         try:
             while line := await self._line():
+                await self._turns.take()
+                if line.isspace():
+                    continue
                 message = self._message(line)
                 if message is not None:
                     return message
@@ -98,11 +104,11 @@ class AgentStream:
 
     def _message(self, line: bytes) -> dict[str, Any] | None:
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
+            message: Any = parse_json(line, max_bytes=MAX_LINE_BYTES)
+        except ValueError:
             message = None
         if not isinstance(message, dict):
-            self._bad_lines += bool(line.strip())
+            self._bad_lines += 1
             if self._bad_lines > MAX_BAD_LINES:
                 raise Misbehaved("what it prints is not the Agent Client Protocol")
             return None

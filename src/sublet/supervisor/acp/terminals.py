@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +16,7 @@ from acp.schema import TerminalExitStatus, TerminalOutputResponse
 
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor import tools
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.acp.tool_calls import in_view
@@ -32,7 +32,7 @@ MAX_OUTPUT_BYTES: Final = 256 << 10
 MAX_COMMAND_BYTES: Final = 64 << 10
 """Of a command with its arguments and variables."""
 _INTERNAL: Final = -32603
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+_VARIABLE: Final = Pattern(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _READ_BYTES: Final = 65_536
 _EXEC: Final = ("sh", "-c", 'exec "$@"', "sh")
 

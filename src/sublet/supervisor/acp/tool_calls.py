@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from acp.schema import PermissionOption, ToolCallUpdate
 
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor import tools
 from sublet.supervisor.model import JobResource
 from sublet.supervisor.tools import ToolCall
@@ -42,8 +42,8 @@ _OWN: Final[Mapping[str, str]] = {
 }
 """What Claude Code's own tools are, which it tells apart more finely than by kind."""
 _PATH_NAMES: Final = ("path", "file_path", "filePath", "abs_path", "notebook_path", "old_path", "new_path", "cwd")
-_UNSAFE: Final = re.compile(r"[^a-z0-9._-]+")
-_MCP: Final = re.compile(r"mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<tool>[A-Za-z0-9_-]+)\Z")
+_UNSAFE: Final = Pattern(r"[^a-z0-9._-]+")
+_MCP: Final = Pattern(r"mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<tool>[A-Za-z0-9_-]+)\Z")
 
 
 class TooLarge(Exception):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from typing import Final
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.patterns import Pattern
 
 MAX_DEPTH: Final = 32
-_FENCE = re.compile(r"\A```[a-z]*\s*\n(.*)\n```\s*\Z", re.DOTALL)
+_FENCE = Pattern(r"```[a-z]*\s*\n(.*)\n```\s*\Z", dot_all=True)
 
 
 class BadArguments(ValueError):
@@ -32,10 +32,10 @@ def read_arguments(text: str) -> dict[str, JsonValue]:
     attempts: tuple[Callable[[str], str], ...] = (str, _unfenced, lambda one: _without_commas(_unfenced(one)))
     for attempt in attempts:
         try:
-            value = json.loads(attempt(stripped), strict=False, parse_constant=_refuse)
+            value = parse_json(attempt(stripped), strict=False)
             if isinstance(value, str):
-                value = json.loads(value, strict=False, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+                value = parse_json(value, strict=False)
+        except ValueError:
             continue
         if not isinstance(value, dict):
             raise BadArguments("the arguments have to be one JSON object")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Final, cast
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor.chat.endpoint import Message
 from sublet.supervisor.chat.reply import RawCall, Reply, Usage
 
@@ -21,8 +22,8 @@ FULL: Final = 0.9
 """How much of the context a request may fill; the rest is for the answer."""
 MAX_CALIBRATION: Final = 4.0
 
-_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_OURS = re.compile(r"call_([0-9]{1,9})_")
+_NAME = Pattern(r"[^A-Za-z0-9_-]")
+_OURS = Pattern(r"call_([0-9]{1,9})_")
 
 
 class Conversation:
@@ -158,7 +159,7 @@ def _tokens(chars: int) -> int:
 def _valid(arguments: str) -> str:
     """Return arguments as they may be sent back: what is no JSON is quoted, in part, as a string in an object."""
     try:
-        json.loads(arguments)
+        parse_json(arguments)
     except (ValueError, RecursionError):
         return json.dumps({"malformed": arguments[:SMALL_CHARS]})
     return arguments

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Final
 
 from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor.chat.endpoint import Message
 
 MAX_BYTES: Final = 16 << 20
@@ -20,7 +20,7 @@ MAX_BYTES: Final = 16 << 20
 MAX_KEPT: Final = 256
 MAX_AGE_SECONDS: Final = 30 * 86_400.0
 VERSION: Final = 1
-_ID = re.compile(r"chat_[0-9a-f]{32}")
+_ID = Pattern(r"chat_[0-9a-f]{32}")
 _ROLES: Final = frozenset({"user", "assistant", "tool"})
 
 

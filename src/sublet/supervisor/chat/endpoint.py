@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from sublet import deadlines
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.reply import Reply, ReplyBuilder, read_whole
@@ -290,8 +291,8 @@ async def _error_text(response: httpx.Response) -> str:
         if len(raw) > MAX_ERROR_BYTES:
             return ""
     try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
+        body = parse_json(raw)
+    except ValueError:
         return ""
     error = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(error, dict):

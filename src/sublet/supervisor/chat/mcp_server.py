@@ -17,11 +17,14 @@ import anyio
 import structlog
 
 from sublet import deadlines
+from sublet.protocol.bounded_json import check_json
 from sublet.protocol.canonical import JsonValue
+from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.tool import ToolFailed
 from sublet.supervisor.confined_runs import ConfinedRuns
 from sublet.supervisor.model_config import McpServerConfig
+from sublet.turns import Turns
 
 if TYPE_CHECKING:
     import mcp.types
@@ -217,14 +220,13 @@ async def _listed(client: Client) -> list[ServerTool]:
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Yield whole lines; a longer one than is allowed ends the conversation."""
-    rest = b""
-    while chunk := await reader.read(65_536):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if line.strip():
+    lines, turns = LineCutter(MAX_LINE_BYTES), Turns()
+    with contextlib.suppress(LineTooLong):
+        while chunk := await reader.read(65_536):
+            await turns.take()
+            for line in lines.feed(chunk):
+                await turns.take()
                 yield line
-        if len(rest) > MAX_LINE_BYTES:
-            return
 
 
 def _message(line: bytes) -> Any:
@@ -235,6 +237,7 @@ def _message(line: bytes) -> Any:
     """
     from mcp.types import jsonrpc_message_adapter
 
+    check_json(line, max_bytes=MAX_LINE_BYTES)
     return jsonrpc_message_adapter.validate_json(line, by_name=False)
 
 

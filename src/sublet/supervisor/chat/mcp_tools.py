@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
@@ -13,6 +12,7 @@ from anyio.abc import TaskGroup
 from sublet.policy.guardrail.schema import CheckedSchema
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.chat.mcp_server import McpServer, ServerTool, shown_result
 from sublet.supervisor.chat.tool import MAX_RESULT_CHARS, Arguments, Tool, ToolFailed, ToolResult, bounded
@@ -22,7 +22,7 @@ from sublet.supervisor.model_config import McpServerConfig
 MAX_DESCRIPTION_CHARS: Final = 1_000
 MAX_SCHEMA_DEPTH: Final = 24
 MAX_WIRE_CHARS: Final = 64
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+_NAME = Pattern(r"[A-Za-z0-9_.-]{1,60}")
 
 
 class McpTools:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.text import clean_line
 from sublet.supervisor.chat.sse import MalformedReply
@@ -170,8 +171,8 @@ def read_whole(raw: bytes) -> Reply:
 
 def _object(text: str) -> dict[str, JsonValue]:
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
+        body = parse_json(text)
+    except ValueError:
         raise MalformedReply("its answer is not JSON") from None
     if not isinstance(body, dict):
         raise MalformedReply("its answer is no JSON object")

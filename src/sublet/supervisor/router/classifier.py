@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from pydantic import ValidationError
 
+from sublet.protocol.bounded_json import parse_json
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.router.model import Classification, RouteRequest
 
@@ -107,7 +108,8 @@ class ChatClassifier:
                 raw += chunk
                 if len(raw) > MAX_ANSWER_BYTES:
                     raise ValueError("the answer is too large")
-        content = json.loads(raw)["choices"][0]["message"]["content"]
+        answer: Any = parse_json(raw, max_bytes=MAX_ANSWER_BYTES)
+        content = answer["choices"][0]["message"]["content"]
         if not isinstance(content, str):
             raise TypeError("the answer holds no text")
         return content

@@ -5,14 +5,16 @@ Only the very beginning counts. What stands further down may be quoted from anyw
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
-_HUB = re.compile(r"/hub(?:[ \t]+(?P<module>[^\s]{1,200}))?(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
-_MENTION = re.compile(r"@(?P<agent>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(?=[\s:,]|\Z)[\s:,]*(?P<rest>.*)\Z", re.DOTALL)
-_WORD = re.compile(r"[^\W_]+(?:[._-][^\W_]+)*")
-_INNER = re.compile(r"(?<![\w@])@([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
+from sublet.protocol.patterns import SPACE, Pattern
+
+_HUB = Pattern(rf"/hub(?:[ \t]+(?P<module>[^{SPACE}]{{1,200}}))?(?:[{SPACE}]+(?P<rest>.*))?\Z", dot_all=True)
+_MENTION = Pattern(rf"@(?P<agent>[A-Za-z0-9][A-Za-z0-9._-]{{0,62}})(?:[{SPACE}:,]+(?P<rest>.*))?\Z", dot_all=True)
+_WORD = Pattern(r"[\pL\pN]+(?:[._-][\pL\pN]+)*")
+_INNER = Pattern(r"@([A-Za-z0-9][A-Za-z0-9._-]{0,62})")
+_JOINT = Pattern(r"[._-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ def parse(text: str) -> Direct | None:
     if found := _HUB.match(text):
         return Direct("hub", (found["module"] or "").lower(), (found["rest"] or "").strip())
     if found := _MENTION.match(text):
-        return Direct("mention", found["agent"].lower().rstrip("."), found["rest"].strip())
+        return Direct("mention", found["agent"].lower().rstrip("."), (found["rest"] or "").strip())
     word = text.strip()
     if word in ("/agents", "/help"):
         return Direct("agents" if word == "/agents" else "help", "", "")
@@ -44,10 +46,16 @@ def is_direct_hub(text: str) -> bool:
 
 def mentions(text: str) -> set[str]:
     """Return the names that ``text`` mentions anywhere as ``@name``."""
-    return {name.lower().rstrip(".") for name in _INNER.findall(text)}
+    found = _INNER.finditer(text)
+    return {one[1].lower().rstrip(".") for one in found if not _joined(text[one.start() - 1] if one.start() else " ")}
 
 
 def words(text: str) -> set[str]:
     """Return the words of ``text``, folded, with those of compounds beside them."""
     found = {word.casefold() for word in _WORD.findall(text)}
-    return found | {part for word in found for part in re.split(r"[._-]", word) if part}
+    return found | {part for word in found for part in _JOINT.split(word) if part}
+
+
+def _joined(before: str) -> bool:
+    """Tell whether a mention behind this character is part of something else, as in a mail address."""
+    return before.isalnum() or before in ("_", "@")

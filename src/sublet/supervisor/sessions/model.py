@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from sublet.protocol.ids import PROVIDER_SESSION_ID, SESSION_ID
+from sublet.protocol.patterns import Pattern
 
 MAX_TITLE_CHARS = 200
 MAX_TEXT_CHARS = 64_000
@@ -20,9 +20,9 @@ Status = Literal["active", "paused", "completed", "error"]
 RouteDecision = Literal["direct_reply", "dispatch_agent", "dispatch_module", "ask_human", "reject"]
 
 
-def _whole(pattern: re.Pattern[str]) -> StringConstraints:
+def _whole(pattern: Pattern[str]) -> StringConstraints:
     """Return that a text is what ``pattern`` describes, from its first character to its last."""
-    return StringConstraints(pattern=rf"\A(?:{pattern.pattern.removesuffix(chr(92) + 'Z')})\z")
+    return StringConstraints(pattern=rf"\A(?:{pattern.source.removesuffix(chr(92) + 'Z')})\z")
 
 
 FingerSessionId = Annotated[str, _whole(SESSION_ID)]

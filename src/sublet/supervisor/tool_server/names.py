@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sublet.policy.capabilities.module_file import TOOL_PREFIX
+from sublet.protocol.patterns import Pattern
 from sublet.supervisor.tools import ToolOffer
 
 SERVER: Final = "sublet"
 """What agents know the server by."""
 NAMESPACE: Final = "capability_"
 """Before the id of a capability, where ``agent.json`` names no other."""
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_UNSAFE: Final = Pattern(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)

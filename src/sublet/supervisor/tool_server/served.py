@@ -16,14 +16,19 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
 from sublet.policy.guardrail.schema import CheckedSchema
+from sublet.protocol.bounded_json import check_json
 from sublet.protocol.errors import SubletError
+from sublet.protocol.lines import LineCutter, LineTooLong
 from sublet.protocol.text import clean_line
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.model import Job
 from sublet.supervisor.tool_server.names import SERVER, NamedOffer
 from sublet.supervisor.tools import ToolCall, ToolSource
+from sublet.turns import Turns
 
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_VALUES: Final = 20_000
+"""JSON values of one message."""
 MAX_CALLS: Final = 8
 """Calls of one job that may be under way at once."""
 CHUNK: Final = 65_536
@@ -85,6 +90,7 @@ class ServedTools:
             async with to_server:
                 async for line in _lines(stream):
                     try:
+                        check_json(line, values=MAX_VALUES)
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                         await to_server.send(SessionMessage(message))
                     except ValueError:
@@ -158,12 +164,11 @@ def _said(text: str, *, failed: bool) -> t.CallToolResult:
 
 async def _lines(stream: Stream) -> AsyncIterator[bytes]:
     """Return whole lines until the end, or until one is too long."""
-    rest = b""
-    while data := await stream.receive(CHUNK):
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            if line.strip():
+    lines, turns = LineCutter(MAX_LINE_BYTES), Turns()
+    try:
+        while data := await stream.receive(CHUNK):
+            for line in lines.feed(data):
+                await turns.take()
                 yield line
-        if len(rest) > MAX_LINE_BYTES:
-            log.warning("an agent's tool connection sent a line that is too long", most=MAX_LINE_BYTES)
-            return
+    except LineTooLong:
+        log.warning("an agent's tool connection sent a line that is too long", most=MAX_LINE_BYTES)

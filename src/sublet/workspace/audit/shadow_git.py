@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.git_runner import GitEnded, end_git, finish_git, git_environment, git_program, start_git
 
 GIT_SECONDS: Final = 60.0
@@ -37,7 +37,7 @@ DIRECTORY: Final = 0o040000
 """Only manifests have directories of their own; git keeps none without a file."""
 
 _REF = b"refs/sublet/shadow"
-_OBJECT_ID = re.compile(r"[0-9a-f]{64}")
+_OBJECT_ID = Pattern(r"[0-9a-f]{64}")
 _CHUNK = 65_536
 _UNKNOWN_OBJECT = ("not a valid object name", "not a tree object", "bad object")
 
@@ -76,9 +76,9 @@ ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !w
 _LAYOUT = {"HEAD": "ref: refs/heads/never\n", "info/attributes": ATTRIBUTES, "config": _CONFIG}
 
 # Newer versions of git refuse these names in a tree; a % before them keeps them apart from names that have it already.
-_MASKED = re.compile(rb"%+\.git(modules)?", re.IGNORECASE)
-_REFUSED = re.compile(rb"\.git|" + _MASKED.pattern, re.IGNORECASE)
-_REFUSED_LINK = re.compile(rb"\.gitmodules|" + _REFUSED.pattern, re.IGNORECASE)
+_MASKED = Pattern(rb"%+\.git(modules)?", ignore_case=True)
+_REFUSED = Pattern(rb"\.git|" + rb"%+\.git(modules)?", ignore_case=True)
+_REFUSED_LINK = Pattern(rb"\.gitmodules|" + rb"\.git|%+\.git(modules)?", ignore_case=True)
 
 
 def blob_id(content: bytes) -> str:

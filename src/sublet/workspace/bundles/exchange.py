@@ -8,7 +8,6 @@ equal commits, so that both sides know the baseline without having to keep it (D
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.shadow_git import ATTRIBUTES, mask, quoted
 from sublet.workspace.bundles.runs import GitRuns
@@ -33,7 +33,7 @@ MAX_SAID_BYTES: Final = 256 << 20
 """What git may say of all names of a tree."""
 _MAX_BUNDLE_HEAD: Final = 4096
 _PACKED: Final = ("-c", "fetch.unpackLimit=1", "-c", "transfer.unpackLimit=1")
-_ID: Final = re.compile(r"[0-9a-f]{40}\Z")
+_ID: Final = Pattern(r"[0-9a-f]{40}\Z")
 _LINK: Final = 0o120000
 _SAFE: Final = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.attributesFile=/dev/null", "-c", "core.fsmonitor=false"),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.patterns import Match, Pattern
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES, STAND_IN_BYTES, is_stand_in
 from sublet.workspace.changes.change_set import ChangeSets
@@ -29,7 +29,7 @@ MAX_BRANCH_BYTES: Final = 200
 MAX_ANSWER_BYTES: Final = 1024 * 1024
 """What git may say: an id, a name or a path."""
 
-_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*\Z")
+_BRANCH = Pattern(r"[A-Za-z0-9_][A-Za-z0-9_./+@=-]*\Z")
 _OVERRIDES: Final = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -49,7 +49,7 @@ _IDENTITY: Final = {
     "GIT_COMMITTER_NAME": "Sublet",
     "GIT_COMMITTER_EMAIL": "sublet@localhost",
 }
-_INDEX_LINE: Final = re.compile(rb"^index ([0-9a-f]{64})\.\.([0-9a-f]{64})((?: [0-7]{6})?)$", re.MULTILINE)
+_INDEX_LINE: Final = Pattern(rb"^index ([0-9a-f]{64})\.\.([0-9a-f]{64})((?: [0-7]{6})?)$", lines=True)
 """In a patch only a header can look like this: lines of content begin with a sign, those of binaries hold no space."""
 _SHORT: Final = 12
 _EXECUTE: Final = 0o111
@@ -196,9 +196,9 @@ def _usual_ids(git: ShadowGit, entry: Entry, contents: Path) -> Iterator[tuple[b
             yield side.blob.encode(), digest.hexdigest().encode()
 
 
-def _index_line(line: re.Match[bytes], ids: Mapping[bytes, bytes]) -> bytes:
+def _index_line(line: Match[bytes], ids: Mapping[bytes, bytes]) -> bytes:
     """Return a line of ids as a usual repository has it: whole where known or of nothing, else short."""
-    old, new = (b"0" * 40 if not side.strip(b"0") else ids.get(side, side[:_SHORT]) for side in line.group(1, 2))
+    old, new = (b"0" * 40 if not side.strip(b"0") else ids.get(side, side[:_SHORT]) for side in (line[1], line[2]))
     return b"index %s..%s%s" % (old, new, line[3])
 
 

@@ -7,13 +7,13 @@ asked to list the content from its standard input, without includes, and execute
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.git_runner import finish_git, git_environment, git_program, start_git
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
@@ -26,15 +26,15 @@ GIT_SECONDS: Final = 10.0
 Entry = tuple[str, str, str, str]
 """Section, subsection, key and value; section and key in lower case."""
 
-_BOOLEAN = re.compile(r"(?i)true|false|yes|no|on|off|[01]|")
-_NUMBER = re.compile(r"[0-9]{1,9}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
-_TEXT = re.compile(r"[^\x00-\x1f\x7f]{0,255}")
-_REF = re.compile(r"[A-Za-z0-9._/+@%-]{1,255}|\.")
-_REFSPEC = re.compile(r"\+?[A-Za-z0-9._/+@%*-]{1,255}(:[A-Za-z0-9._/+@%*-]{1,255})?")
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\]")
-_SCP = re.compile(r"(?:([^@/:\s]*)@)?([A-Za-z0-9._-]{1,255}):([^\x00-\x1f\x7f]*)")
-_URL_PATH = re.compile(r"[A-Za-z0-9._~/%+@-]{0,512}")
+_BOOLEAN = Pattern(r"(?i)true|false|yes|no|on|off|[01]|")
+_NUMBER = Pattern(r"[0-9]{1,9}")
+_WORD = Pattern(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
+_TEXT = Pattern(r"[^\x00-\x1f\x7f]{0,255}")
+_REF = Pattern(r"[A-Za-z0-9._/+@%-]{1,255}|\.")
+_REFSPEC = Pattern(r"\+?[A-Za-z0-9._/+@%*-]{1,255}(:[A-Za-z0-9._/+@%*-]{1,255})?")
+_HOST = Pattern(r"[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\]")
+_SCP = Pattern(r"(?:([^@/:\s]*)@)?([A-Za-z0-9._-]{1,255}):([^\x00-\x1f\x7f]*)")
+_URL_PATH = Pattern(r"[A-Za-z0-9._~/%+@-]{0,512}")
 
 _PLAIN_KEYS: Final = {
     "core.repositoryformatversion": _NUMBER,
@@ -45,14 +45,14 @@ _PLAIN_KEYS: Final = {
     "core.protecthfs": _BOOLEAN,
     "core.protectntfs": _BOOLEAN,
     "core.symlinks": _BOOLEAN,
-    "core.autocrlf": re.compile(_BOOLEAN.pattern + "|input"),
+    "core.autocrlf": Pattern(_BOOLEAN.source + "|input"),
     "core.eol": _WORD,
-    "core.safecrlf": re.compile(_BOOLEAN.pattern + "|warn"),
-    "core.logallrefupdates": re.compile(_BOOLEAN.pattern + "|always"),
+    "core.safecrlf": Pattern(_BOOLEAN.source + "|warn"),
+    "core.logallrefupdates": Pattern(_BOOLEAN.source + "|always"),
     "core.quotepath": _BOOLEAN,
     "core.sparsecheckout": _BOOLEAN,
     "core.sparsecheckoutcone": _BOOLEAN,
-    "core.abbrev": re.compile(_NUMBER.pattern + "|auto|no"),
+    "core.abbrev": Pattern(_NUMBER.source + "|auto|no"),
     "extensions.objectformat": _WORD,
     "extensions.compatobjectformat": _WORD,
     "extensions.preciousobjects": _BOOLEAN,

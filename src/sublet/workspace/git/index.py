@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import Final
 
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.viewpath import refused
 
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
@@ -38,7 +38,7 @@ _SPLIT: Final = b"link"
 # Some file systems take .git for what is written with invisible characters, other letters or an ending.
 _UNSEEN: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 _GIT: Final = _UNSEEN.join((rb"", rb"\.", rb"g", rb"i", rb"t", rb"")) + rb"|git~1"
-_BAD_PATH = re.compile(rb"(?:^|[/\\\0])(?:|\.|\.\.|(?:" + _GIT + rb")[ .]*(?::[^/\\\0]*)?)(?:$|[/\\\0])", re.IGNORECASE)
+_BAD_PATH = Pattern(rb"(?:^|[/\\\0])(?:|\.|\.\.|(?:" + _GIT + rb")[ .]*(?::[^/\\\0]*)?)(?:$|[/\\\0])", ignore_case=True)
 
 
 @dataclass(frozen=True, slots=True)

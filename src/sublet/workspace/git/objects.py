@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
 import zlib
 from typing import Final
 
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.viewpath import refused
 
 MAX_OBJECT_BYTES: Final = 64 * 1024 * 1024
 """Of an object's content: so much is checked in a fraction of a second."""
 _SHA1_DIGITS: Final = 40
-_HEADER = re.compile(rb"(?:blob|tree|commit|tag) (0|[1-9][0-9]{0,9})\0")
+_HEADER = Pattern(rb"(?:blob|tree|commit|tag) (0|[1-9][0-9]{0,9})\0")
 _MAX_HEADER_BYTES: Final = 32
 _PIECE: Final = 1024 * 1024
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.git.rules import REPOSITORY
 from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
@@ -19,7 +19,7 @@ MAX_VALUE_BYTES: Final = 1_024
 MAX_PACKED_BYTES: Final = 8 * 1024 * 1024
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_OBJECT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_OBJECT = Pattern(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 Refs = Mapping[bytes, bytes]
 """What each reference, ``HEAD`` among them, holds: an object's name, or ``ref: `` and another reference."""

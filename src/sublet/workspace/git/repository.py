@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sublet.protocol.bounds import GitMode
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.rules import REPOSITORY
 from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_SPECIAL = re.compile(r"[*?\[]")
+_SPECIAL = Pattern(r"[*?\[]")
 
 NO_REPOSITORY: Final = "it has no .git"
 ELSEWHERE: Final = ".git is no directory but points to one elsewhere, as in a worktree or a submodule"

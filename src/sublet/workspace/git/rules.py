@@ -8,9 +8,10 @@ they are written, since a name in other letters is not on the list either.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
+
+from sublet.protocol.patterns import Pattern
 
 REPOSITORY: Final = b".git"
 
@@ -47,8 +48,8 @@ _FIXED: Final = frozenset(
 """Directories without which it is no repository any more."""
 _ELSEWHERE: Final = frozenset({b"alternates", b"http-alternates"})
 """In ``objects/info``: pointers to directories and servers of the lender's."""
-_FAN = re.compile(rb"[0-9a-f]{2}")
-_OBJECT = re.compile(rb"[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_FAN = Pattern(rb"[0-9a-f]{2}")
+_OBJECT = Pattern(rb"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _DRAFT: Final = b"tmp_"
 """How git begins the name of an object that it is still writing."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
 from sublet.workspace.git.objects import MAX_OBJECT_BYTES, check_object
 from sublet.workspace.git.rules import INDEX
@@ -27,7 +27,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DRAFT: Final = b"sublet-taken.new"
 """A name that no client can write (``git.rules``), so that nobody has it open."""
-_SHA256 = re.compile(rb"(?im)^[^#;\n]*\bobjectformat\s*=\s*\"?sha256")
+_SHA256 = Pattern(rb"(?im)^[^#;\n]*\bobjectformat\s*=\s*\"?sha256")
 _SHA1_BYTES: Final = 20
 _SHA256_BYTES: Final = 32
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -23,6 +22,7 @@ import asyncssh
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import WIRE_DELEGATION_ID
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.child_process import ChildProcess
 from sublet.workspace.mount.channel import MountChannel
@@ -68,7 +68,7 @@ def options() -> str:
 
 
 # What AWCP allows as a delegation id; nothing of this shape is a path, a hidden name or an option.
-_REMOTE_PATH = re.compile(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
+_REMOTE_PATH = Pattern(r"/(?:[A-Za-z0-9_][A-Za-z0-9._-]*/?)*\Z")
 
 
 class Mounts:

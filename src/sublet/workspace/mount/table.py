@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
+from sublet.protocol.patterns import Pattern
+
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_OCTAL = re.compile(rb"\\([0-7]{3})")
+_OCTAL = Pattern(rb"\\([0-7]{3})")
 
 
 class TableEntry(NamedTuple):

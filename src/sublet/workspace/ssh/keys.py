@@ -6,12 +6,14 @@ and fails in ways of its own on what is none.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import asyncssh
 
-_LINE: Final = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,4000}={0,2}(?: [ -~]{0,1000})?\Z")
+from sublet.protocol.patterns import Pattern
+
+_LINE: Final = Pattern(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,}={0,2}(?: [ -~]*)?\Z")
+MAX_LINE_CHARS: Final = 5_000
 
 
 def read_public_key(line: str) -> asyncssh.SSHKey:
@@ -21,7 +23,7 @@ def read_public_key(line: str) -> asyncssh.SSHKey:
         ValueError: it is no such line, or not of a kind that is known here.
     """
     line = line.strip()
-    if not _LINE.match(line):
+    if len(line) > MAX_LINE_CHARS or not _LINE.match(line):
         raise ValueError("it is no public key line")
     try:
         return asyncssh.import_public_key(line)

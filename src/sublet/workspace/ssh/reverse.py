@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,14 @@ from typing import Final
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 
 PREAMBLE: Final = b"SUBLET-REVERSE "
 """Begins the one line that precedes SSH: ``SUBLET-REVERSE <lease_id>\\n``."""
 MAX_PREAMBLE: Final = 128
 MAX_EXPECTED: Final = 64
 
-_LEASE_ID = re.compile(rb"[A-Za-z0-9._-]{1,100}\Z")
+_LEASE_ID = Pattern(rb"[A-Za-z0-9._-]{1,100}\Z")
 
 
 def pack_preamble(lease_id: str) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_name
 from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
 
@@ -30,7 +30,7 @@ the person removed what the executor changed; ``deleted_there``: the other way r
 PathChange = Literal["added", "changed", "deleted", "renamed", "mode"]
 ChangeSetStatus = Literal["pending", "applied", "partly_applied", "discarded", "undone"]
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:\.[A-Za-z0-9][A-Za-z0-9_-]{0,63})?\Z")
+_KEY = Pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(?:\.[A-Za-z0-9][A-Za-z0-9_-]{0,63})?\Z")
 
 
 class OverlayRoot:

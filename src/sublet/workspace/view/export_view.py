@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern
 from sublet.workspace.confined.file import WriteFile
 from sublet.workspace.confined.fs import ConfinedFs, StatVfs
 from sublet.workspace.confined.write import WritableFs
@@ -28,8 +28,8 @@ META: Final = META_NAME.encode()
 MAX_META_FILES: Final = 64
 MAX_META_BYTES: Final = 1 << 20
 
-_RESOURCE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
-_META_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
+_RESOURCE_NAME = Pattern(r"[a-z0-9][a-z0-9._-]{0,62}\Z")
+_META_NAME = Pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\Z")
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o555
 _FILE_MODE: Final = stat.S_IFREG | 0o444
 

@@ -7,25 +7,24 @@ depth. Each component is an ``fnmatch`` pattern over bytes: ``*``, ``?`` and ``[
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.patterns import Pattern, glob_source
 
 MAX_PATTERN_BYTES: Final = 1_024
 
 _ANY_DEPTH = b"**"
-_CLOSED = re.compile(rb"(?:[^\[]|\[(?:!.|[^!])[^\]]*\])*", re.DOTALL)
+_CLOSED = Pattern(rb"(?:[^\[]|\[(?:!.|[^!])[^\]]*\])*", dot_all=True)
 """A component in which every ``[`` begins a class that ends; ``fnmatch`` takes any other for the character itself."""
-_SHORT_GIT = re.compile(rb"git~[0-9]")
+_SHORT_GIT = Pattern(rb"git~[0-9]")
 _NOT_SHOWN: Final = frozenset({"Cf"})
 """Categories of characters that show nothing."""
-_Component = re.Pattern[bytes]
+_Component = Pattern[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,8 @@ class PatternSet:
             if len(sources) == 1 and not anchored:
                 (written if as_written else folded).append(sources[0])
             else:
-                paths.append(PathPattern(tuple(map(re.compile, sources)), floating, folded=not as_written))
+                compiled = tuple(Pattern(source, static=False) for source in sources)
+                paths.append(PathPattern(compiled, floating, folded=not as_written))
         self.names = AnyOf(folded, written)
         self.paths = tuple(paths)
         self.floats = bool(folded or written) or any(path.floating for path in paths)
@@ -165,10 +165,9 @@ def _bad_pattern(pattern: str, why: str) -> SubletError:
 
 
 def _translate(component: bytes) -> bytes:
-    # Latin-1 maps bytes to characters one to one, so names that are not UTF-8 match byte by byte.
-    return fnmatch.translate(component.decode("latin-1")).encode("latin-1")
+    return glob_source(component)
 
 
 def _alternatives(sources: Iterable[bytes]) -> _Component | None:
     joined = b"|".join(b"(?:" + s + b")" for s in sources)
-    return re.compile(joined) if joined else None
+    return Pattern(joined, static=False) if joined else None
