@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from sublet.disk.durable import remove_tree
+from sublet.disk.removal import remove_tree
 from sublet.protocol.ids import WIRE_DELEGATION_ID
 from sublet.workspace.mount.point import denied
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from sublet.disk.durable import remove_tree
+from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan

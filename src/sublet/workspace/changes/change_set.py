@@ -15,7 +15,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from sublet.disk.durable import Syncing, remove_tree, write_durably
+from sublet.disk.durable import Syncing, write_durably
+from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import escape_text
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot

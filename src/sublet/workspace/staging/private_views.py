@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from sublet.disk.durable import remove_tree, write_durably
+from sublet.disk.durable import write_durably
+from sublet.disk.removal import remove_tree
 from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.model import ViewRules
