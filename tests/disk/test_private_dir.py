@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.deep_tree import nest
-from support.ordinary_user import as_ordinary_user, needs_root
 
 from sublet.disk.private_dir import PrivateDir
+from support.deep_tree import nest
+from support.ordinary_user import as_ordinary_user, needs_root
 
 PutThere = Callable[[Path, Path], object]
 OBSTACLES: dict[str, PutThere] = {

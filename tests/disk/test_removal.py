@@ -9,12 +9,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.deep_tree import nest
-from support.ordinary_user import as_ordinary_user, needs_root
 
 from sublet.disk import removal
 from sublet.disk.openat2 import Opener, open_beneath, walk_beneath
 from sublet.disk.removal import is_removed, remove_beneath, remove_tree
+from support.deep_tree import nest
+from support.ordinary_user import as_ordinary_user, needs_root
 
 
 @pytest.fixture(params=[open_beneath, walk_beneath], ids=["openat2", "walk"])

@@ -63,6 +63,7 @@ from sublet.daemon.running import running, signals, started
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
 from sublet.daemon.web_access.service import WebService
+from sublet.disk.set_aside import SetAside
 from sublet.protocol.errors import SubletError
 
 MAX_OPEN_FILES = 65_536
@@ -127,9 +128,10 @@ class _Daemon:
         )
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
+        await parts.journal.set_torn_aside()
         await parts.results.recover()
         await parts.grants.settle()
-        await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
+        await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root, parts.aside)
         try:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
@@ -216,7 +218,7 @@ class _Daemon:
             for name, wanted, port in listening
             if port is not None and not wanted.chosen and port != wanted.port
         ]
-        return [*ports, *parts.reloader.remarks]
+        return [*ports, *parts.reloader.remarks, *_set_aside(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -325,6 +327,16 @@ class _Daemon:
             state_dir=home.state_dir,
             remarks=[*self._remarks(parts), *approver_remarks(parts.approver.pinned)],
         )
+
+
+def _set_aside(aside: SetAside) -> list[str]:
+    """Return what the daemon could not use or remove, one line each."""
+    lines = [
+        f"{thing.what} was set aside: {thing.why}" + (f" ({thing.kept_as})" if thing.kept_as else "; it stays there")
+        for thing in aside.told
+    ]
+    more = aside.count - len(lines)
+    return [*lines, *([f"{more} more things were set aside before these"] if more else [])]
 
 
 def _raise_file_limit() -> None:

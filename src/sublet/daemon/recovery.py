@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -16,7 +17,8 @@ from sublet.daemon.lending.staged_tree import Trees
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import ErrorCode
+from sublet.disk.set_aside import SetAside
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.carrier import Carrier
@@ -25,15 +27,32 @@ from sublet.workspace.model import LeaseUsage
 log = structlog.get_logger(__name__)
 
 
-async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path) -> None:
+CLEAR_SECONDS: Final = 20.0
+"""How long the start may take to remove what the last process left; what takes longer is set aside."""
+VIEWS: Final = ("mounts", "work", "clones")
+"""Where, below the state directory, the transports put views: none of them is made by anybody but the daemon."""
+PROBES: Final = "overlay-probe-*"
+
+
+async def recover(
+    journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path, aside: SetAside
+) -> None:
     """Reap stale mounts and unpacked views, scratch directories and resources, and end what was worked on here.
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
     is released here. What we delegated ourselves is taken over by the delegator once it serves, which takes what it
-    needs anew; that peers have to be told of an end stays journalled until they are.
+    needs anew; that peers have to be told of an end stays journalled until they are. Whatever agents and peers have
+    left in these places, the start goes on: what can't be removed is set aside.
     """
-    reaped = [name for carrier in carriers for name in await asyncio.to_thread(carrier.reap)]
-    await asyncio.to_thread(shutil.rmtree, scratch_root, ignore_errors=True)
+    reaped = []
+    for carrier in carriers:
+        try:
+            reaped += await asyncio.to_thread(carrier.reap)
+        except (OSError, SubletError) as error:
+            log.warning("stale views were not removed", reason=str(error))
+    for place in VIEWS:
+        await asyncio.to_thread(aside.names, scratch_root.parent / place)
+    await asyncio.to_thread(clear, scratch_root, aside)
     if reaped:
         log.warning("stale views were removed", views=reaped)
     while assignments := await journal.list_assignments(active=True):
@@ -43,6 +62,14 @@ async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, s
     for held in await journal.open_resources():
         if held.kind != "remote_task":
             await journal.release(held.id)
+
+
+def clear(scratch_root: Path, aside: SetAside) -> None:
+    """Remove all private directories of agents, and what a killed probe of overlays left beside them. Blocks."""
+    give_up = time.monotonic() + CLEAR_SECONDS
+    left = [*scratch_root.parent.glob(PROBES), *(scratch_root / name for name in aside.names(scratch_root))]
+    for path in left:
+        aside.cleared(path, seconds=max(0.0, give_up - time.monotonic()))
 
 
 async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:

@@ -26,6 +26,8 @@ PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 MAX_TRIES: Final = 8
 """How often a name is tried again that somebody keeps changing."""
+CLEAR_SECONDS: Final = 10.0
+"""How long it may take to remove what stands in the way of one name."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -138,7 +140,7 @@ class PrivateDir:
             except OSError as error:
                 if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                remove_beneath(self._fd, target)
+                remove_beneath(self._fd, target, seconds=CLEAR_SECONDS)
             else:
                 return
         raise OSError(errno.EBUSY, "its name is changed all the time")
@@ -154,14 +156,14 @@ def _name(name: str) -> bytes:
 def _entered(parent: int, name: bytes, *, fresh: bool) -> int:
     """Return a descriptor of a directory that we may write in, made anew where something else stands there."""
     if fresh:
-        remove_beneath(parent, name)
+        remove_beneath(parent, name, seconds=CLEAR_SECONDS)
     opener = choose_opener()
     for _ in range(MAX_TRIES):
         try:
             os.mkdir(name, PRIVATE_DIRECTORY, dir_fd=parent)
         except FileExistsError:
             if fresh:
-                remove_beneath(parent, name)
+                remove_beneath(parent, name, seconds=CLEAR_SECONDS)
                 continue
         try:
             fd = opener(parent, name, DIRECTORY_PATH | os.O_NOFOLLOW)
@@ -170,7 +172,7 @@ def _entered(parent: int, name: bytes, *, fresh: bool) -> int:
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-            remove_beneath(parent, name)
+            remove_beneath(parent, name, seconds=CLEAR_SECONDS)
             continue
         try:
             if stat.S_IMODE(os.fstat(fd).st_mode) & PRIVATE_DIRECTORY != PRIVATE_DIRECTORY:

@@ -33,6 +33,7 @@ from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
+from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -264,7 +265,8 @@ class Delegator:
     async def _take_over(self, group: TaskGroup) -> None:
         """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
         records = await self._journal.list_settled(settled=False)
-        await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        kept = {record.id for record in records}
+        await in_background(_sweep, self._tools.memories, kept, self._tools.trees.staging.aside)
         going_on: list[DelegationRun] = []
         for record in records:
             peer = self._find_peer(record.peer)
@@ -320,11 +322,11 @@ class Delegator:
             run.abandon()
 
 
-def _sweep(memories: Path, kept: set[str]) -> None:
+def _sweep(memories: Path, kept: set[str], aside: SetAside) -> None:
     """Remove what is remembered of leases other than ``kept``."""
-    for file in memories.glob("*"):
-        if file.name not in kept:
-            file.unlink(missing_ok=True)
+    for name in aside.names(memories):
+        if name not in kept:
+            aside.cleared(memories / name)
 
 
 def _no_audit(record: DelegationRecord) -> SubletError:

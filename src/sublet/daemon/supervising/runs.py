@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
+from sublet.disk.removal import is_removed
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
@@ -123,7 +123,7 @@ class _Run:
             self._error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                await asyncio.to_thread(is_removed, home)
             self._send.close()
             self.finished.set()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
 from pathlib import Path
 
 import anyio
@@ -19,6 +18,7 @@ from sublet.daemon.working.lease_job import make_job
 from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.daemon.working.verdict import why_not_done
+from sublet.disk.removal import is_removed
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
 from sublet.protocol.text import clean_line
@@ -307,7 +307,7 @@ class AssignmentRun:
             return error
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+                await asyncio.to_thread(is_removed, scratch)
 
     async def _launch(self, prompt: str, mount: Carried, scratch: Path, session: str | None) -> Outcome:
         """Run the agent once its files are there; where it could not begin since the link broke, then once more."""

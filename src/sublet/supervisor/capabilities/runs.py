@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 
 import anyio
 
+from sublet.disk.removal import is_removed
 from sublet.policy.capabilities.module_file import MAX_ARGUMENT_CHARS, MAX_ARGUMENTS, CapabilityModule
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
@@ -110,7 +110,7 @@ class CapabilityRuns:
                 return _ended(await runner.run(one, printed), printed)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                    await asyncio.to_thread(is_removed, home)
 
 
 def check_arguments(module: CapabilityModule, arguments: Sequence[str]) -> None:

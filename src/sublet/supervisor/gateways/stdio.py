@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import structlog
 
+from sublet.disk.removal import is_removed
 from sublet.protocol.errors import SubletError
 from sublet.protocol.gateway import GatewayLines, MalformedGatewayMessage
 from sublet.protocol.text import clean_line
@@ -85,7 +86,7 @@ class StdioGateway:
                 await anyio.sleep(min(MAX_BACKOFF_SECONDS, self._module.restart.backoff_ms / 1000 * 2 ** (attempt - 1)))
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+                await asyncio.to_thread(is_removed, self._home)
 
     async def _once(self) -> str:
         """Run the program once and return why it ended."""

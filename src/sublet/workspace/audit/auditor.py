@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.disk.disk_usage import disk_usage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
 from sublet.workspace.audit.collecting import no_full_collections
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.audit.shadow import Shadow, lock
 from sublet.workspace.audit.shadow_git import SYMLINK, ShadowGit, checked_id
-from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
 

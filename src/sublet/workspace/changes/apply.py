@@ -41,6 +41,10 @@ _SIDE_NAMES: Final = 9
 OnStep = Callable[[int], None]
 
 
+_TORN: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a file of the state raises that is not as it was written."""
+
+
 class Applier:
     """Applies and undoes the change sets of a daemon. Every method blocks: call it in a thread, one at a time per
     directory, which its lock sees to.
@@ -239,6 +243,12 @@ class Applier:
                     found[key] = None
             except SubletError as error:
                 found[key] = error
+            except _TORN as error:
+                found[key] = SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"what is kept of the result {key} can't be read: {type(error).__name__}",
+                    "Discard it; the directory it was applied to may be changed in part.",
+                )
         return found
 
     def _decided(self, group: GroupName) -> bool:

@@ -32,6 +32,7 @@ from sublet.workspace.staging.model import (
     ChangeSetStatus,
     StagedView,
     checked_key,
+    is_key,
     no_result,
 )
 from sublet.workspace.staging.private_views import Staging
@@ -169,7 +170,14 @@ class ChangeSets:
 
     def all_keys(self) -> list[str]:
         """Return the keys of all change sets, the unfinished ones included."""
-        return sorted(os.listdir(self._home)) if self._home.is_dir() else []
+        return self._staging.aside.names(self._home, is_key)
+
+    def clear(self, key: str) -> None:
+        """Remove a change set as ``discard`` does, and set aside what is none, or can't be removed."""
+        try:
+            self.discard(key)
+        except (OSError, SubletError) as error:
+            self._staging.aside.take(self._home / key, str(error))
 
     def _record(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from sublet.workspace.disk_usage import disk_usage
+from sublet.disk.disk_usage import disk_usage
 from sublet.workspace.sandbox.cgroups import Cgroups, Group
 
 MEASURE_SHARE = 20
