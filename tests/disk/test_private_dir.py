@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.disk.private_dir import PrivateDir
+from sublet.disk.private_dir import PrivateDir, make_fresh
 from support.deep_tree import nest
 from support.ordinary_user import as_ordinary_user, needs_root
 
@@ -87,8 +87,10 @@ def test_the_directory_itself_is_no_link(scratch: Path, victim: Path) -> None:
     scratch.symlink_to(victim)
     with pytest.raises(NotADirectoryError):
         PrivateDir.open(scratch)
-    with pytest.raises(FileExistsError):
-        PrivateDir.make(scratch)
+    make_fresh(scratch, "a", "b")
+    assert not scratch.is_symlink()
+    assert sorted(os.listdir(scratch)) == ["a", "b"]
+    assert os.listdir(victim) == ["kept"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\0b"])

@@ -50,17 +50,6 @@ class PrivateDir:
         """
         return cls(os.open(path, DIRECTORY_PATH | os.O_NOFOLLOW))
 
-    @classmethod
-    def make(cls, path: Path) -> PrivateDir:
-        """Make the new directory ``path``, with those above it, and open it.
-
-        Raises:
-            OSError: it is there already, or can't be made.
-        """
-        path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-        path.mkdir(mode=PRIVATE_DIRECTORY)
-        return cls.open(path)
-
     def __enter__(self) -> PrivateDir:
         return self
 
@@ -144,6 +133,24 @@ class PrivateDir:
             else:
                 return
         raise OSError(errno.EBUSY, "its name is changed all the time")
+
+
+def make_fresh(path: Path, *below: str) -> None:
+    """Make the empty directory ``path``, and directories in it. Blocks.
+
+    What is there already is another job's, which a crash has left, and is removed.
+
+    Args:
+        path: where it is; the directory that holds it is the daemon's own, and is made where it is missing.
+        below: names of directories in it.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    path.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    with PrivateDir.open(path.parent) as parent, parent.directory(path.name, fresh=True) as made:
+        for name in below:
+            made.directory(name).close()
 
 
 def _name(name: str) -> bytes:
