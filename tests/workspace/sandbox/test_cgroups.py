@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ def test_groups_that_an_agent_has_nested_go_too(cgroups: Cgroups, depth: int) ->
     processes = []
     for place in (made[0], made[-1]):
         procs = os.open(place / "cgroup.procs", os.O_WRONLY)
-        processes.append(subprocess.Popen(["sleep", "600"], preexec_fn=lambda to=procs: os.write(to, b"0")))
+        processes.append(subprocess.Popen(["sleep", "600"], preexec_fn=partial(join, [procs])))
         os.close(procs)
     group.close()
     assert not top.exists()

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from sublet.disk.durable import Syncing
+from sublet.disk.plain_file import open_plain
 from sublet.disk.removal import remove_beneath
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
@@ -148,7 +149,7 @@ class ApplyDir:
         make = step.make
         assert make is not None
         assert make.source is not None
-        source = os.open(make.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        source = open_plain(make.source)
         try:
             if self._linked(name, step, source):
                 return

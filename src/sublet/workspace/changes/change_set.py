@@ -100,15 +100,22 @@ class ChangeSets:
         if view is None:
             raise no_result(key)
         try:
-            begun = json.loads((directory / "begun.json").read_bytes())
+            begun = change_record.read_kept(directory / "begun.json")
+            known = {os.fsencode(path): int(mode) for path, mode in begun["directories"]}
+            baseline = str(begun["baseline"])
         except FileNotFoundError:
             raise no_result(key) from None
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"what was noted at the beginning of {key} can't be read: {type(exc).__name__}",
+                "Delegate again; the executor's view is still there until then.",
+            ) from None
         fd = view.open_root()
         try:
             before, after, report = self.auditor.view_result(
-                begun["baseline"], view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
+                baseline, view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
             )
-            known = {os.fsencode(path): mode for path, mode in begun["directories"]}
             found = {
                 path: mode
                 for path, mode in _directories(fd, rules).items()
