@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.deep_tree import nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,18 @@ OBSTACLES = (
         "rm prompt.txt; python3 -c 'import socket as s; s.socket(s.AF_UNIX).bind(\"prompt.txt\")'",
     ),
 )
+
+
+def in_place() -> Sequence[Callable[[Path, Path], object]]:
+    """Return what puts something at a path: called with it and with a directory in which nothing may change."""
+    return (
+        lambda path, victim: path.symlink_to(victim),
+        lambda path, victim: path.symlink_to(victim / "new"),
+        lambda path, victim: os.mkfifo(path),
+        lambda path, victim: path.write_bytes(b"theirs"),
+        lambda path, victim: nest(path, 300),
+        lambda path, victim: nest(path, 2, mode=0),
+    )
 
 
 def put(obstacle: Obstacle, victim: Path) -> str:
