@@ -9,6 +9,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -56,7 +57,7 @@ from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
-from sublet.daemon.recovery import recover
+from sublet.daemon.recovery import keep_swept, recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import running, signals, started
@@ -183,7 +184,9 @@ class _Daemon:
                 started(*self._faces, control),
                 running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
                 running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
-                running(parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve),
+                running(
+                    parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve, partial(keep_swept, parts.aside)
+                ),
                 running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
             ):
                 status = await self._status(parts)

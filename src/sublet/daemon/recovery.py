@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -27,10 +26,10 @@ from sublet.workspace.model import LeaseUsage
 log = structlog.get_logger(__name__)
 
 
-CLEAR_SECONDS: Final = 20.0
-"""How long the start may take to remove what the last process left; what takes longer is set aside."""
-VIEWS: Final = ("mounts", "work", "clones")
-"""Where, below the state directory, the transports put views: none of them is made by anybody but the daemon."""
+SWEEP_SECONDS: Final = 600.0
+MOUNTS: Final = "mounts"
+COPIES: Final = ("work", "clones")
+"""Where, below the state directory, transports without a mount put the files that an agent works on."""
 PROBES: Final = "overlay-probe-*"
 
 
@@ -44,15 +43,13 @@ async def recover(
     needs anew; that peers have to be told of an end stays journalled until they are. Whatever agents and peers have
     left in these places, the start goes on: what can't be removed is set aside.
     """
+    await asyncio.to_thread(clear, scratch_root, aside)
     reaped = []
     for carrier in carriers:
         try:
             reaped += await asyncio.to_thread(carrier.reap)
         except (OSError, SubletError) as error:
             log.warning("stale views were not removed", reason=str(error))
-    for place in VIEWS:
-        await asyncio.to_thread(aside.names, scratch_root.parent / place)
-    await asyncio.to_thread(clear, scratch_root, aside)
     if reaped:
         log.warning("stale views were removed", views=reaped)
     while assignments := await journal.list_assignments(active=True):
@@ -65,11 +62,24 @@ async def recover(
 
 
 def clear(scratch_root: Path, aside: SetAside) -> None:
-    """Remove all private directories of agents, and what a killed probe of overlays left beside them. Blocks."""
-    give_up = time.monotonic() + CLEAR_SECONDS
-    left = [*scratch_root.parent.glob(PROBES), *(scratch_root / name for name in aside.names(scratch_root))]
-    for path in left:
-        aside.cleared(path, seconds=max(0.0, give_up - time.monotonic()))
+    """Take all private directories and copies of agents out of the way, and what a killed probe of overlays left.
+
+    Blocks for as long as it takes to rename them; ``SetAside.sweep`` removes them.
+    """
+    state_dir = scratch_root.parent
+    aside.names(state_dir / MOUNTS)
+    for path in state_dir.glob(PROBES):
+        aside.remove_later(path)
+    for root in (scratch_root, *(state_dir / copies for copies in COPIES)):
+        for name in aside.names(root):
+            aside.remove_later(root / name)
+
+
+async def keep_swept(aside: SetAside) -> None:
+    """Remove what is out of the way, from time to time, until cancelled; nobody waits for it."""
+    while True:
+        await in_background(aside.sweep)
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:

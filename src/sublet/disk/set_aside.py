@@ -21,9 +21,13 @@ from typing import Final
 
 from sublet.disk.disk_usage import disk_usage
 from sublet.disk.private_dir import PrivateDir
-from sublet.disk.removal import REMOVE_SECONDS, is_removed, remove_tree
+from sublet.disk.removal import is_removed, remove_tree
 
 DIRECTORY: Final = "set-aside"
+GOING: Final = "going"
+"""Where, in the state directory, lies what is removed next."""
+IN_PLACE_SECONDS: Final = 5.0
+"""How long it is tried to remove at once what can't be moved."""
 MAX_KEPT: Final = 32
 MAX_BYTES: Final = 256 << 20
 MAX_TOLD: Final = 32
@@ -56,6 +60,7 @@ class SetAside:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._home = state_dir / DIRECTORY
+        self._going = state_dir / GOING
         self._told: deque[SetAsideThing] = deque(maxlen=MAX_TOLD)
         self._count = 0
         self._lock = threading.Lock()
@@ -76,7 +81,7 @@ class SetAside:
         name = _new_name()
         kept_as = str(self._home / name)
         try:
-            self._make_home()
+            self._make(self._home)
             _moved(path, kept_as)
         except OSError as error:
             why, kept_as = f"{why}; it can't be moved either: {error.strerror}", ""
@@ -87,7 +92,7 @@ class SetAside:
         name = _new_name()
         kept_as = str(self._home / name)
         try:
-            self._make_home()
+            self._make(self._home)
             with PrivateDir.open(self._home) as home:
                 home.write(name, data)
         except OSError as error:
@@ -119,13 +124,28 @@ class SetAside:
         self.take(directory, why)
         return []
 
-    def cleared(self, path: Path, *, seconds: float = REMOVE_SECONDS) -> None:
-        """Remove what lies at ``path``, and set aside what can't be removed."""
-        if not is_removed(path, seconds=seconds):
-            self.take(path, "it can't be removed")
+    def remove_later(self, path: Path) -> None:
+        """Take what lies at ``path`` out of the way at once, for ``sweep`` to remove it. None is no error.
 
-    def prune(self) -> None:
-        """Remove the oldest beyond the bounds. May take long: run it where nobody waits for it."""
+        A start waits for this and not for the removal, since whoever has filled it decides how long that takes.
+        """
+        try:
+            self._make(self._going)
+            _moved(path, str(self._going / _new_name()))
+        except FileNotFoundError:
+            return
+        except OSError:
+            if not is_removed(path, seconds=IN_PLACE_SECONDS):
+                self.take(path, "it can't be removed")
+
+    def sweep(self) -> None:
+        """Remove what is to go, and the oldest of what was set aside. May take long: nobody should wait for it."""
+        for name in self.names(self._going):
+            if not is_removed(self._going / name):
+                self.take(self._going / name, "it can't be removed")
+        self._prune()
+
+    def _prune(self) -> None:
         left = MAX_BYTES
         with contextlib.suppress(OSError):
             for number, name in enumerate(sorted(os.listdir(self._home), reverse=True)):
@@ -134,14 +154,14 @@ class SetAside:
                 if number >= MAX_KEPT or left < 0:
                     is_removed(path)
 
-    def _make_home(self) -> None:
+    def _make(self, directory: Path) -> None:
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._home.mkdir(mode=0o700)
+            directory.mkdir(mode=0o700)
         except FileExistsError:
-            if not stat.S_ISDIR(os.stat(self._home, follow_symlinks=False).st_mode):
-                remove_tree(self._home)
-                self._home.mkdir(mode=0o700)
+            if not stat.S_ISDIR(os.stat(directory, follow_symlinks=False).st_mode):
+                remove_tree(directory)
+                directory.mkdir(mode=0o700)
 
     def _note(self, path: Path, why: str, kept_as: str) -> SetAsideThing:
         with contextlib.suppress(ValueError):

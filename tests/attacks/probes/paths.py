@@ -128,6 +128,7 @@ def start_among_litter(where: Path) -> None:
     assert not (where / "overlay-probe-x").exists()
     _sweep(where / "leases", {OURS}, aside)
     assert os.listdir(where / "leases") == [OURS]
+    litter(where / "work")
     dirs = WorkDirs(where / "work")
     dirs.reap()
     dirs.open(dirs.reserve(OURS))
@@ -140,7 +141,9 @@ def start_among_litter(where: Path) -> None:
         changes.clear(key)
     assert staging.keys() == changes.all_keys() == []
     assert aside.count > 0
-    aside.prune()
+    aside.sweep()
+    assert os.listdir(where / "going") == []
+    dirs.reap()
 
 
 def wait_for_nobody(where: Path) -> None:
@@ -218,8 +221,8 @@ _PRIVATE = (
 )  # fmt: skip
 _START = (
     "daemon.recovery:clear", "daemon.lending.delegator:_sweep", "disk.set_aside:SetAside.take",
-    "disk.set_aside:SetAside.names", "disk.set_aside:SetAside.cleared", "disk.set_aside:SetAside.prune",
-    "disk.set_aside:SetAside._make_home", "disk.set_aside:_moved", "workspace.work_dirs:WorkDirs.reserve",
+    "disk.set_aside:SetAside.names", "disk.set_aside:SetAside.remove_later", "disk.set_aside:SetAside.sweep", "disk.set_aside:SetAside._prune",
+    "disk.set_aside:SetAside._make", "disk.set_aside:_moved", "workspace.work_dirs:WorkDirs.reserve",
     "workspace.work_dirs:WorkDirs.open", "workspace.work_dirs:WorkDirs.release", "workspace.work_dirs:WorkDirs.reap",
     "workspace.staging.private_views:Staging.reap", "workspace.staging.private_views:Staging.discard",
     "workspace.staging.private_views:Staging.keys", "workspace.changes.change_set:ChangeSets.clear",

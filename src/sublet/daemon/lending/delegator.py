@@ -326,7 +326,7 @@ def _sweep(memories: Path, kept: set[str], aside: SetAside) -> None:
     """Remove what is remembered of leases other than ``kept``."""
     for name in aside.names(memories):
         if name not in kept:
-            aside.cleared(memories / name)
+            aside.remove_later(memories / name)
 
 
 def _no_audit(record: DelegationRecord) -> SubletError:

@@ -180,11 +180,8 @@ class ChangeSets:
         return self._staging.aside.names(self._home, is_key)
 
     def clear(self, key: str) -> None:
-        """Remove a change set as ``discard`` does, and set aside what is none, or can't be removed."""
-        try:
-            self.discard(key)
-        except (OSError, SubletError) as error:
-            self._staging.aside.take(self._home / key, str(error))
+        """Take a change set out of the way, whatever it is, to be removed later. For a start alone."""
+        self._staging.aside.remove_later(self._home / key)
 
     def _record(
         self,

@@ -135,14 +135,11 @@ class Staging:
     def reap(self, keep: Collection[str]) -> list[str]:
         """Remove the views whose keys are not in ``keep``, and those that a crash left half made; return their keys.
 
-        What can't be removed is set aside.
+        For a start alone, when none is open: they are taken out of the way, and removed later.
         """
         gone = [key for key in self.keys() if key not in keep or _record(self._home / key) is None]
         for key in gone:
-            try:
-                self.discard(key)
-            except (OSError, SubletError) as error:
-                self.aside.take(self._home / key, str(error))
+            self.aside.remove_later(self._home / key)
         return gone
 
     def _make(
