@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from attacks.kit.scratch import OBSTACLES, Obstacle, put
-from support.daemons import Daemon, two_daemons, wait_for
+from sublet.disk.removal import remove_tree
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
 from support.leases import begin, delegate, view
 
 Pair = tuple[Daemon, Daemon]
@@ -65,17 +66,38 @@ def test_a_follow_up_is_written_around_what_the_agent_put_there(
     assert (victim / "kept").read_bytes() == b"kept"
 
 
-def test_nested_directories_end_no_daemon_and_its_next_start_succeeds(
-    daemons: Pair, lent: Path, tmp_path: Path
-) -> None:
+NEST = "cd {place} && i=0; while [ $i -lt {depth} ] && mkdir d && cd -P d; do i=$((i+1)); done; cd /; true"
+
+
+def test_nested_directories_end_no_daemon_and_its_next_start_succeeds(daemons: Pair, lent: Path) -> None:
     delegator, executor = daemons
-    nested = "cd {place}; i=0; while [ $i -lt 1500 ]; do mkdir d; cd -P d; i=$((i+1)); done; echo $i"
-    assert delegate(delegator, lent, nested.format(place='"$HOME"'))["state"] == "completed"
+    nested = NEST.format(place='"$HOME"', depth=1_500)
+    assert delegate(delegator, lent, nested)["state"] == "completed"
     wait_for(lambda: not os.listdir(executor.home / "state" / "scratch"), 20, "the removal of its directory")
     assert executor.alive()
     # A kill leaves what the next start has to remove.
-    begin(delegator, lent, nested.format(place='"$TMPDIR"') + '; touch "$SUBLET_WORKSPACE/ready"; sleep 60')
+    nested = NEST.format(place='"$TMPDIR"', depth=1_500)
+    begin(delegator, lent, nested + '; touch "$SUBLET_WORKSPACE/ready"; sleep 60')
     wait_for((lent / "ready").exists, 40, "the nested directories")
     executor.kill()
-    executor.up(agent={"id": "shell", "role": "executor", "provider": {"type": "command", "argv": ["sh", "-s"]}})
-    wait_for(lambda: not os.listdir(executor.home / "state" / "scratch"), 20, "the removal at the start")
+    executor.up(agent=SHELL_AGENT)
+    state = executor.home / "state"
+    wait_for(lambda: not os.listdir(state / "scratch") and not os.listdir(state / "going"), 60, "the removal")
+
+
+@pytest.mark.parametrize("options", [("--staged",), ("--transport", "archive"), ("--transport", "archive", "--staged")])
+def test_nested_directories_in_a_copy_end_nobody(daemons: Pair, lent: Path, options: Sequence[str]) -> None:
+    delegator, executor = daemons
+    ended = delegate(delegator, lent, NEST.format(place='"$SUBLET_WORKSPACE"', depth=1_200), *options)
+    assert ended["state"] in ("completed", "error"), ended
+    # Whatever became of it, there is nothing left of the copies, and both go on.
+    id_ = str(ended["delegation_id"])
+    wait_for(lambda: not list((executor.home / "state" / "work").glob("*")), 40, "the removal of the agent's copy")
+
+    def is_discarded() -> bool:
+        delegator.run("discard", id_, check=None)
+        return not list((delegator.home / "state" / "staged").glob("*"))
+
+    wait_for(is_discarded, 60, "the removal of the lender's copy")
+    assert delegate(delegator, lent, "echo on > on")["state"] == "completed"
+    remove_tree(lent)  # pytest itself can't, where the nested directories have come back

@@ -221,7 +221,8 @@ _PRIVATE = (
 )  # fmt: skip
 _START = (
     "daemon.recovery:clear", "daemon.lending.delegator:_sweep", "disk.set_aside:SetAside.take",
-    "disk.set_aside:SetAside.names", "disk.set_aside:SetAside.remove_later", "disk.set_aside:SetAside.sweep", "disk.set_aside:SetAside._prune",
+    "disk.set_aside:SetAside.names", "disk.set_aside:SetAside.remove_later", "disk.set_aside:SetAside.sweep",
+    "disk.set_aside:SetAside._prune",
     "disk.set_aside:SetAside._make", "disk.set_aside:_moved", "workspace.work_dirs:WorkDirs.reserve",
     "workspace.work_dirs:WorkDirs.open", "workspace.work_dirs:WorkDirs.release", "workspace.work_dirs:WorkDirs.reap",
     "workspace.staging.private_views:Staging.reap", "workspace.staging.private_views:Staging.discard",
