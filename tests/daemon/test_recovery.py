@@ -15,6 +15,7 @@ from sublet.daemon.recovery import end_interrupted, recover
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.disk.set_aside import SetAside
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
     DELEGATION_TABLE,
@@ -90,7 +91,7 @@ class Machine:
 
     async def recover(self, journal: Journal) -> None:
         known = trees(self.root / "state", journal, self.auditor)
-        await recover(journal, [self.mounts], known, self.scratch)
+        await recover(journal, [self.mounts], known, self.scratch, SetAside(self.root / "state"))
         while records := await journal.list_settled(settled=False):
             for record in records:
                 await end_interrupted(record, journal, known, lambda: LeaseUsage(touched_overflow=True))

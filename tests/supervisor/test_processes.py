@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.supervisor.guarded_process import GuardedProcess
+from sublet.supervisor.guarded_process import NO_INPUT, GuardedProcess
 from sublet.supervisor.processes import ProcessOwners, RunningAgent
 from support.jobs import command, job
 
@@ -20,9 +20,7 @@ ORPHAN = "(setsid sh -c 'echo $$ >pid; exec sleep 60' &); until [ -s pid ]; do s
 
 async def test_an_orphan_in_a_session_of_its_own_is_still_the_agents(tmp_path: Path) -> None:
     owners = ProcessOwners()
-    stdin = tmp_path / "in"
-    stdin.write_text("")
-    process = await GuardedProcess.start(["sh", "-c", ORPHAN], {"PATH": os.environ["PATH"]}, tmp_path, stdin)
+    process = await GuardedProcess.start(["sh", "-c", ORPHAN], {"PATH": os.environ["PATH"]}, tmp_path, NO_INPUT)
     try:
         async with asyncio.timeout(20):
             pid = int(await process.stdout.readline())

@@ -117,7 +117,8 @@ class Daemon:
 
     def log(self) -> str:
         """Return the end of its log."""
-        return "\n".join(path.read_text()[-4000:] for path in self.home.rglob("*.log"))
+        found = [path for pattern in ("*.log", "*/*.log", "*/*/*.log") for path in self.home.glob(pattern)]
+        return "\n".join(path.read_text()[-4000:] for path in found if path.is_file())
 
 
 def pair(delegator: Daemon, executor: Daemon, name: str = "bob") -> None:

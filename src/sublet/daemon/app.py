@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,13 +41,14 @@ from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
-from sublet.daemon.recovery import recover
+from sublet.daemon.recovery import keep_swept, recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import KeptFace, signals, started
 from sublet.daemon.stalls import Stalls
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
+from sublet.disk.set_aside import SetAside
 from sublet.protocol.errors import SubletError
 from sublet.tasks import Health, Service, Services
 from sublet.workspace.requirements import require_sandbox
@@ -117,9 +119,10 @@ class _Daemon:
         )
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
+        await parts.journal.set_torn_aside()
         await parts.results.recover()
         await parts.grants.settle()
-        await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root)
+        await recover(parts.journal, parts.carriers.values(), parts.trees, parts.scratch_root, parts.aside)
         try:
             parts.data_plane.take_up.begin()
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
@@ -169,6 +172,7 @@ class _Daemon:
                     Service("gateways", parts.gateways.serve),
                     *parts.rooms.services,
                     Service("addresses of peers", parts.whereabouts.serve),
+                    Service("what was set aside", partial(keep_swept, parts.aside)),
                 ),
                 services.running(
                     Service("own sockets", own_files.serve),
@@ -231,7 +235,7 @@ class _Daemon:
             if port is not None and not wanted.chosen and port != wanted.port
         ]
         watching = self._watcher.remarks if self._watcher is not None else []
-        return [*ports, *parts.reloader.remarks, *watching]
+        return [*ports, *parts.reloader.remarks, *watching, *_set_aside(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -381,6 +385,16 @@ def _service_view(health: Health) -> ServiceView:
         last_error=health.last_error,
         failed_at=failed_at,
     )
+
+
+def _set_aside(aside: SetAside) -> list[str]:
+    """Return what the daemon could not use or remove, one line each."""
+    lines = [
+        f"{thing.what} was set aside: {thing.why}" + (f" ({thing.kept_as})" if thing.kept_as else "; it stays there")
+        for thing in aside.told
+    ]
+    more = aside.count - len(lines)
+    return [*lines, *([f"{more} more things were set aside before these"] if more else [])]
 
 
 def _raise_file_limit() -> None:

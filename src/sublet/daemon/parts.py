@@ -62,6 +62,7 @@ from sublet.daemon.working.messages import Messages
 from sublet.daemon.working.offer import Offer, rules_of
 from sublet.daemon.working.onward import OnwardTools
 from sublet.daemon.working.remote_agents import PairedAndPublic
+from sublet.disk.set_aside import SetAside
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
@@ -138,6 +139,7 @@ class Parts:
     results: StagedResults
     rooms: Rooms
     scratch_root: Path
+    aside: SetAside
 
 
 async def make_parts(
@@ -164,7 +166,8 @@ async def make_parts(
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
     """
     state_dir = Path(config.home.state_dir)
-    journal = Journal(store)
+    aside = SetAside(state_dir)
+    journal = Journal(store, aside)
     own = [Path(config.home.config_dir), state_dir, Path(config.home.runtime_dir), config.mount_root]
     protected = Protected(Path.home(), tuple(own))
     policy_file = config.policy_file or Path(config.home.config_dir) / "policy.json"
@@ -263,7 +266,7 @@ async def make_parts(
     reverse = ReverseAcceptor()
     data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
     auditor = Auditor(state_dir)
-    staging = Staging(state_dir, lambda: policy.limits.admission)
+    staging = Staging(state_dir, lambda: policy.limits.admission, aside)
     trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
     locks = DirectoryLocks()
 
@@ -383,6 +386,7 @@ async def make_parts(
         results=StagedResults(journal, locks, ResultStore(trees.changes, Applier(trees.changes))),
         rooms=rooms,
         scratch_root=scratch_root,
+        aside=aside,
     )
 
 

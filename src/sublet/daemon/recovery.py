@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -16,7 +16,8 @@ from sublet.daemon.lending.staged_tree import Trees
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord, error_view, interrupted
 from sublet.daemon.times import rfc3339
-from sublet.protocol.errors import ErrorCode
+from sublet.disk.set_aside import SetAside
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, AssignmentState, DelegationEvent, advance
 from sublet.workspace.carrier import Carrier
@@ -25,15 +26,30 @@ from sublet.workspace.model import LeaseUsage
 log = structlog.get_logger(__name__)
 
 
-async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path) -> None:
+SWEEP_SECONDS: Final = 600.0
+MOUNTS: Final = "mounts"
+COPIES: Final = ("work", "clones")
+"""Where, below the state directory, transports without a mount put the files that an agent works on."""
+PROBES: Final = "overlay-probe-*"
+
+
+async def recover(
+    journal: Journal, carriers: Iterable[Carrier], trees: Trees, scratch_root: Path, aside: SetAside
+) -> None:
     """Reap stale mounts and unpacked views, scratch directories and resources, and end what was worked on here.
 
     Credentials, views and locks lived in the memory of the last process and died with it; what is journalled of them
     is released here. What we delegated ourselves is taken over by the delegator once it serves, which takes what it
-    needs anew; that peers have to be told of an end stays journalled until they are.
+    needs anew; that peers have to be told of an end stays journalled until they are. Whatever agents and peers have
+    left in these places, the start goes on: what can't be removed is set aside.
     """
-    reaped = [name for carrier in carriers for name in await asyncio.to_thread(carrier.reap)]
-    await asyncio.to_thread(shutil.rmtree, scratch_root, ignore_errors=True)
+    await asyncio.to_thread(clear, scratch_root, aside)
+    reaped = []
+    for carrier in carriers:
+        try:
+            reaped += await asyncio.to_thread(carrier.reap)
+        except (OSError, SubletError) as error:
+            log.warning("stale views were not removed", reason=str(error))
     if reaped:
         log.warning("stale views were removed", views=reaped)
     while assignments := await journal.list_assignments(active=True):
@@ -43,6 +59,27 @@ async def recover(journal: Journal, carriers: Iterable[Carrier], trees: Trees, s
     for held in await journal.open_resources():
         if held.kind != "remote_task":
             await journal.release(held.id)
+
+
+def clear(scratch_root: Path, aside: SetAside) -> None:
+    """Take all private directories and copies of agents out of the way, and what a killed probe of overlays left.
+
+    Blocks for as long as it takes to rename them; ``SetAside.sweep`` removes them.
+    """
+    state_dir = scratch_root.parent
+    aside.names(state_dir / MOUNTS)
+    for path in state_dir.glob(PROBES):
+        aside.remove_later(path)
+    for root in (scratch_root, *(state_dir / copies for copies in COPIES)):
+        for name in aside.names(root):
+            aside.remove_later(root / name)
+
+
+async def keep_swept(aside: SetAside) -> None:
+    """Remove what is out of the way, from time to time, until cancelled; nobody waits for it."""
+    while True:
+        await in_background(aside.sweep)
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _fail(assignment: AssignmentRecord, journal: Journal) -> None:

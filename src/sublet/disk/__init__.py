@@ -1,1 +1,3 @@
-"""Files that survive a crash: what every layer above writes its state with; imports nothing of ours."""
+"""How every layer above reaches its own files: written so that they survive a crash, opened so that nobody who may
+change what lies below a directory can lead us out of it or keep us waiting. Imports nothing of ours.
+"""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -83,21 +81,3 @@ class Syncing:
         if self._files > MANY_FILES and ctypes.CDLL(None, use_errno=True).syncfs(directory) != 0:
             os.sync()
         os.fsync(directory)
-
-
-def remove_tree(directory: Path) -> None:
-    """Remove a private directory with all that is in it, whatever modes it was given. None is no error.
-
-    Raises:
-        OSError: something can't be removed.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            shutil.rmtree(directory)
-        except PermissionError:
-            for at, names, _ in os.walk(os.fsencode(directory)):
-                for name in names:
-                    path = os.path.join(at, name)
-                    if stat.S_ISDIR(os.lstat(path).st_mode):  # a link to a directory is listed as well
-                        os.chmod(path, stat.S_IRWXU)
-            shutil.rmtree(directory)

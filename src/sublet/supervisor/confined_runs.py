@@ -14,7 +14,7 @@ import anyio
 
 from sublet import deadlines
 from sublet.supervisor.agent_config import AgentConfig
-from sublet.supervisor.guarded_process import Ended, GuardedProcess
+from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
 from sublet.supervisor.job_env import job_environment, make_home
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter, told
@@ -26,7 +26,6 @@ from sublet.supervisor.program import program_paths
 DRAIN_SECONDS: Final = 2.0
 HEAD_CHARS: Final = 16_000
 TAIL_CHARS: Final = 24_000
-NO_INPUT: Final = Path("/dev/null")
 
 
 class LimitMet(Exception):
@@ -73,14 +72,14 @@ class ConfinedRuns:
         self._opening = asyncio.Lock()
 
     async def start(
-        self, argv: Sequence[str], names: Sequence[str] = (), stdin: Path | None = NO_INPUT
+        self, argv: Sequence[str], names: Sequence[str] = (), stdin: int | None = NO_INPUT
     ) -> GuardedProcess:
         """Start a program in the job's directory; whoever starts it closes it.
 
         Args:
             argv: program and arguments.
             names: variables of the daemon's environment that it gets besides the agent's own.
-            stdin: a file that is its standard input; None to write to it.
+            stdin: descriptor of its standard input, which stays the caller's; None to write to it.
 
         Raises:
             SubletError: the sandbox refuses it.

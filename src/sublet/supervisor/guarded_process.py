@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from sublet import deadlines
 
 GUARD = Path(__file__).with_name("guard.py")
 MAX_STATUS_BYTES = 4096
+NO_INPUT: Final = asyncio.subprocess.DEVNULL
+"""In place of a descriptor: a standard input that ends at once."""
 
 KILL_SECONDS = 16.0
 """How long the end of a killed process tree is waited for. Longer than a dead mount can hold a process."""
@@ -55,7 +57,7 @@ class GuardedProcess:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
-        stdin: Path | None,
+        stdin: int | None,
         *,
         groups: Sequence[int] = (),
         watched: Mapping[str, int] | None = None,
@@ -68,19 +70,22 @@ class GuardedProcess:
             argv: the command.
             env: exactly its environment.
             cwd: where it starts.
-            stdin: the file that is its standard input; None to write to it, by ``stdin``.
+            stdin: descriptor of its standard input, which stays the caller's, or ``NO_INPUT``; None to write to it, by
+                ``stdin``. Never a path: what the agent has put there could keep us waiting.
             groups: descriptors of control groups that it goes into.
             watched: limits that the guard holds it to: ``memory`` in bytes, ``processes``, ``cpu_time`` in seconds.
 
         Raises:
-            OSError: the guard can't be started, or ``stdin`` not be opened.
+            OSError: the guard can't be started.
         """
         with contextlib.ExitStack() as opened:
             words = -1
             if stdin is None:
                 theirs_in, words = os.pipe()
+            elif stdin == NO_INPUT:
+                theirs_in = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             else:
-                theirs_in = os.open(stdin, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                theirs_in = os.dup(stdin)
             opened.callback(os.close, theirs_in)
             ends = [os.pipe() for _ in range(4)]
             (control_in, control), (status, status_in), (stdout, stdout_in), (stderr, stderr_in) = ends

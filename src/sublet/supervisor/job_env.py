@@ -8,19 +8,61 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.plain_file import read_plain
+from sublet.disk.private_dir import PrivateDir
 from sublet.supervisor.model import Job, JobResource
 
 ALWAYS: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
 """Variables of the daemon's that every program gets."""
+HOME: Final = "home"
+TMP: Final = "tmp"
+PROMPT: Final = "prompt.txt"
+MAX_LOGIN_BYTES: Final = 1 << 20
 
 
-def make_home(job: Job) -> Path:
-    """Make the job's home and temporary directory, and return the home. Blocks, though never on the mount."""
-    home = job.scratch / "home"
-    for directory in (home, job.scratch / "tmp"):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    write_private(home / ".gitconfig", git_settings(job))
-    return home
+def make_home(job: Job) -> None:
+    """Make the job's home and temporary directory. Blocks, though never on the mount.
+
+    The agent of an earlier prompt may have put anything in their place: see ``PrivateDir``.
+
+    Raises:
+        OSError: they can't be made.
+    """
+    with PrivateDir.open(job.scratch) as scratch:
+        with scratch.directory(HOME) as home:
+            home.write(".gitconfig", git_settings(job))
+        scratch.directory(TMP).close()
+
+
+def write_prompt(job: Job) -> int:
+    """Write the job's prompt into its private directory, and return a descriptor to read it by. Blocks.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    with PrivateDir.open(job.scratch) as scratch:
+        scratch.write(PROMPT, job.prompt.encode("utf-8", "replace"))
+        return scratch.open_file(PROMPT)
+
+
+def copy_login(job: Job, source: Path, name: str) -> None:
+    """Copy a login file into the job's home, so that the agent can use it but change only its copy. Blocks.
+
+    Args:
+        job: the job, whose home is made.
+        source: the file; where there is none, nothing is copied, and the agent itself will say so.
+        name: of the copy, with the directories below the home that it is in.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    try:
+        data = read_plain(source, MAX_LOGIN_BYTES)
+    except OSError:
+        return
+    *directories, file = name.split("/")
+    with PrivateDir.open(job.scratch) as scratch, scratch.directory(HOME, *directories) as place:
+        place.write(file, data)
 
 
 def job_environment(job: Job, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
@@ -35,8 +77,8 @@ def job_environment(job: Job, environ: Mapping[str, str], names: Sequence[str]) 
     env.setdefault("PATH", os.defpath)
     env.setdefault("LANG", "C.UTF-8")
     return env | {
-        "HOME": str(job.scratch / "home"),
-        "TMPDIR": str(job.scratch / "tmp"),
+        "HOME": str(job.scratch / HOME),
+        "TMPDIR": str(job.scratch / TMP),
         "SUBLET_DELEGATION_ID": job.delegation_id,
         "SUBLET_DEADLINE": job.expires_at,
         "SUBLET_REMAINING_SECONDS": str(int(job.remaining_seconds)),
@@ -60,10 +102,3 @@ def git_settings(job: Job) -> bytes:
 def _listed(resources: Sequence[JobResource]) -> str:
     """Return the directories of a job as JSON."""
     return json.dumps([{"name": r.name, "path": str(r.path), "access_mode": r.access_mode} for r in resources])
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only the owner reads. Blocks."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        file.write(data)

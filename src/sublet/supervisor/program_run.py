@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -12,20 +13,17 @@ from pathlib import Path
 import anyio
 
 from sublet import deadlines
-from sublet.disk.plain_file import read_plain
 from sublet.protocol.patterns import Pattern
 from sublet.supervisor.agent_config import LimitsConfig
-from sublet.supervisor.guarded_process import Ended, GuardedProcess
+from sublet.supervisor.guarded_process import NO_INPUT, Ended, GuardedProcess
 from sublet.supervisor.held_job import HeldJob
-from sublet.supervisor.job_env import job_environment, make_home, write_private
+from sublet.supervisor.job_env import PROMPT, copy_login, job_environment, make_home, write_prompt
 from sublet.supervisor.limits import Cage, GuardAlone, Limiter
 from sublet.supervisor.model import Deadline, Job, Launch, Output, Report, Sandbox
 from sublet.supervisor.output import Capture, drain, flush_regularly
 from sublet.supervisor.processes import Own
 from sublet.supervisor.program import program_paths
 
-MAX_LOGIN_BYTES = 1 << 20
-NO_INPUT = Path("/dev/null")
 DRAIN_SECONDS = 2.0
 LEAVE_SECONDS = 2.0
 """How long a program that was talked with may take to end by itself once its input is closed."""
@@ -122,23 +120,29 @@ class ProgramRunner:
         Raises:
             SubletError: the sandbox refuses the launch.
         """
-        prompt_file = job.scratch / "prompt.txt"
-        launch, argv = await asyncio.to_thread(self._prepare, job, prompt_file)
-        with anyio.CancelScope(shield=True):  # what is made has to be known, to be removed
-            held = HeldJob(self._limits, await asyncio.to_thread(self._cage, job))
         try:
-            stdin = None if converse else prompt_file
-            return await self._run(job, launch, argv, stdin, held, report, converse)
+            with anyio.CancelScope(shield=True):  # what is opened has to be known, to be closed
+                launch, argv, prompt = await asyncio.to_thread(self._prepare, job)
+        except OSError as error:
+            failure = f"its private directory can't be made: {error.strerror}"
+            return ProgramEnd(None, None, Capture("stdout", report), Capture("stderr", report), 0.0, failure)
+        try:
+            with anyio.CancelScope(shield=True):  # what is made has to be known, to be removed
+                held = HeldJob(self._limits, await asyncio.to_thread(self._cage, job))
+            try:
+                return await self._run(job, launch, argv, None if converse else prompt, held, report, converse)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await asyncio.to_thread(held.cage.close)
         finally:
-            with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(held.cage.close)
+            os.close(prompt)
 
     async def _run(
         self,
         job: Job,
         launch: Launch,
         argv: Sequence[str],
-        stdin: Path | None,
+        stdin: int | None,
         held: HeldJob,
         report: Report,
         converse: Callable[[Conversation], Awaitable[None]] | None,
@@ -219,16 +223,18 @@ class ProgramRunner:
             scratch_bytes=limits.scratch_bytes,
         )
 
-    def _prepare(self, job: Job, prompt_file: Path) -> tuple[Launch, Sequence[str]]:
-        """Make the files of the run, and the launch. Runs in a thread: it looks at disks, though never at the mount."""
-        home = make_home(job)
-        write_private(prompt_file, job.prompt.encode("utf-8", "replace"))
+    def _prepare(self, job: Job) -> tuple[Launch, Sequence[str], int]:
+        """Make the files of the run, the launch, and a descriptor of the prompt.
+
+        Runs in a thread: it looks at disks, though never at the mount.
+        """
+        make_home(job)
         for login in self._plan.logins:
-            _copy_login(Path(self._environ.get("HOME", "/nonexistent")) / login, home / login)
+            copy_login(job, Path(self._environ.get("HOME", "/nonexistent")) / login, login)
         values = {
             "workspace": str(job.workspace),
             "meta": str(job.meta),
-            "prompt_file": str(prompt_file),
+            "prompt_file": str(job.scratch / PROMPT),
             "scratch": str(job.scratch),
             "delegation_id": job.delegation_id,
             "access_mode": job.access_mode,
@@ -255,7 +261,8 @@ class ProgramRunner:
             allow_network=self._plan.allow_network,
             scratch_bytes=self._limits.scratch_bytes,
         )
-        return launch, self._sandbox.wrap(launch)
+        argv = list(self._sandbox.wrap(launch))
+        return launch, argv, write_prompt(job)  # last, since nothing may fail between that and its being closed
 
 
 def _nobody(_pid: int, _job: Job) -> contextlib.AbstractContextManager[None]:
@@ -266,13 +273,3 @@ def _reschedule(limit: deadlines.Deadline, at: float) -> None:
     # What has run out already stays so.
     with contextlib.suppress(RuntimeError):
         limit.reschedule(at)
-
-
-def _copy_login(source: Path, target: Path) -> None:
-    """Copy a login file into the agent's own home, so that the agent can use it but change only its copy."""
-    try:
-        data = read_plain(source, MAX_LOGIN_BYTES)
-    except OSError:
-        return  # not logged in here; the agent will say so itself
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(target, data)

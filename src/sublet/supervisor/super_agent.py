@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
+from sublet.disk.private_dir import PrivateDir
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean
@@ -148,8 +150,7 @@ class SuperAgent:
         self, number: int, step: SuperStep, request: UnifiedAgentInput, ctx: AgentRunContext
     ) -> UnifiedAgentOutput:
         name = f"{number}-{step.agent}"
-        scratch = ctx.job.scratch / name
-        await asyncio.to_thread(scratch.mkdir, mode=0o700, exist_ok=True)
+        scratch = await asyncio.to_thread(_own_directory, ctx.job.scratch, name)
 
         def report(output: Output) -> None:
             ctx.report(replace(output, stream="note" if output.stream == "stdout" else output.stream))
@@ -182,6 +183,24 @@ class AgentProvider:
             report(Output("note", f"{warning}\n"))
         report(Output("stdout", output.text))
         return Outcome("done", clean(output.text, MAX_HANDED_CHARS), 0)
+
+
+def _own_directory(scratch: Path, name: str) -> Path:
+    """Make the private directory of one worker, which an earlier prompt of this job may have left. Blocks.
+
+    Raises:
+        SubletError: ``UNAVAILABLE``.
+    """
+    try:
+        with PrivateDir.open(scratch) as private:
+            private.directory(name).close()
+    except OSError as error:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"the private directory of {name} can't be made: {error.strerror}",
+            "Check the disk that holds the state directory.",
+        ) from None
+    return scratch / name
 
 
 def _prompt(step: SuperStep, text: str, before: Sequence[UnifiedAgentOutput]) -> str:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
-from typing import Final
 
-from sublet.disk.durable import remove_tree
-from sublet.protocol.ids import WIRE_DELEGATION_ID
+from sublet.disk.removal import is_removed
+from sublet.protocol.names import MalformedName, parse_plain_name
 from sublet.workspace.mount.point import denied
-
-REMOVE_SECONDS: Final = 60.0
 
 
 class WorkDirs:
@@ -30,9 +26,10 @@ class WorkDirs:
         Raises:
             SubletError: ``MOUNTPOINT_DENIED`` where the id can't name one, or something is there already.
         """
-        if not WIRE_DELEGATION_ID.match(delegation_id):
-            raise denied(self.root, "the delegation id is not a plain name")
-        path = self.root / delegation_id
+        try:
+            path = self.root / parse_plain_name(delegation_id)
+        except MalformedName:
+            raise denied(self.root, "the delegation id is not a plain name") from None
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.mkdir(mode=0o700)
@@ -52,21 +49,16 @@ class WorkDirs:
             descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise denied(place, f"it can't be opened as a directory ({error.strerror})") from error
-        if os.listdir(descriptor):
+        with os.scandir(descriptor) as entries:
+            empty = next(entries, None) is None
+        if not empty:
             os.close(descriptor)
             raise denied(place, "it is not empty")
         return descriptor
 
     def release(self, place: Path) -> bool:
         """Remove a directory of ours with all that is in it, and return whether it is gone."""
-        if place.parent != self.root:
-            return True
-        try:
-            remove_tree(place)
-        except (OSError, RecursionError):  # deeper than Python can go down
-            argv = ["rm", "-rf", "--", str(place)]
-            subprocess.run(argv, cwd="/", capture_output=True, timeout=REMOVE_SECONDS, check=False)
-        return not os.path.lexists(place)
+        return place.parent != self.root or is_removed(place)
 
     def reap(self) -> list[str]:
         """Remove all of them, as a crash leaves them; return their names."""

@@ -524,7 +524,7 @@ def test_the_walk_is_chosen_where_openat2_is_missing(monkeypatch: pytest.MonkeyP
     def missing(dir_fd: int, path: bytes, flags: int) -> int:
         raise OSError(errno.ENOSYS, "not here")
 
-    monkeypatch.setattr("sublet.workspace.openat2.open_beneath", missing)
+    monkeypatch.setattr("sublet.disk.openat2.open_beneath", missing)
     assert choose_opener.__wrapped__() is walk_beneath
 
 

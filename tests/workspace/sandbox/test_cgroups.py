@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from sublet.protocol.names import parse_name
 from sublet.workspace.sandbox.cgroups import Cgroups
 
 NAME = f"sublet-test-groups-{os.getpid()}"
@@ -39,7 +41,7 @@ def own_groups() -> str:
 
 
 def test_a_group_holds_what_came_in_and_what_that_started_and_its_end_ends_them(cgroups: Cgroups) -> None:
-    group = cgroups.open("one", memory_bytes=64 << 20, processes=20, cpu_seconds=10)
+    group = cgroups.open(parse_name("one"), memory_bytes=64 << 20, processes=20, cpu_seconds=10)
     before = own_groups()
     process = subprocess.Popen(
         ["sh", "-c", "setsid sleep 600 & cat /proc/self/cgroup; wait"],
@@ -60,7 +62,7 @@ def test_a_group_holds_what_came_in_and_what_that_started_and_its_end_ends_them(
 
 
 def test_what_a_killed_daemon_left_is_ended_by_the_next(cgroups: Cgroups) -> None:
-    group = cgroups.open("left", memory_bytes=64 << 20, processes=20, cpu_seconds=10)
+    group = cgroups.open(parse_name("left"), memory_bytes=64 << 20, processes=20, cpu_seconds=10)
     process = subprocess.Popen(["sleep", "600"], preexec_fn=lambda: join(group.descriptors))
     assert Cgroups(NAME).reap() == 1
     assert process.wait(10) == -9
@@ -90,7 +92,7 @@ def test_version_2_is_used_where_its_controllers_are_free(tmp_path: Path) -> Non
     cgroups = Cgroups("sublet-x", proc)
     assert (sorted(cgroups.items), cgroups.version) == (["cpu_time", "memory", "processes"], "cgroup v2")
     job = tmp_path / "fs" / "user" / "svc" / "sublet-x" / "job"
-    group = cgroups.open("job", memory_bytes=1 << 30, processes=7, cpu_seconds=3)
+    group = cgroups.open(parse_name("job"), memory_bytes=1 << 30, processes=7, cpu_seconds=3)
     for descriptor in group.descriptors:
         os.close(descriptor)
     group.descriptors.clear()
@@ -114,3 +116,22 @@ def test_a_group_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     (proc / "mountinfo").write_text(f"30 20 0:26 / {tmp_path}/none rw - cgroup2 cgroup2 rw\n")
     assert Cgroups("sublet-x", proc).items == frozenset()
     assert Cgroups("sublet-x", tmp_path / "nothing").items == frozenset()
+
+
+@pytest.mark.parametrize("depth", [3, 200])
+def test_groups_that_an_agent_has_nested_go_too(cgroups: Cgroups, depth: int) -> None:
+    group = cgroups.open(parse_name("nested"), memory_bytes=64 << 20, processes=20, cpu_seconds=10)
+    top = next(path for path in places() if (path / "nested").is_dir()) / "nested"
+    made = [top.joinpath(*["deeper"] * number) for number in range(1, depth + 1)] + [top / "beside"]
+    for path in made:
+        path.mkdir()
+    processes = []
+    for place in (made[0], made[-1]):
+        procs = os.open(place / "cgroup.procs", os.O_WRONLY)
+        processes.append(subprocess.Popen(["sleep", "600"], preexec_fn=partial(join, [procs])))
+        os.close(procs)
+    group.close()
+    assert not top.exists()
+    assert [process.wait(10) for process in processes] == [-9, -9]
+    cgroups.close()
+    assert places() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sublet.disk.durable import remove_tree
+from sublet.disk.removal import remove_tree
 from sublet.policy.limits import AdmissionLimits
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.confined.write import WritableFs

@@ -32,6 +32,7 @@ from sublet.daemon.ports import PeerAddress
 from sublet.daemon.recovery import end_interrupted
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord, lease_over
+from sublet.disk.set_aside import SetAside
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
@@ -262,7 +263,8 @@ class Delegator:
     async def _take_over(self) -> None:
         """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
         records = await self._journal.list_settled(settled=False)
-        await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        kept = {record.id for record in records}
+        await in_background(_sweep, self._tools.memories, kept, self._tools.trees.staging.aside)
         resources = await self._journal.open_resources()
         # From here on nothing can fail, so that what is begun is not begun again by the next try.
         going_on: list[DelegationRun] = []
@@ -322,11 +324,11 @@ class Delegator:
             run.abandon()
 
 
-def _sweep(memories: Path, kept: set[str]) -> None:
+def _sweep(memories: Path, kept: set[str], aside: SetAside) -> None:
     """Remove what is remembered of leases other than ``kept``."""
-    for file in memories.glob("*"):
-        if file.name not in kept:
-            file.unlink(missing_ok=True)
+    for name in aside.names(memories):
+        if name not in kept:
+            aside.remove_later(memories / name)
 
 
 def _no_audit(record: DelegationRecord) -> SubletError:

@@ -69,7 +69,7 @@ class Trees:
             log.warning("stale private views were removed", views=gone)
         for key in results:
             if owner_of(key) not in known:
-                self.changes.discard(key)
+                self.changes.clear(key)
 
 
 class StagedTree:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final, Literal, TypeVar
 
 import anyio
+import structlog
 
 from sublet.daemon.api.models import ChangeSet
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
@@ -37,6 +38,8 @@ STOP_SECONDS: Final = 3.0
 MAX_UNDER_WAY: Final = 64
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 
 class StagedResults:
@@ -157,7 +160,11 @@ class StagedResults:
             record = await self._journal.load_delegation(delegation_id)
             if record is None or record.change_set is None:
                 continue
-            changes = await in_background(self._store.changes, record)
+            try:
+                changes = await in_background(self._store.changes, record)
+            except SubletError as error:
+                log.warning("what became of a result can't be told", delegation_id=record.id, reason=str(error))
+                continue
             if changes != record.change_set:
                 await self._note(record, changes, "recover", "the daemon", 0, 0)
 

@@ -6,17 +6,23 @@ journalled before it is taken and released after it is given back, so that what 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
+
+import structlog
+from pydantic import ValidationError
 
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
+from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
+from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339, unix_seconds
+from sublet.disk.set_aside import SetAside
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import Event, EventKeys, EventKind
@@ -32,6 +38,11 @@ from sublet.protocol.lifecycle import (
 from sublet.protocol.text import clean_line
 
 KEEP_RELEASED = 10_000
+
+RecordT = TypeVar("RecordT", DelegationRecord, AssignmentRecord)
+_Row = tuple[str, bytes]
+
+log = structlog.get_logger(__name__)
 
 
 def _request_of(data: Mapping[str, JsonValue] | None, record_id: str) -> str:
@@ -55,6 +66,8 @@ class _Table:
         self.next = {str(state): {str(after) for after in ways.values()} for state, ways in states.items()}
         self.ends = tuple(state for state, after in self.next.items() if not after)
         columns = ("id", "state", "record", "created_at", "updated_at", *extra)
+        self.rows = f"SELECT id, CAST(record AS BLOB) AS record FROM {name}"  # noqa: S608 - a constant
+        self.delete = f"DELETE FROM {name} WHERE id = ?"  # noqa: S608 - a constant
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({_marks(columns)})"  # noqa: S608 - constants
 
 
@@ -85,7 +98,16 @@ class Forgettable:
 
 
 class Journal(EventLog):
-    """The event log, with the records of delegations and assignments and the resources they hold."""
+    """The event log, with the records of delegations and assignments and the resources they hold.
+
+    Args:
+        store: the open database.
+        aside: takes rows that are no records, so that one of them never keeps the others, or the daemon, from working.
+    """
+
+    def __init__(self, store: Store, aside: SetAside | None = None) -> None:
+        super().__init__(store)
+        self._aside = aside
 
     # Delegations and assignments
 
@@ -104,8 +126,8 @@ class Journal(EventLog):
 
     async def load_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """Return one delegation, or None."""
-        found = await self._load(_DELEGATIONS, "WHERE id = ?", (delegation_id,))
-        return DelegationRecord.model_validate_json(found[0]) if found else None
+        found = await self._load(_DELEGATIONS, DelegationRecord, "WHERE id = ?", (delegation_id,))
+        return found[0] if found else None
 
     async def require_delegation(self, delegation_id: str) -> DelegationRecord:
         """Return one delegation.
@@ -122,19 +144,18 @@ class Journal(EventLog):
 
     async def find_delegation(self, caller: str, idempotency_key: str) -> DelegationRecord | None:
         """Return the delegation that ``caller`` made with this key, or None."""
-        found = await self._load(_DELEGATIONS, "WHERE caller = ? AND idempotency_key = ?", (caller, idempotency_key))
-        return DelegationRecord.model_validate_json(found[0]) if found else None
+        only = "WHERE caller = ? AND idempotency_key = ?"
+        found = await self._load(_DELEGATIONS, DelegationRecord, only, (caller, idempotency_key))
+        return found[0] if found else None
 
     async def list_delegations(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[DelegationRecord]:
         """Return delegations, the newest first; with ``active`` only those that are not over."""
-        found = await self._list(_DELEGATIONS, limit, active)
-        return [DelegationRecord.model_validate_json(text) for text in found]
+        return await self._list(_DELEGATIONS, DelegationRecord, limit, active)
 
     async def list_settled(self, *, settled: bool, limit: int = MAX_PAGE) -> list[DelegationRecord]:
         """Return delegations that are over and cleaned up after, the oldest first, or else those that are not yet."""
         only = "WHERE json_extract(record, '$.settled') = ? ORDER BY created_at, id LIMIT ?"
-        found = await self._load(_DELEGATIONS, only, (int(settled), limit))
-        return [DelegationRecord.model_validate_json(text) for text in found]
+        return await self._load(_DELEGATIONS, DelegationRecord, only, (int(settled), limit))
 
     async def count_delegations(self) -> dict[str, int]:
         """Return how many delegations there are in each state."""
@@ -153,13 +174,12 @@ class Journal(EventLog):
 
     async def load_assignment(self, delegation_id: str) -> AssignmentRecord | None:
         """Return one assignment, or None."""
-        found = await self._load(_ASSIGNMENTS, "WHERE id = ?", (delegation_id,))
-        return AssignmentRecord.model_validate_json(found[0]) if found else None
+        found = await self._load(_ASSIGNMENTS, AssignmentRecord, "WHERE id = ?", (delegation_id,))
+        return found[0] if found else None
 
     async def list_assignments(self, *, limit: int = MAX_PAGE, active: bool = False) -> list[AssignmentRecord]:
         """Return assignments, the newest first; with ``active`` only those that are not over."""
-        found = await self._list(_ASSIGNMENTS, limit, active)
-        return [AssignmentRecord.model_validate_json(text) for text in found]
+        return await self._list(_ASSIGNMENTS, AssignmentRecord, limit, active)
 
     async def list_forgettable(self, table: Literal["delegations", "assignments"], limit: int) -> list[Forgettable]:
         """Return what is over and settled, that which ended first first, with what forgetting it would free."""
@@ -274,7 +294,7 @@ class Journal(EventLog):
                 "SELECT * FROM resources WHERE released_at IS NULL AND (?1 IS NULL OR owner = ?1) ORDER BY id", (owner,)
             )
             return [
-                HeldResource(row["id"], row["owner"], row["kind"], load_object(row["detail"]), row["acquired_at"])
+                HeldResource(row["id"], row["owner"], row["kind"], _detail(row["detail"]), row["acquired_at"])
                 for row in rows
             ]
 
@@ -317,14 +337,63 @@ class Journal(EventLog):
                 LocalCode.CONFLICT, "the idempotency key belongs to another delegation", "Use a new key."
             ) from None
 
-    async def _list(self, table: _Table, limit: int, active: bool) -> list[str]:
+    async def _list(self, table: _Table, model: type[RecordT], limit: int, active: bool) -> list[RecordT]:
         only = f"WHERE state NOT IN ({_marks(table.ends)})" if active else ""
-        values = table.ends if active else ()
-        return await self._load(table, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
+        values: tuple[str, ...] = table.ends if active else ()
+        return await self._load(table, model, f"{only} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit))
 
-    async def _load(self, table: _Table, rest: str, values: Sequence[str | int]) -> list[str]:
-        def work(connection: sqlite3.Connection) -> list[str]:
-            rows = connection.execute(f"SELECT record FROM {table.name} {rest}", values)  # noqa: S608 - constants and marks
-            return [row["record"] for row in rows]
+    async def _load(self, table: _Table, model: type[RecordT], rest: str, values: Sequence[str | int]) -> list[RecordT]:
+        """Return records. A row that is none is set aside, and the others are asked for once more."""
 
-        return await self.read(work)
+        def work(connection: sqlite3.Connection) -> list[_Row]:
+            rows = connection.execute(f"{table.rows} {rest}", values)
+            return [(row["id"], bytes(row["record"])) for row in rows]
+
+        while True:
+            found: list[RecordT] = []
+            torn: list[tuple[str, bytes, str]] = []
+            for one, raw in await self.read(work):
+                try:
+                    found.append(model.model_validate_json(raw))
+                except ValidationError as error:
+                    torn.append((one, raw, f"it is no record of this version: {error.errors()[0]['msg']}"))
+            if not torn:
+                return found
+            await self._set_aside(table, torn)
+
+    async def set_torn_aside(self) -> None:
+        """Set rows aside that are no JSON at all, with which no question about all records could be answered."""
+        for table in (_DELEGATIONS, _ASSIGNMENTS):
+
+            def work(connection: sqlite3.Connection, table: _Table = table) -> list[_Row]:
+                rows = connection.execute(f"{table.rows} WHERE NOT json_valid(CAST(record AS TEXT)) LIMIT {MAX_PAGE}")
+                return [(row["id"], bytes(row["record"])) for row in rows]
+
+            while rows := await self.read(work):
+                await self._set_aside(table, [(one, raw, "it is no JSON") for one, raw in rows])
+
+    async def _set_aside(self, table: _Table, rows: Sequence[tuple[str, bytes, str]]) -> None:
+        """Move rows out of the database into files.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where nobody takes them.
+        """
+        if self._aside is None:
+            raise SubletError(LocalCode.UNAVAILABLE, f"a row of {table.name} is no record", "Restore the database.")
+        for one, raw, why in rows:
+            await asyncio.to_thread(self._aside.keep, f"{table.name}/{one}", raw, why)
+            log.warning("a record was set aside", table=table.name, id=one, reason=why)
+
+        def work(connection: sqlite3.Connection, _: Recorder) -> None:
+            connection.executemany(table.delete, [(one,) for one, *_ in rows])
+
+        await self.transact(work)
+
+
+def _detail(text: str) -> dict[str, JsonValue]:
+    """Return what is kept of a resource; nothing where that can't be read, as the resource is released in any case."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

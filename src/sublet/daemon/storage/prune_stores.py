@@ -14,10 +14,10 @@ from typing import Protocol
 
 from sublet.daemon.lending.lent_resources import owner_of
 from sublet.daemon.storage.journal import Journal
+from sublet.disk.disk_usage import disk_usage
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.locks import DirectoryLocks
 
 MAX_CANDIDATES = 20_000

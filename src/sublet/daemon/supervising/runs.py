@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +13,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sublet.daemon.own_tasks import OwnTasks
 from sublet.daemon.times import rfc3339
+from sublet.disk.private_dir import make_fresh
+from sublet.disk.removal import is_removed
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
@@ -114,7 +115,7 @@ class _Run:
         home = self._job.scratch.parent
         try:
             with self.scope:
-                await asyncio.to_thread(_make, home)
+                await asyncio.to_thread(make_fresh, home, "workspace", "meta", "scratch")
                 self._output = await self._work(self._job, self._report)
         except SubletError as error:
             self._error = error
@@ -123,7 +124,7 @@ class _Run:
             self._error = SubletError(ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log.")
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                await asyncio.to_thread(is_removed, home)
             self._send.close()
             self.finished.set()
 
@@ -150,11 +151,6 @@ class _Run:
 def stopping() -> SubletError:
     """Return the error of what the stop of the daemon ends."""
     return SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Try again later.")
-
-
-def _make(home: Path) -> None:
-    for name in ("workspace", "meta", "scratch"):
-        (home / name).mkdir(mode=0o700, parents=True)
 
 
 def _job(text: str, scratch_root: Path, chain: Chain, seconds: float) -> Job:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shutil
 from pathlib import Path
 
 import anyio
@@ -19,8 +18,11 @@ from sublet.daemon.working.lease_job import make_job
 from sublet.daemon.working.talking import Work
 from sublet.daemon.working.updates import Updates
 from sublet.daemon.working.verdict import why_not_done
+from sublet.disk.private_dir import make_fresh
+from sublet.disk.removal import is_removed
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Done, DoneExtension, PromptState, Start
+from sublet.protocol.names import parse_plain_name
 from sublet.protocol.text import clean_line
 from sublet.supervisor.model import Deadline, Outcome
 from sublet.workspace.carrier import Carried
@@ -293,8 +295,15 @@ class AssignmentRun:
 
         The last outcome counts, since a follow-up may mend what failed; how each prompt ended is told beside it.
         """
-        scratch = self._tools.scratch_root / self.id
-        await asyncio.to_thread(scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
+        scratch = self._tools.scratch_root / parse_plain_name(self.id)
+        try:
+            await asyncio.to_thread(make_fresh, scratch)
+        except OSError as error:
+            return SubletError(
+                ErrorCode.TASK_FAILED,
+                f"the agent's private directory can't be made: {error.strerror}",
+                "Ask its owner to look at the disk that holds the state directory.",
+            )
         try:
             prompt, told, session = self._record.invite.task.prompt, None, None
             while True:
@@ -316,7 +325,7 @@ class AssignmentRun:
             return error
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+                await asyncio.to_thread(is_removed, scratch)
 
     async def _launch(self, prompt: str, mount: Carried, scratch: Path, session: str | None) -> Outcome:
         """Run the agent once its files are there; where it could not begin since the link broke, then once more."""

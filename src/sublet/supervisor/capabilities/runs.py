@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Final
 
 import anyio
 
+from sublet.disk.private_dir import PrivateDir, make_fresh
+from sublet.disk.removal import is_removed
 from sublet.policy.capabilities.module_file import MAX_ARGUMENT_CHARS, MAX_ARGUMENTS, CapabilityModule
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import new_delegation_id
@@ -110,7 +111,7 @@ class CapabilityRuns:
                 return _ended(await runner.run(one, printed), printed)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+                    await asyncio.to_thread(is_removed, home)
 
 
 def check_arguments(module: CapabilityModule, arguments: Sequence[str]) -> None:
@@ -140,14 +141,12 @@ def _refused(module: CapabilityModule, why: str) -> SubletError:
 
 def _make(home: Path, capability: Capability) -> str:
     """Make the directories of a run, and return its program: of the module's own, the copy that was read before."""
-    for name in ("workspace", "meta", "scratch"):
-        (home / name).mkdir(mode=0o700, parents=True)
+    make_fresh(home, "workspace", "meta", "scratch")
     if capability.program is None or capability.module.own_file is None:
         return capability.module.command
-    program = home / "scratch" / capability.module.own_file
-    program.write_bytes(capability.program)
-    program.chmod(0o700)
-    return str(program)
+    with PrivateDir.open(home / "scratch") as scratch:
+        scratch.write(capability.module.own_file, capability.program, mode=0o700)
+    return str(home / "scratch" / capability.module.own_file)
 
 
 def _job(home: Path, stdin: str, seconds: float, job: Job | None) -> Job:

@@ -12,6 +12,8 @@ from typing import Final
 import anyio
 import structlog
 
+from sublet.disk.private_dir import make_fresh
+from sublet.disk.removal import is_removed
 from sublet.protocol.errors import SubletError
 from sublet.protocol.gateway import GatewayLines, MalformedGatewayMessage
 from sublet.protocol.text import clean_line
@@ -70,7 +72,7 @@ class StdioGateway:
         """Run it until cancelled, or until it has ended too often in a row; that is told, not raised."""
         attempt = 0
         try:
-            await asyncio.to_thread(self._home.mkdir, mode=0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(make_fresh, self._home)
             while True:
                 began = anyio.current_time()
                 why = await self._once()
@@ -85,7 +87,7 @@ class StdioGateway:
                 await anyio.sleep(min(MAX_BACKOFF_SECONDS, self._module.restart.backoff_ms / 1000 * 2 ** (attempt - 1)))
         finally:
             with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+                await asyncio.to_thread(is_removed, self._home)
 
     async def _once(self) -> str:
         """Run the program once and return why it ended."""

@@ -17,8 +17,9 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from sublet.disk.durable import remove_tree, sync_directory, write_durably
+from sublet.disk.durable import sync_directory, write_durably
 from sublet.disk.plain_file import read_plain
+from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import SESSION_ID
 from sublet.protocol.text import clean, clean_line

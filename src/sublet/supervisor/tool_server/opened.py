@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import structlog
 
+from sublet.disk.private_dir import PrivateDir
 from sublet.supervisor.acp.asking import Asking
 from sublet.supervisor.model import Job
 from sublet.supervisor.program import program_paths
@@ -83,7 +83,7 @@ class OwnTools:
             version: ours.
         """
         home = job.scratch / DIRECTORY
-        listening = await asyncio.to_thread(_listen, home)
+        listening = await asyncio.to_thread(_listen, job.scratch)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(_accept, listening, self._whose, lambda: self._served(job, asking, version))
@@ -130,21 +130,19 @@ async def _accept(listening: socket.socket, whose: Whose, make: Callable[[], Ser
             group.start_soon(serve, stream, served)
 
 
-def _listen(home: Path) -> socket.socket:
-    """Make the directory, the relay in it, and the socket beside it."""
-    home.mkdir(mode=0o700)
-    shutil.copyfile(relay.__file__, home / RELAY)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        os.fchmod(made.fileno(), 0o600)
-        # By its descriptor, since the whole path may be too long for a socket's name.
-        made.bind(f"/proc/self/fd/{directory}/{relay.SOCKET}")
-        made.listen(MAX_CONNECTIONS)
-        made.setblocking(False)
-    except OSError:
-        made.close()
-        raise
-    finally:
-        os.close(directory)
+def _listen(scratch: Path) -> socket.socket:
+    """Make the directory, the relay in it, and the socket beside it: anew for each prompt, whatever is there."""
+    code = Path(relay.__file__).read_bytes()
+    with PrivateDir.open(scratch) as private, private.directory(DIRECTORY, fresh=True) as directory:
+        directory.write(RELAY, code)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(made.fileno(), 0o600)
+            # By its descriptor, since the whole path may be too long for a socket's name.
+            made.bind(f"/proc/self/fd/{directory.fileno()}/{relay.SOCKET}")
+            made.listen(MAX_CONNECTIONS)
+            made.setblocking(False)
+        except OSError:
+            made.close()
+            raise
     return made

@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import os
 import secrets
-import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.disk.disk_usage import disk_usage
+from sublet.disk.removal import is_removed, remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name, escape_text
 from sublet.workspace.audit import comparing
@@ -25,7 +26,6 @@ from sublet.workspace.audit.comparing import Author, Change, ChangedDirectory, C
 from sublet.workspace.audit.manifest import Manifest, knows_directories
 from sublet.workspace.audit.shadow import Shadow, lock
 from sublet.workspace.audit.shadow_git import ShadowGit, checked_id
-from sublet.workspace.disk_usage import disk_usage
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.model import ViewRules
 
@@ -245,7 +245,7 @@ class Auditor:
             # Taken away in one step: who is killed halfway leaves a directory that is gone, never a torn repository.
             gone = self._shadows / f"{_GONE}{secrets.token_hex(8)}"
             shadow.directory.rename(gone)
-            shutil.rmtree(gone)
+            remove_tree(gone)
 
     def kept(self) -> list[KeptSnapshots]:
         """Return which workspaces have snapshots and what those take, and clear away what a killed process began."""
@@ -253,7 +253,7 @@ class Auditor:
         with contextlib.suppress(FileNotFoundError), os.scandir(self._shadows) as entries:
             for entry in entries:
                 if entry.name.startswith(_GONE):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    is_removed(Path(entry.path))
                     continue
                 with contextlib.suppress(OSError):
                     workspace = Path(os.fsdecode((Path(entry.path) / "workspace").read_bytes()))

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from sublet.disk.durable import remove_tree
+from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -39,6 +39,10 @@ MAX_NAME_BYTES: Final = 255
 _SIDE_NAMES: Final = 9
 
 OnStep = Callable[[int], None]
+
+
+_TORN: Final = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a file of the state raises that is not as it was written."""
 
 
 class Applier:
@@ -243,6 +247,12 @@ class Applier:
                     found[key] = None
             except SubletError as error:
                 found[key] = error
+            except _TORN as error:
+                found[key] = SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"what is kept of the result {key} can't be read: {type(error).__name__}",
+                    "Discard it; the directory it was applied to may be changed in part.",
+                )
         return found
 
     def _decided(self, group: GroupName) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from types import TracebackType
 from typing import Final
 
 from sublet.disk.durable import Syncing
+from sublet.disk.plain_file import open_plain
+from sublet.disk.removal import remove_beneath
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
 from sublet.workspace.changes.tree import SPECIAL_BITS, Found, Tree
@@ -146,13 +147,13 @@ class ApplyDir:
         Raises:
             OSError: something can't be removed.
         """
-        shutil.rmtree(self._name, dir_fd=self._tree.fd)
+        remove_beneath(self._tree.fd, self._name)
 
     def _file(self, name: bytes, step: Step) -> None:
         make = step.make
         assert make is not None
         assert make.source is not None
-        source = os.open(make.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        source = open_plain(make.source)
         try:
             if self._linked(name, step, source):
                 return

@@ -11,10 +11,12 @@ import dataclasses
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sublet.disk.durable import Syncing, remove_tree, write_durably
+from sublet.disk.durable import Syncing, write_durably
+from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
@@ -33,6 +35,7 @@ from sublet.workspace.staging.model import (
     DirectoryChange,
     StagedView,
     checked_key,
+    is_key,
     no_result,
 )
 from sublet.workspace.staging.private_views import Staging
@@ -103,15 +106,23 @@ class ChangeSets:
         if view is None:
             raise no_result(key)
         try:
-            begun = json.loads((directory / "begun.json").read_bytes())
+            begun = change_record.read_kept(directory / "begun.json")
+            known = {os.fsencode(path): int(mode) for path, mode in begun.get("directories", ())}
+            baseline = str(begun["baseline"])
         except FileNotFoundError:
             raise no_result(key) from None
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
+            raise SubletError(
+                LocalCode.UNAVAILABLE,
+                f"what was noted at the beginning of {key} can't be read: {type(exc).__name__}",
+                "Delegate again; the executor's view is still there until then.",
+            ) from None
         fd = view.open_root()
         try:
             before, after, report = self.auditor.view_result(
-                begun["baseline"], view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
+                baseline, view.root, rules, fd, lambda path: self._staging.is_own_change(view, path)
             )
-            record = self._record(view, _as_begun(view, before, begun), after, fd)
+            record = self._record(view, _as_begun(view, before, known), after, fd)
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -164,7 +175,11 @@ class ChangeSets:
 
     def all_keys(self) -> list[str]:
         """Return the keys of all change sets, the unfinished ones included."""
-        return sorted(os.listdir(self._home)) if self._home.is_dir() else []
+        return self._staging.aside.names(self._home, is_key)
+
+    def clear(self, key: str) -> None:
+        """Take a change set out of the way, whatever it is, to be removed later. For a start alone."""
+        self._staging.aside.remove_later(self._home / key)
 
     def _record(self, view: StagedView, before: ViewSnapshot, after: ViewSnapshot, fd: int) -> ChangeRecord:
         renamed: dict[bytes, bytes] = {}
@@ -214,11 +229,11 @@ def _where(exc: OSError) -> str:
     return f"{clean_name(exc.filename)}: " if isinstance(exc.filename, bytes) else ""
 
 
-def _as_begun(view: StagedView, before: ViewSnapshot, begun: dict[str, Any]) -> ViewSnapshot:
+def _as_begun(view: StagedView, before: ViewSnapshot, known: Mapping[bytes, int]) -> ViewSnapshot:
     """Return ``before`` with the directories that the first version kept beside its snapshots."""
-    if knows_directories(before.manifest) or "directories" not in begun or view.kind == "overlay":
+    if knows_directories(before.manifest) or not known or view.kind == "overlay":
         return before
-    directories = {os.fsencode(path): Record(DIRECTORY, "", None, mode) for path, mode in begun["directories"]}
+    directories = {path: Record(DIRECTORY, "", None, mode) for path, mode in known.items()}
     root = {ROOT: Record(DIRECTORY, "", None)}
     return dataclasses.replace(before, manifest={**before.manifest, **root, **directories})
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.shadow_git import EXECUTABLE, SYMLINK
 from sublet.workspace.staging.model import (
@@ -27,6 +28,8 @@ from sublet.workspace.staging.model import (
 DIRECTORY_PERMISSIONS: Final = 0o755
 """Of a directory of which nothing else is known."""
 _FILE: Final = "change-set.json"
+MAX_KEPT_BYTES: Final = 256 << 20
+"""Of one document: a result may change a hundred thousand files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ def load(directory: Path, key: str) -> ChangeRecord:
         SubletError: ``NOT_FOUND`` where there is none, ``UNAVAILABLE`` where it can't be read.
     """
     try:
-        found = json.loads((directory / _FILE).read_bytes())
+        found = read_kept(directory / _FILE)
         return _record(found)
     except FileNotFoundError:
         raise no_result(key) from None
@@ -170,6 +173,20 @@ def load(directory: Path, key: str) -> ChangeRecord:
             f"the staged result of {key} can't be read: {type(exc).__name__}",
             "Discard it and delegate again.",
         ) from None
+
+
+def read_kept(path: Path) -> Any:
+    """Return the JSON document of a result. It is bounded, and a FIFO in its place keeps nobody waiting.
+
+    Raises:
+        OSError: it is not there, or no file.
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deep.
+    """
+    raw = read_plain(path, MAX_KEPT_BYTES, follow=False)
+    if len(raw) > MAX_KEPT_BYTES:
+        raise ValueError("it is too large")
+    return json.loads(raw)
 
 
 def remove(directory: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from sublet.disk.durable import sync_directory, write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Step
+from sublet.workspace.changes.record import read_kept
 from sublet.workspace.changes.transaction import PLAN, ChangedMeanwhileError, Transaction, unchanged
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import Tree
@@ -137,10 +138,10 @@ def is_decided(directory: Path, group: GroupName) -> bool:
         SubletError: ``UNAVAILABLE`` where that can't be read.
     """
     try:
-        return bool(json.loads((directory / DECIDED).read_bytes())["token"] == group.token)
+        return bool(read_kept(directory / DECIDED)["token"] == group.token)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, LookupError, TypeError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
         raise _undecided(exc) from None
 
 
@@ -151,11 +152,11 @@ def members(directory: Path) -> tuple[Action, list[str]] | None:
         SubletError: ``UNAVAILABLE`` where it can't be read.
     """
     try:
-        found = json.loads((directory / DECIDED).read_bytes())
+        found = read_kept(directory / DECIDED)
         return "undo" if found["action"] == "undo" else "apply", [str(key) for key in found["keys"]]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError) as exc:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
         raise _undecided(exc) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from sublet.disk.durable import write_durably
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.changes.edits import Make, Operation
-from sublet.workspace.changes.record import Content, plain
+from sublet.workspace.changes.record import Content, plain, read_kept
 from sublet.workspace.changes.tree import Found
 from sublet.workspace.staging.model import ChangeSetStatus
 
@@ -78,7 +78,7 @@ def load(path: Path) -> Plan:
         SubletError: ``UNAVAILABLE`` for one that can't be read.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = read_kept(path)
         steps = tuple(_step(step) for step in found["steps"])
         identity = (found["identity"][0], found["identity"][1])
         return Plan(

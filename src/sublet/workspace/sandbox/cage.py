@@ -12,7 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from sublet.workspace.disk_usage import disk_usage
+from sublet.disk.disk_usage import disk_usage
+from sublet.protocol.names import MalformedName, parse_plain_name
 from sublet.workspace.sandbox.cgroups import Cgroups, Group
 
 MEASURE_SHARE = 20
@@ -63,9 +64,9 @@ class Cages:
         if self._cgroups is not None:
             try:
                 group = self._cgroups.open(
-                    task, memory_bytes=memory_bytes, processes=processes, cpu_seconds=cpu_seconds
+                    parse_plain_name(task), memory_bytes=memory_bytes, processes=processes, cpu_seconds=cpu_seconds
                 )
-            except OSError as error:
+            except (OSError, MalformedName) as error:
                 log.warning("no control group could be made; the guard watches instead", reason=str(error))
         return Cage(group, scratch, scratch_bytes)
 

@@ -15,15 +15,20 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.protocol.names import ForeignName
+
 Item = Literal["memory", "processes", "cpu_time"]
 
 REMOVE_SECONDS: Final = 2.0
 """How long a group is waited for whose processes have been killed; the next start removes what stays."""
+MAX_HELD: Final = 48
+"""Nested groups that are open at once while they are removed."""
 _PAUSE_SECONDS: Final = 0.005
 _CONTROLLERS: Final[Mapping[Item, str]] = {"memory": "memory", "processes": "pids"}
 
@@ -75,11 +80,13 @@ class Cgroups:
         kinds = {place.unified for place in self._places.values()}
         return "cgroup v2" if kinds == {True} else "cgroups v1 and v2" if len(kinds) == 2 else "cgroup v1"
 
-    def open(self, task: str, *, memory_bytes: int | None, processes: int | None, cpu_seconds: int | None) -> Group:
+    def open(
+        self, task: ForeignName, *, memory_bytes: int | None, processes: int | None, cpu_seconds: int | None
+    ) -> Group:
         """Make the group of one task; ``close`` it always.
 
         Args:
-            task: a name that is a single path component.
+            task: its name.
             memory_bytes: of all its processes together, page cache included where it can't be given back.
             processes: threads count as well.
             cpu_seconds: of all its processes together.
@@ -292,7 +299,7 @@ def _kill(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> bool:
-    """Kill what is in the group and remove it; tell whether that was done in time."""
+    """Kill what is in the group and in groups below it, and remove them all; tell whether that was done in time."""
     give_up = time.monotonic() + REMOVE_SECONDS
     while True:
         try:
@@ -301,11 +308,46 @@ def _remove(directory: Path) -> bool:
             return True
         except OSError:
             _kill(directory)
+            with contextlib.suppress(OSError):
+                _remove_below(directory, give_up)
         else:
             return True
         if time.monotonic() > give_up:
             return False
         time.sleep(_PAUSE_SECONDS)
+
+
+def _remove_below(directory: Path, give_up: float) -> None:
+    """Remove the groups that an agent has made in its own, the deepest first, at any depth and width.
+
+    At most ``MAX_HELD`` descriptors are open: of a deeper chain the end goes first, and whoever calls comes again.
+
+    Raises:
+        OSError: the group is gone, or a process in one of them does not end just now.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    held: deque[tuple[int, str]] = deque([(os.open(directory, flags), "")])
+    try:
+        while held and time.monotonic() < give_up:
+            fd, name = held[-1]
+            below = _first_group(fd)
+            if below is not None:
+                held.append((os.open(below, flags, dir_fd=fd), below))
+                if len(held) > MAX_HELD:
+                    os.close(held.popleft()[0])
+                continue
+            _kill(Path(f"/proc/self/fd/{fd}"))
+            os.close(held.pop()[0])
+            if held:
+                os.rmdir(name, dir_fd=held[-1][0])
+    finally:
+        for fd, _ in held:
+            os.close(fd)
+
+
+def _first_group(fd: int) -> str | None:
+    with os.scandir(fd) as entries:
+        return next((entry.name for entry in entries if entry.is_dir(follow_symlinks=False)), None)
 
 
 def _pids(directory: Path) -> list[int]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.plain_file import read_plain
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import QuotaMet
@@ -109,9 +110,7 @@ def recall(path: Path) -> LeaseUsage:
     """Return what an earlier process remembered of a lease; where that is nothing, or broken, it is incomplete."""
     usage = LeaseUsage(touched_overflow=True)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with os.fdopen(fd, "rb") as file:
-            raw = file.read(MAX_MEMORY_BYTES + 1)
+        raw = read_plain(path, MAX_MEMORY_BYTES, follow=False)
     except OSError:
         return usage
     with suppress(struct.error):

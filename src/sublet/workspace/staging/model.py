@@ -248,13 +248,18 @@ MAX_CHANGED_FILES: Final = 100_000
 """Changes of one change set that can be applied."""
 
 
+def is_key(name: str) -> bool:
+    """Tell whether ``name`` can be that of a staged result: a delegation id, or ``ID.RESOURCE``."""
+    return _KEY.match(name) is not None
+
+
 def checked_key(key: str) -> str:
     """Return ``key`` where it can be a file name: a delegation id, or ``ID.RESOURCE``.
 
     Raises:
         SubletError: ``NOT_FOUND`` otherwise.
     """
-    if not _KEY.match(key):
+    if not is_key(key):
         raise SubletError(
             LocalCode.NOT_FOUND, f"there is no staged result named {key[:80]!r}", "`sublet ls` names the delegations."
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -17,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.removal import is_removed
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line, clean_name
 from sublet.workspace.staging import overlay_helper
@@ -24,6 +24,7 @@ from sublet.workspace.view.walk import open_root
 
 HELPER_SECONDS: Final = 20.0
 _HELPER = Path(overlay_helper.__file__)
+_ENTER: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPAQUE = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 
@@ -91,16 +92,23 @@ def holds(private: Path, path: bytes) -> bool:
     Raises:
         OSError: the layer can't be read.
     """
-    at = os.path.join(os.fsencode(private), b"upper")
+    current = os.open(private / "upper", _ENTER)
     parts = path.split(b"/")
-    for depth, part in enumerate(parts, 1):
-        at = os.path.join(at, part)
-        try:
-            status = os.lstat(at)
-        except FileNotFoundError:
-            return False
-        if depth == len(parts) or not stat.S_ISDIR(status.st_mode) or _opaque(at):
-            return True
+    try:
+        for depth, part in enumerate(parts, 1):
+            try:
+                status = os.stat(part, dir_fd=current, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+            if depth == len(parts) or not stat.S_ISDIR(status.st_mode):
+                return True
+            below = os.open(part, _ENTER, dir_fd=current)
+            os.close(current)
+            current = below
+            if _opaque(f"/proc/self/fd/{current}"):
+                return True
+    finally:
+        os.close(current)
     return False
 
 
@@ -131,13 +139,13 @@ def _tried(state_dir: str) -> str:
     except OSError as exc:
         return exc.strerror or str(exc)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        is_removed(Path(place))  # the kernel leaves a directory in it that its owner may not enter
 
 
-def _opaque(directory: bytes) -> bool:
+def _opaque(directory: str) -> bool:
     for name in _OPAQUE:
         try:
-            if os.getxattr(directory, name, follow_symlinks=False) == b"y":
+            if os.getxattr(directory, name) == b"y":
                 return True
         except OSError:
             continue

@@ -14,16 +14,20 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from sublet.disk.durable import remove_tree, write_durably
+from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
+from sublet.disk.removal import remove_tree
+from sublet.disk.set_aside import SetAside
 from sublet.policy.limits import MIB, AdmissionLimits
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.copy import PlainCopyTooLargeError, copy_tree, shares_blocks
-from sublet.workspace.staging.model import OverlayRoot, StagedView, StagingKind, checked_key
+from sublet.workspace.staging.model import OverlayRoot, StagedView, StagingKind, checked_key, is_key
 from sublet.workspace.staging.overlay import holds, mount_overlay, why_no_overlay
 
 MAX_PLAIN_COPY_BYTES: Final = 1024 * MIB
 """Beyond it an overlay, where there is one, is made instead of a copy that shares nothing."""
+MAX_RECORD_BYTES: Final = 64 << 10
 MAX_VIEWS: Final = 256
 """Views kept at once, whatever their size."""
 
@@ -34,9 +38,16 @@ class Staging:
     Args:
         state_dir: private directory of the daemon.
         limits: bounds of what is copied, asked each time.
+        aside: takes what is no view, or can't be removed.
     """
 
-    def __init__(self, state_dir: Path, limits: Callable[[], AdmissionLimits] = AdmissionLimits) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        limits: Callable[[], AdmissionLimits] = AdmissionLimits,
+        aside: SetAside | None = None,
+    ) -> None:
+        self.aside = aside or SetAside(state_dir)
         self._state_dir = state_dir
         self._home = state_dir / "staged"
         self._limits = limits
@@ -119,13 +130,16 @@ class Staging:
 
     def keys(self) -> list[str]:
         """Return the keys of all views, the half made ones included."""
-        return sorted(os.listdir(self._home)) if self._home.is_dir() else []
+        return self.aside.names(self._home, is_key)
 
     def reap(self, keep: Collection[str]) -> list[str]:
-        """Remove the views whose keys are not in ``keep``, and those that a crash left half made; return their keys."""
+        """Remove the views whose keys are not in ``keep``, and those that a crash left half made; return their keys.
+
+        For a start alone, when none is open: they are taken out of the way, and removed later.
+        """
         gone = [key for key in self.keys() if key not in keep or _record(self._home / key) is None]
         for key in gone:
-            self.discard(key)
+            self.aside.remove_later(self._home / key)
         return gone
 
     def _make(
@@ -171,8 +185,8 @@ def _write_record(private: Path, root: Path, kind: StagingKind) -> None:
 
 
 def _record(private: Path) -> tuple[Path, StagingKind] | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads((private / "record.json").read_bytes())
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        found = json.loads(read_plain(private / "record.json", MAX_RECORD_BYTES, follow=False))
         kind: StagingKind = found["kind"]
         if kind in ("reflink", "copy", "overlay"):
             return Path(found["root"]), kind

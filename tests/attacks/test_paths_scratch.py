@@ -1,0 +1,103 @@
+"""An agent changes every name of its private directory, and the daemon writes and removes there afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from attacks.kit.scratch import OBSTACLES, Obstacle, put
+from sublet.disk.removal import remove_tree
+from support.daemons import SHELL_AGENT, Daemon, two_daemons, wait_for
+from support.leases import begin, delegate, view
+
+Pair = tuple[Daemon, Daemon]
+FOLLOW_UP = (
+    'cat > "$HOME/mine" < "$SUBLET_PROMPT_FILE" && cp "$HOME/mine" . && cp "$HOME/.gitconfig" set && ls "$TMPDIR"'
+)
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with two_daemons(tmp_path_factory.mktemp("pair")) as both:
+        yield both
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A directory of the worker's owner, which no agent is shown."""
+    made = tmp_path / "victim"
+    made.mkdir()
+    (made / "kept").write_bytes(b"kept")
+    return made
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> Path:
+    made = tmp_path / "lent"
+    made.mkdir()
+    return made
+
+
+def after(delegator: Daemon, lent: Path, attack: str, follow_up: str) -> str:
+    """Have ``attack`` run, then ``follow_up`` as the next prompt in the same private directory; return the id."""
+    waiting = "\nset +e; touch ready; until [ -e go ]; do sleep 0.05; done"
+    id_ = begin(delegator, lent, attack + waiting, "--ttl", "60")
+    wait_for((lent / "ready").exists, 40, "the first prompt")
+    delegator.run("say", id_, follow_up)
+    (lent / "go").touch()
+    wait_for(lambda: view(delegator, id_).state in ("completed", "error", "expired"), 50, "the end")
+    return id_
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda one: one.name)
+def test_a_follow_up_is_written_around_what_the_agent_put_there(
+    daemons: Pair, lent: Path, victim: Path, obstacle: Obstacle
+) -> None:
+    delegator, executor = daemons
+    id_ = after(delegator, lent, put(obstacle, victim), FOLLOW_UP)
+    assert view(delegator, id_).state == "completed", executor.log()
+    assert (lent / "mine").read_text() == FOLLOW_UP
+    assert "[safe]" in (lent / "set").read_text()
+    assert [(path.name, path.read_bytes()) for path in victim.iterdir()] == [("kept", b"kept")]
+    wait_for(lambda: not (executor.home / "state" / "scratch" / id_).exists(), 20, "the removal of its directory")
+    assert (victim / "kept").read_bytes() == b"kept"
+
+
+NEST = "cd {place} && i=0; while [ $i -lt {depth} ] && mkdir d && cd -P d; do i=$((i+1)); done; cd /; true"
+
+
+def test_nested_directories_end_no_daemon_and_its_next_start_succeeds(daemons: Pair, lent: Path) -> None:
+    delegator, executor = daemons
+    nested = NEST.format(place='"$HOME"', depth=1_500)
+    assert delegate(delegator, lent, nested)["state"] == "completed"
+    wait_for(lambda: not os.listdir(executor.home / "state" / "scratch"), 20, "the removal of its directory")
+    assert executor.alive()
+    # A kill leaves what the next start has to remove.
+    nested = NEST.format(place='"$TMPDIR"', depth=1_500)
+    begin(delegator, lent, nested + '; touch "$SUBLET_WORKSPACE/ready"; sleep 60')
+    wait_for((lent / "ready").exists, 40, "the nested directories")
+    executor.kill()
+    executor.up(agent=SHELL_AGENT)
+    state = executor.home / "state"
+    wait_for(lambda: not os.listdir(state / "scratch") and not os.listdir(state / "going"), 60, "the removal")
+
+
+@pytest.mark.parametrize("options", [("--staged",), ("--transport", "archive"), ("--transport", "archive", "--staged")])
+def test_nested_directories_in_a_copy_end_nobody(daemons: Pair, lent: Path, options: Sequence[str]) -> None:
+    delegator, executor = daemons
+    ended = delegate(delegator, lent, NEST.format(place='"$SUBLET_WORKSPACE"', depth=1_200), *options)
+    assert ended["state"] in ("completed", "error"), ended
+    # Whatever became of it, there is nothing left of the copies, and both go on.
+    id_ = str(ended["delegation_id"])
+    wait_for(lambda: not list((executor.home / "state" / "work").glob("*")), 40, "the removal of the agent's copy")
+
+    def is_discarded() -> bool:
+        delegator.run("discard", id_, check=None)
+        return not list((delegator.home / "state" / "staged").glob("*"))
+
+    wait_for(is_discarded, 60, "the removal of the lender's copy")
+    assert delegate(delegator, lent, "echo on > on")["state"] == "completed"
+    remove_tree(lent)  # pytest itself can't, where the nested directories have come back
