@@ -285,7 +285,7 @@ COSTS = (
 @contextmanager
 def _names_asked_for() -> Iterator[object]:
     with opened() as served:
-        for number in range(12_000):
+        for number in range(16_000):
             served.client.ask(LSTAT, string(W + b"%06d" % number + b"x" * 230 + b".env"))
         for number in range(40):
             served.client.ask(LSTAT, string(W + b"%d" % number + b"x" * 250_000))
@@ -354,7 +354,7 @@ KEPT = (
         name="sftp: names that are asked for",
         covers=("workspace.view.rules:Rules.__init__", "workspace.view.rules:Rules._name"),
         attack=_names_asked_for,
-        bound=16 * MEBIBYTE,
+        bound=5 * MEBIBYTE,
     ),
     KeptProbe(
         name="sftp: long paths that are changed",
