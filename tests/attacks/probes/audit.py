@@ -23,8 +23,8 @@ from sublet.workspace.audit.shadow_git import DIRECTORY, PLAIN, blob_id, mask, q
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.changes import record as records
 from sublet.workspace.changes.export import not_carried
-from sublet.workspace.confined.bounds import check_height, open_up
-from sublet.workspace.openat2 import choose_opener
+from sublet.workspace.confined.bounds import open_up
+from sublet.workspace.confined.held import HeldBelow, check_below
 from sublet.workspace.staging.model import checked_key
 from support.staged import KEY, StagedBench, write
 from support.views import default_rules
@@ -148,7 +148,9 @@ def measured(root: Path) -> None:
     """Find out how high the tree is, and open what is shut in it."""
     fd = os.open(root.parent, os.O_RDONLY)
     try:
-        check_height(choose_opener(), fd, os.fsencode(root.name), 1)
+        name = os.fsencode(root.name)
+        below = HeldBelow(default_rules(), lambda *_: False, None).below(fd, [name], patient=True)
+        check_below(below, [name], [b"down", name])
         open_up(fd, os.fsencode(root.name), root.lstat())
     finally:
         os.close(fd)
@@ -346,7 +348,7 @@ PROBES: Sequence[Probe] = (
     ),
     CostProbe(
         name="bounds: the height of a tree that is moved",
-        covers=("workspace.confined.bounds:check_height", "workspace.confined.bounds:open_up"),
+        covers=("workspace.confined.held:check_below", "workspace.confined.bounds:open_up"),
         make=nested,
         run=measured,
     ),
