@@ -1,5 +1,5 @@
 # `make demo` shows the main job on real parts; `make test` runs everything. Both set up what they need.
-.PHONY: setup demo test fuzz lint types bench soak lock hosts states locked attacks clean help
+.PHONY: setup demo test nightly fuzz lint types bench soak lock hosts states locked attacks clean help
 .DEFAULT_GOAL := help
 
 PY := .venv/bin/python
@@ -16,6 +16,9 @@ demo: setup ## lend a project with a failing test to a second daemon, which repa
 
 test: setup hosts ## run all tests, real mounts included, and check that nothing is left behind
 	@scripts/test $(ARGS)
+
+nightly: setup hosts ## run all tests as an ordinary user and on each Python that is here; takes hours, and root
+	@scripts/nightly
 
 fuzz: setup ## feed every decoder with anything; ARGS="--seconds 600 TARGET" for longer
 	@PYTHONPATH=tests $(PY) -m fuzz.run $(ARGS)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import asyncssh
 import pytest
 
@@ -12,6 +15,14 @@ from sublet.workspace.ssh import tuning as ssh_tuning
 def anyio_backend() -> str:
     """Async tests run on asyncio, as the daemon does."""
     return "asyncio"
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what is skipped where a run as an ordinary user wants to know, so that root runs it."""
+    noted = os.environ.get("SUBLET_TEST_SKIPPED")
+    if noted and report.skipped and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(noted).open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
 
 
 @pytest.fixture(params=["tuned", "as it is"])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import threading
 import tracemalloc
 from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
 from types import FrameType
 from typing import Any
 
-from attacks.probe import CostProbe, KeptProbe, Probe
+import anyio
+
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 
 
 class Tracing:
@@ -52,33 +57,56 @@ def place(frame: FrameType) -> str | None:
 def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     """Return what a probe claims to cover and did not run through.
 
-    A pattern that stands in the body of a module (``package.module:module``) needs any function of that module.
+    A pattern that stands in the body of a module (``package.module:module``) needs any function of that module; a bare
+    name stands for a method as well.
     """
     modules = {name.partition(":")[0] for name in entered}
+    bare = {re.sub(r":.*\.", ":", name) for name in entered}
     return [
         name
         for name in probe.covers
-        if name not in entered and not (name.endswith(":module") and name.partition(":")[0] in modules)
+        if name not in entered
+        and name not in bare
+        and not (name.endswith(":module") and name.partition(":")[0] in modules)
     ]
 
 
-def growth(probe: CostProbe) -> float:
-    """Return the lines run at twice the size by those at the size."""
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What came of a probe.
+
+    Args:
+        growth: the lines run at twice the size by those at the size; 1 for what is no cost.
+        there: bytes of Python that are kept while the peer is there.
+        left: bytes that are kept after it has gone.
+        entered: the functions that it ran through.
+    """
+
+    entered: frozenset[str]
+    growth: float = 1.0
+    there: int = 0
+    left: int = 0
+
+
+@cache
+def count_cost(probe: CostProbe) -> Counted:
+    """Run a cost probe at its size and at twice that."""
     small, large = probe.make(probe.size), probe.make(2 * probe.size)
-    probe.run(probe.make(64))  # what is made once, such as imports and caches of patterns, belongs to neither
+    with Tracing() as first:  # what is made once, such as imports and caches of patterns, belongs to neither
+        probe.run(probe.make(64))
     with Tracing() as once:
         probe.run(small)
     with Tracing() as twice:
         probe.run(large)
-    assert not not_entered(probe, once.entered | twice.entered), "it does not run through what it covers"
-    return max(twice.lines, 1) / max(once.lines, 1)
+    entered = frozenset(first.entered | once.entered | twice.entered)
+    return Counted(entered, growth=max(twice.lines, 1) / max(once.lines, 1))
 
 
-def kept(probe: KeptProbe) -> tuple[int, int]:
-    """Return the bytes of Python that are kept while the peer is there, and after it has gone."""
+@cache
+def count_kept(probe: KeptProbe) -> Counted:
+    """Count what a peer makes the product keep."""
     with Tracing() as first, probe.attack():  # what is made once belongs to nobody
         pass
-    assert not not_entered(probe, first.entered), "it does not run through what it covers"
     gc.collect()
     tracemalloc.start()
     try:
@@ -89,6 +117,14 @@ def kept(probe: KeptProbe) -> tuple[int, int]:
         gc.collect()
         left = tracemalloc.get_traced_memory()[0] - before
         del part
-        return there, left
     finally:
         tracemalloc.stop()
+    return Counted(frozenset(first.entered), there=there, left=left)
+
+
+@cache
+def count_failure(probe: FailureProbe) -> Counted:
+    """Throw a failure."""
+    with Tracing() as seen:
+        anyio.run(probe.throw)
+    return Counted(frozenset(seen.entered))

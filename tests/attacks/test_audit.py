@@ -198,6 +198,18 @@ def test_a_staged_result_of_directories_and_modes_is_reviewed_applied_and_undone
     assert bench.state_of() == before
 
 
+def test_a_directory_that_became_a_file_is_told_as_both(bench: StagedBench) -> None:
+    (bench.root / "x").mkdir()
+    with bench.work() as view:
+        (view / "x").rmdir()
+        write(view, "x", "now a file")
+    preview = bench.applier.preview(KEY, bench.rules)
+    assert preview.clean == (b"x",)
+    assert preview.directories == {b"x": "clean"}
+    applied = bench.applier.apply(KEY, bench.rules)
+    assert (applied.paths, applied.directories) == ((b"x",), (b"x",))
+
+
 def test_permissions_merge_bit_by_bit_with_the_lenders(bench: StagedBench) -> None:
     bench.write("f", "same", 0o644)
     bench.write("d/x", "x")

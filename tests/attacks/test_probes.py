@@ -1,17 +1,25 @@
-"""Every probe, counted: cost is linear, bytes stay within their bound, failures end nothing."""
+"""Every probe, counted: cost is linear, bytes stay within their bound, failures end nothing; and no place lacks one."""
 
 from __future__ import annotations
 
 import pytest
 
-from attacks.counting import Tracing, growth, kept, not_entered
-from attacks.probe import CostProbe, FailureProbe, KeptProbe
+from attacks.counting import Counted, count_cost, count_failure, count_kept, not_entered
+from attacks.lacking import without_probe
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe, Reason
 from attacks.probes import ALL
+from attacks.sites import places
 
 LINEAR = 2.5
+MOST_REASONS = 0.1
 COSTS = [probe for probe in ALL if isinstance(probe, CostProbe)]
 KEPT = [probe for probe in ALL if isinstance(probe, KeptProbe)]
 FAILURES = [probe for probe in ALL if isinstance(probe, FailureProbe)]
+REASONS = [probe for probe in ALL if isinstance(probe, Reason)]
+
+
+def check_covers(probe: Probe, counted: Counted) -> None:
+    assert not not_entered(probe, counted.entered), "it does not run through what it covers"
 
 
 def test_names_are_used_once() -> None:
@@ -21,19 +29,27 @@ def test_names_are_used_once() -> None:
 
 @pytest.mark.parametrize("probe", COSTS, ids=lambda probe: probe.name)
 def test_the_cost_is_linear(probe: CostProbe) -> None:
-    assert growth(probe) <= LINEAR
+    counted = count_cost(probe)
+    assert counted.growth <= LINEAR
+    check_covers(probe, counted)
 
 
 @pytest.mark.parametrize("probe", KEPT, ids=lambda probe: probe.name)
 def test_what_is_kept_has_a_bound_and_goes_with_the_peer(probe: KeptProbe) -> None:
-    there, left = kept(probe)
-    assert there <= probe.bound
-    assert left <= probe.left
+    counted = count_kept(probe)
+    assert counted.there <= probe.bound
+    assert counted.left <= probe.left
+    check_covers(probe, counted)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("probe", FAILURES, ids=lambda probe: probe.name)
-async def test_a_failure_ends_nothing_else(probe: FailureProbe) -> None:
-    with Tracing() as seen:
-        await probe.throw()
-    assert not not_entered(probe, seen.entered), "it does not run through what it covers"
+def test_a_failure_ends_nothing_else(probe: FailureProbe) -> None:
+    check_covers(probe, count_failure(probe))
+
+
+@pytest.mark.timeout(600)
+def test_every_place_has_a_probe() -> None:
+    reasons = {name for probe in REASONS for name in probe.covers}
+    assert reasons <= set(places()), "these are no places any more"
+    assert len(reasons) <= MOST_REASONS * len(places())
+    assert not without_probe(), "python -m attacks.lacking lists them"

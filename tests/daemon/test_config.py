@@ -27,7 +27,7 @@ def test_defaults_stay_on_this_machine(home: Home) -> None:
     assert config.a2a == Listen("127.0.0.1", 8642, chosen=False)
     assert config.sftp == Listen("127.0.0.1", 8622, chosen=False)
     assert config.web == Listen("127.0.0.1", 8640, chosen=False)
-    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=False), tls=False)
+    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=False))
     assert (config.public_url, config.agent_file, config.policy_file) == (None, None, None)
     assert config.mount_root == Path(home.state_dir) / "mounts"
     assert (config.unsandboxed, config.log_level) == (False, "info")
@@ -133,9 +133,7 @@ def test_the_web_page_is_on_loopback_or_off(
 
 
 def test_an_encrypted_bus_may_leave_the_machine(home: Home) -> None:
-    assert DaemonConfig(home=home, zenoh="tls/box.example:7448").bus == Bus(
-        Listen("box.example", 7448, chosen=True), tls=True
-    )
+    assert DaemonConfig(home=home, zenoh="tls/box.example:7448").bus == Bus(Listen("box.example", 7448, chosen=True))
 
 
 def test_who_opens_a2a_to_other_machines_opens_files_and_bus_with_it_and_encrypts_them(home: Home) -> None:
@@ -145,9 +143,8 @@ def test_who_opens_a2a_to_other_machines_opens_files_and_bus_with_it_and_encrypt
         (DaemonConfig(home=home, a2a="192.0.2.1:8642", lan=True), "192.0.2.1"),
     ):
         assert {config.a2a.host, config.sftp.host, config.bus.listen.host} == {host}
-        assert config.bus.tls
     config = DaemonConfig(home=home, lan=True, zenoh="tcp/127.0.0.1:7447")
-    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=True), tls=False)
+    assert config.bus == Bus(Listen("127.0.0.1", 7447, chosen=True))
 
 
 def test_relays_beyond_this_machine_are_encrypted(home: Home) -> None:

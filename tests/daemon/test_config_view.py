@@ -46,7 +46,7 @@ def test_each_value_says_where_it_comes_from(home: Home) -> None:
     assert origin(found["unsandboxed"]) == (False, Origin.FILE, "config.json")
     assert origin(found["messaging.max_hops"]) == (3, Origin.FILE, "config.json")
     assert origin(found["messaging.relays"]) == ([], Origin.DEFAULT, None)
-    assert origin(found["zenoh"]) == ("tcp/127.0.0.1:7447", Origin.DERIVED, "a2a")
+    assert origin(found["zenoh"]) == ("tls/127.0.0.1:7447", Origin.DERIVED, "a2a")
     assert origin(found["state_dir"]) == (home.state_dir, Origin.ENVIRONMENT, "SUBLET_HOME")
     assert origin(found["supervisor.classifier"]) == (None, Origin.DEFAULT, None)
 

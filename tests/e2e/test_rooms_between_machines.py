@@ -38,7 +38,7 @@ def bus(who: Commands) -> Any:
 def test_two_machines_talk_encrypted_and_go_on_after_the_cable_was_out(scene: PairedMachines) -> None:
     ann, bob = Typing(scene.ann), Typing(scene.bob)
     assert bus(bob).startswith(f"tls/{scene.right.address}:")
-    assert bus(ann).startswith("tcp/127.0.0.1:")
+    assert bus(ann).startswith("tls/127.0.0.1:")
     room = shared_room(ann, bob)
     ann.json("send", room, "hello")
     until(bob, room, ["hello"])

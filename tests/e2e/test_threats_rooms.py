@@ -1,8 +1,7 @@
-"""Somebody on the bus of two real daemons: as a stranger, and as a member who means harm."""
+"""Somebody on the bus of two real daemons with a link: as no member of any room, and as a member who means harm."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from attacks.kit.neighbour import neighbour
 from sublet.messaging.answers import inbox
-from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.doorkeeper import ask
 from sublet.messaging.engine.network import Priority, Qos
@@ -31,19 +30,13 @@ DATA = Qos(Priority.DATA, droppable=False)
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202etxt.exe\u2066\x9b31m\r\nfake: line\x00\u200b"
 
 
-def linked(daemon: Daemon) -> ZenohNetwork:
-    """Return a connection to the bus of a daemon."""
-    port = json.loads((daemon.home / "state/ports.json").read_text())["bus"]
-    return ZenohNetwork(Endpoints(connect=(f"tcp/127.0.0.1:{port}",)))
-
-
 class Mallory:
-    """An entity of no paired daemon, which holds a connection to the bus of one daemon."""
+    """An entity of no paired daemon, which holds a link to the bus of one daemon: the other one's key was stolen."""
 
-    def __init__(self, daemon: Daemon, name: str = "mallory", nonce: int = 1) -> None:
+    def __init__(self, daemon: Daemon, other: Daemon, name: str = "mallory", nonce: int = 1) -> None:
         self.peer = Peer(name, nonce, declarations=(*BUILT_INS, *EXTENSIONS), clock=Clock(time.time_ns() // 1_000_000))
         self.id = self.peer.id
-        self.network = linked(daemon)
+        self.network = neighbour(daemon, other)
         record = encode_bundle([(RecordKind.IDENTITY, self.peer.entity.record.encode())])
         self.network.serve(doc_id("pubkey", entity_id=self.id), lambda query: query.reply(record))
 
@@ -88,9 +81,9 @@ def kept(daemon: Daemon) -> dict[str, int]:
         return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
 
-def named(who: Typing) -> list[str]:
+def named(who: Typing, other: Typing) -> list[str]:
     """Return who is named as a forger, once a link has come: that lets members compare what they have."""
-    linked(who.daemon).close()
+    neighbour(who.daemon, other.daemon).close()
     return [event["entity"] for event in kinds(who, "room.equivocation")]
 
 
@@ -107,7 +100,7 @@ def kinds(who: Typing, kind: str) -> list[dict[str, Any]]:
 def test_a_stranger_on_the_bus_changes_nothing(world: World) -> None:
     alice, bob, room = world
     hers = alice.json("whoami")["entity_id"]
-    eve = Mallory(alice.daemon)
+    eve = Mallory(alice.daemon, bob.daemon)
     try:
         eve.learn(room)
         assert eve.peer.engine.rooms.state(room).creator is None  # nobody tells her
@@ -153,8 +146,8 @@ def _record_of(eve: Mallory, entity: str) -> bytes:
 
 def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: World) -> None:
     alice, bob, room = world
-    eve = Mallory(alice.daemon)
-    twin = Mallory(bob.daemon)
+    eve = Mallory(alice.daemon, bob.daemon)
+    twin = Mallory(bob.daemon, alice.daemon)
     try:
         alice.run("room", "invite", room, eve.id)
         for one in (eve, twin):
@@ -172,8 +165,8 @@ def test_a_member_who_means_harm_is_named_and_shown_without_effect(world: World)
         eve.peer.do("message.send", room_id=room, body="to alice")
         eve.send()
         twin.send()
-        for who in (alice, bob):
-            wait_for(lambda who=who: named(who) == [eve.id], WAIT_SECONDS, "her name")
+        for who, other in ((alice, bob), (bob, alice)):
+            wait_for(lambda who=who, other=other: named(who, other) == [eve.id], WAIT_SECONDS, "her name")
             assert not {"to alice", "to bob"} & set(bodies(who, room))
         bob.run("send", room, "after all")
         wait_for(lambda: bodies(alice, room)[-1] == bodies(bob, room)[-1] == "after all", WAIT_SECONDS, "the message")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tarfile
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ def pinned(there: Any, now: Any) -> Any:
 @pytest.mark.parametrize("role", NAMES)
 def test_a_later_daemon_takes_up_the_state(tmp_path: Path, version: str, role: str) -> None:
     views = json.loads((HERE / version / "views.json").read_text(encoding="utf-8"))[role]
-    with tarfile.open(HERE / version / f"{role}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="tar")
+    # The first releases of Python 3.11 can't be told which filter is meant, and the later ones want to be.
+    subprocess.run(["tar", "-xzf", HERE / version / f"{role}.tar.gz", "-C", tmp_path], check=True)
     daemon = Daemon(tmp_path / role)
     (daemon.home / "config" / "config.json").write_text(json.dumps(KEEP_ALL))
     daemon.up()

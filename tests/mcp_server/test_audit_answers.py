@@ -58,7 +58,7 @@ def test_reviews_count_directories_and_name_what_could_not_be_read() -> None:
         unread_why=["shut (Permission denied)"],
     )
     shown = present_diff(view, review, 0)
-    assert (shown.change_set.directories_added, shown.change_set.directories_deleted) == (1, None)
+    assert (shown.change_set.directories_added, shown.change_set.directories_deleted) == (1, 0)
     assert shown.from_peer is not None
     assert shown.from_peer.unread == ["shut (Permission denied)"]
     assert shown.from_peer.text == review.patch

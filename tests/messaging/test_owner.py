@@ -13,7 +13,6 @@ import pytest
 
 from sublet.messaging import owner as owner_module
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.builtins import BUILT_INS
@@ -49,7 +48,7 @@ def no_answer(engine: Engine, query: Answer) -> None:
 
 
 def made(store: SqliteStore) -> Engine:
-    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, PycrdtTexts(), MemoryBlobs())
+    return Engine(Registry(BUILT_INS), store, [local_entity("alice", 1)], lambda: NOW_MS, MemoryBlobs())
 
 
 def ask(owner: Owner, run: Callable[[Engine], ResultT]) -> ResultT:

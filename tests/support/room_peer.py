@@ -1,6 +1,6 @@
 """A peer in a process of its own: takes commands as lines of JSON on stdin, answers each with a line on stdout.
 
-``python -m support.room_peer [--extensions] [--probe] [--astray] NAME DIRECTORY LISTEN [CONNECT ...]``
+``python -m support.room_peer [--extensions] [--probe] [--astray] [--pinned] NAME DIRECTORY LISTEN [CONNECT ...]``
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import SubletError
 from support.muddler import AstrayNetwork
+from support.pinned_network import PinnedNetwork
 from support.probe_extension import PROBE
 from support.rooms import local_entity
 
@@ -137,6 +138,6 @@ if __name__ == "__main__":
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     more = EXTENSIONS if "--extensions" in sys.argv else ()
     more = (*more, PROBE) if "--probe" in sys.argv else more
-    network = AstrayNetwork if "--astray" in sys.argv else ZenohNetwork
+    network = AstrayNetwork if "--astray" in sys.argv else PinnedNetwork if "--pinned" in sys.argv else ZenohNetwork
     reached = Endpoints((given[2],), tuple(given[3:]))
     anyio.run(main, (*BUILT_INS, *more), network, given[0], Path(given[1]), reached)

@@ -35,11 +35,13 @@ class RoomProcess:
         extensions: bool = False,
         probe: bool = False,
         astray: bool = False,
+        pinned: bool = False,
     ) -> None:
         endpoints = [f"tcp/127.0.0.1:{number}" for number in (port, *connect)]
         options = ["--extensions"] if extensions else []
         options += ["--probe"] if probe else []
         options += ["--astray"] if astray else []
+        options += ["--pinned"] if pinned else []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "support.room_peer", *options, name, str(directory), *endpoints],
             stdin=subprocess.PIPE,
@@ -119,6 +121,7 @@ def room_process(
     extensions: bool = False,
     probe: bool = False,
     astray: bool = False,
+    pinned: bool = False,
 ) -> Iterator[RoomProcess]:
     """Start a peer, and kill it if it still runs.
 
@@ -130,8 +133,11 @@ def room_process(
         extensions: with the extensions of the specification.
         probe: with the one of a third party.
         astray: what it publishes goes to a ``support.muddler`` alone.
+        pinned: over links of TLS, as daemons have them.
     """
-    process = RoomProcess(name, directory, port, *connect, extensions=extensions, probe=probe, astray=astray)
+    process = RoomProcess(
+        name, directory, port, *connect, extensions=extensions, probe=probe, astray=astray, pinned=pinned
+    )
     try:
         yield process
     finally:

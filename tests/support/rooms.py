@@ -11,7 +11,6 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from sublet.daemon.config import Bus, Listen
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
@@ -26,7 +25,7 @@ from sublet.protocol.ezagent.identity import EntityKind, make_record
 from sublet.protocol.ezagent.keys import doc_id
 
 NOW_MS = 1_795_852_800_000
-ANY_BUS = Bus(Listen("127.0.0.1", 0, chosen=True), tls=False)
+ANY_BUS = Bus(Listen("127.0.0.1", 0, chosen=True))
 
 
 def entity_key(name: str) -> SigningKey:
@@ -98,7 +97,7 @@ class Peer:
         self.store = SqliteStore(self.path)
         self.blobs = MemoryBlobs()
         registry = Registry(self.declarations)
-        self.engine = Engine(registry, self.store, [self.entity], self.clock, PycrdtTexts(), self.blobs)
+        self.engine = Engine(registry, self.store, [self.entity], self.clock, self.blobs)
 
     def do(self, operation: str, /, **arguments: Any) -> Any:
         """Run an operation and make it durable."""

@@ -23,6 +23,7 @@ from sublet.policy.engine import Policy
 from sublet.policy.lending import Protected
 from sublet.protocol.bounds import TransportName
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
+from sublet.supervisor.confinement import Confinement
 from sublet.supervisor.model import Job, Outcome, Report
 from sublet.supervisor.slots import Slots
 from sublet.workspace.archive.carrier import ArchiveCarrier
@@ -108,7 +109,7 @@ class Worker:
             agents=lambda: [command()],
             max_ttl_seconds=lambda: 600,
             reverse_port=lambda _: self.reverse_port,
-            enforced=lambda agent: frozenset({"cwd_only"}),
+            confinement=lambda agent: Confinement(True, True, True, frozenset()),
             require=require_transport,
             node_id="node-bbbbbbbbbbbbbbbb",
             max_depth=lambda: 4,

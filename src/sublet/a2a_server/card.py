@@ -137,14 +137,14 @@ def offered_bus(card: AgentCard) -> BusDoor | None:
         found = _BusParams.model_validate(MessageToDict(extension.params)).sublet
     except ValidationError:
         return None
-    return None if found.bus_port is None else BusDoor(found.bus_port, found.bus_tls)
+    return None if found.bus_port is None else BusDoor(found.bus_port, found.bus_wire)
 
 
 class _Sublet(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="ignore")
 
     bus_port: Annotated[int, Field(gt=0, lt=65536)] | None = None
-    bus_tls: bool = False
+    bus_wire: int = 1
 
 
 class _BusParams(BaseModel):
@@ -196,7 +196,7 @@ def _extension(
                 "version": version,
                 "node_id": node_id,
                 "fingerprint": fingerprint,
-                **({} if bus is None else {"bus_port": bus.port, "bus_tls": bus.tls}),
+                **({} if bus is None else {"bus_port": bus.port, "bus_wire": bus.wire, "bus_tls": True}),
             },
         }
     )

@@ -11,6 +11,8 @@ from typing import Final
 
 import structlog
 
+from sublet.tasks import alone
+
 MAX_HANDSHAKES: Final = 64
 """TLS handshakes under way. Beyond it the oldest makes room: an honest one takes milliseconds."""
 HANDSHAKE_SECONDS: Final = 10.0
@@ -75,6 +77,6 @@ class Door:
             if not taken:  # cancelled before its first step
                 sock.close()
 
-        opening = group.create_task(open_one())
+        opening = group.create_task(alone("a connection of a caller", open_one))
         self._opening[opening] = None
         opening.add_done_callback(ended)

@@ -102,6 +102,11 @@ class A2AFace:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
 
+    def release(self) -> None:
+        """``Face.release``."""
+        if self._socket is not None:
+            self._socket.close()
+
     async def aclose(self) -> None:
         """Stop; does nothing the second time."""
         await self._stopping.stop(_LAST_WORDS_SECONDS)

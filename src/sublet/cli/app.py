@@ -44,7 +44,8 @@ from sublet.cli import (
     web_cmd,
 )
 from sublet.cli.connection import Session, session_of
-from sublet.cli.errors import MEANING, Exit
+from sublet.cli.errors import MEANING, Exit, exit_for
+from sublet.cli.given_text import check_arguments
 from sublet.cli.help import Sectioned, group, verbatim
 from sublet.cli.screen import Screen
 from sublet.protocol.errors import LocalCode, SubletError
@@ -140,6 +141,7 @@ def run(argv: Sequence[str] | None = None, *, session: Session | None = None) ->
             stream.reconfigure(errors="backslashreplace")
     screen = Screen(as_json="--json" in arguments)
     try:
+        check_arguments(arguments)
         status = app(args=arguments, prog_name="sublet", standalone_mode=False, obj=session or Session())
         sys.stdout.flush()
     except BrokenPipeError:
@@ -178,7 +180,7 @@ def _broken(error: Exception, screen: Screen, *, debug: bool) -> int:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, SubletError):
         screen.fail(error)
-        return Exit.ERROR
+        return exit_for(str(error.code))
     screen.fail(
         SubletError(
             LocalCode.INTERNAL,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sublet.cli.connection import run
+from sublet.cli.given_text import typed_line
 from sublet.cli.grant_options import AnyFlag, TtlOption, UsesOption, WhereOption, terms
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag, whole_id
@@ -175,7 +175,7 @@ async def _decide(
     _show(screen, found, complete=False)
     while True:
         screen.out.print("Approve once? [y/n/a: show all/s: skip] ", end="")
-        answer = sys.stdin.readline().strip().lower()
+        answer = typed_line()
         if answer == "a":
             _show(screen, await control.approvals.get_approval(found.id), complete=True)
         elif answer in ("y", "n", "s", ""):

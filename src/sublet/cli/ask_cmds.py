@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from sublet.cli.connection import run
 from sublet.cli.errors import Exit, exit_for
+from sublet.cli.given_text import text_of
 from sublet.cli.help import verbatim
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
@@ -140,7 +140,7 @@ def _asked(
     answer: bool,
     guard: Mapping[str, object] | None = None,
 ) -> None:
-    wanted = sys.stdin.read(MAX_PROMPT_CHARS + 1) if text == "-" else text
+    wanted = text_of(text, MAX_PROMPT_CHARS, "the text")
 
     async def body(control: Control) -> Exit | None:
         from pydantic import ValidationError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from sublet.cli.connection import leave, run
 from sublet.cli.errors import Exit
+from sublet.cli.given_text import from_stdin
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag
 from sublet.cli.screen import Screen
@@ -17,6 +17,8 @@ from sublet.protocol.text import clean
 
 if TYPE_CHECKING:
     from sublet.daemon.control.client import ControlClient as Control
+
+MAX_STDIN_CHARS = 200_000
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Capability, by its id.", show_default=False)]
 DirOption = Annotated[
@@ -135,7 +137,7 @@ def capability_run(
 ) -> None:
     """Run a capability in the sandbox, in an empty directory, once policy allows it."""
     screen = Screen(as_json=as_json)
-    text = sys.stdin.read(200_000) if stdin else ""
+    text = from_stdin(MAX_STDIN_CHARS - 1, "what the capability is given") if stdin else ""
 
     async def body(control: Control) -> Exit | None:
         from sublet.daemon.api.capability_models import RunCapability

@@ -75,7 +75,7 @@ def up(
         str | None,
         typer.Option(
             metavar="ENDPOINT",
-            help="Where rooms meet: tcp/HOST:PORT here, tls/HOST:PORT for others. [default: port 7447, where A2A is]",
+            help="Where rooms meet: tls/HOST:PORT. [default: port 7447, where A2A is]",
         ),
     ] = None,
     lan: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 
 from sublet.cli.connection import run
 from sublet.cli.errors import Exit, exit_for_view
+from sublet.cli.given_text import STDIN, from_stdin
 from sublet.cli.help import verbatim
 from sublet.cli.lease_options import (
     Background,
@@ -73,7 +73,8 @@ _BOUNDS = {
     "include": f"--include takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "exclude": f"--exclude takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
     "unlock": f"--unlock takes at most {MAX_PATTERNS} patterns, none of them empty or longer than 1,024 characters",
-    "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes",
+    "require_enforced": "--require-sandbox takes names such as cwd_only,memory,processes; of cwd_only, allow_network "
+    "and allow_exec also with =true or =false",
     "ttl_seconds": f"--ttl must be between 1 s and {MAX_TTL_SECONDS // 86_400} days",
 }
 """What is wrong with an argument that the request does not take, in the words of the command line."""
@@ -260,10 +261,9 @@ def _request(
 
 
 def _prompt(given: str) -> str:
-    if given != "-":
+    if given != STDIN:
         return given
-    # one character more than is allowed tells a prompt that is too long from one that just fits
-    text = sys.stdin.read(MAX_PROMPT_CHARS + 1)
+    text = from_stdin(MAX_PROMPT_CHARS, "the prompt")
     if not text.strip():
         raise SubletError(
             LocalCode.INVALID_ARGUMENT,

@@ -69,8 +69,8 @@ RequireSandbox = Annotated[
     list[str] | None,
     _limits(
         metavar="ITEM[,ITEM]",
-        help="Lend only to a peer that enforces these: cwd_only, allow_network, memory, processes, cpu_time, "
-        "output, scratch.",
+        help="Lend only to a peer that enforces these: cwd_only, allow_network (that there is none), memory, "
+        "processes, cpu_time, output, scratch; allow_network=true and the like where it must declare so.",
     ),
 ]
 Background = Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sublet.cli.connection import run
+from sublet.cli.given_text import text_of
 from sublet.cli.help import Sectioned, listing
 from sublet.cli.options import JsonFlag, complete_peer, directory_path, duration
 from sublet.cli.screen import Screen
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PeerArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the peer.", autocompletion=complete_peer, show_default=False)
 ]
+
+MAX_LINK_CHARS = 4_096
 
 peers = listing("peers", "Paired daemons: who may call, and whom you may lend to.")
 token = listing("token", "Bearer tokens for plain A2A clients.")
@@ -66,7 +69,10 @@ def pair(
 def peers_add(
     ctx: typer.Context,
     link: Annotated[
-        str, typer.Argument(metavar="LINK", help="What `sublet pair` printed over there.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="LINK", help="What `sublet pair` printed over there; - reads it from stdin.", show_default=False
+        ),
     ],
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="What you call the peer: a-z, 0-9, dot, dash, underscore.")
@@ -75,6 +81,8 @@ def peers_add(
 ) -> None:
     """Pair with the daemon that made LINK. Both sides pin each other's key."""
     screen = Screen(as_json=as_json)
+    # Others on this machine see the arguments of a program, and a link lets whoever has it first be paired.
+    link = text_of(link, MAX_LINK_CHARS, "the link").strip()
 
     async def body(control: Control) -> None:
         from pydantic import ValidationError

@@ -10,7 +10,7 @@ from rich.text import Text
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import AuditReport, DelegationView, DirectoryChange
+    from sublet.daemon.api.models import AuditReport, DelegationView, DirectoryChange, SandboxView
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20
@@ -38,6 +38,8 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("shown on request  ", names(view.revealed), "yellow")
     if view.unlocked:
         yield _line("unlocked on request  ", names(view.unlocked), "yellow")
+    if view.sandbox_profile is not None and (loose := _loose(view.sandbox_profile)):
+        yield _line(f"{view.peer}'s agent  ", loose, "yellow")
     if view.git != "hidden":
         what = "read-only" if view.git == "ro" else "writable, but for what git executes"
         yield _line("repository  ", f".git shown, {what}", "yellow")
@@ -114,3 +116,11 @@ def _object(value: str | None) -> str:
     if value is None:
         return "nothing"
     return clean_line(value.removeprefix("ref: "), 80) if value.startswith("ref: ") else value[:SHORT_OBJECT]
+
+
+def _loose(profile: SandboxView) -> str:
+    """Return in what an agent is not held back, as its daemon says."""
+    loose = [] if profile.cwd_only else ["sees more of that machine than what is lent"]
+    if profile.allow_network:
+        loose.append("has a network")
+    return " and ".join(loose)

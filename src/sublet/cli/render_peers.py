@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -15,7 +15,7 @@ from sublet.protocol.text import clean, clean_line
 
 if TYPE_CHECKING:
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.daemon_models import Check, StatusView
+    from sublet.daemon.api.daemon_models import Check, ServiceView, StatusView
     from sublet.daemon.api.peer_models import PeerView, TokenView
 
 
@@ -83,8 +83,28 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("limits", f"held by {status.limits}" if status.limits else "none"),
         ("enforced", ", ".join(clean_line(item, 64) for item in status.enforced) or "nothing"),
     ]
-    remarks = [inset(Text(clean_line(remark), style="yellow"), 2) for remark in status.remarks]
+    lines = [*status.remarks, *_failures(status.services), *_stall(status)]
+    remarks = [inset(Text(clean_line(line), style="yellow"), 2) for line in lines]
     return Group(head, _facts(facts), *remarks)
+
+
+def _failures(services: Sequence[ServiceView]) -> Iterator[str]:
+    """Yield a line for each service that has failed; what it says may be a peer's."""
+    for one in services:
+        if not one.last_error:
+            continue
+        again = f"was started again {one.restarts} {'time' if one.restarts == 1 else 'times'}"
+        how = again if one.state == "running" else f"is down for now and {again}"
+        yield f"the service {one.name} {how}: {one.last_error}"
+
+
+def _stall(status: StatusView) -> Iterator[str]:
+    """Yield a line for the newest time in which the daemon served nobody else."""
+    if status.stalls:
+        newest = status.stalls[0]
+        ran = f" in {newest.ran}" if newest.ran else ""
+        count = f", the last of {status.stall_count}" if status.stall_count > 1 else ""
+        yield f"the daemon stood still for {newest.milliseconds} ms{ran} ({local_time(newest.at)}{count})"
 
 
 def check_lines(checks: Sequence[Check], symbols: Symbols) -> RenderableType:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from sublet.cli.given_text import STDIN, from_stdin
 from sublet.cli.options import complete_room
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import is_ref_id, is_room_id
@@ -127,7 +127,7 @@ def text_argument(given: str) -> str:
     Raises:
         typer.BadParameter: it is empty or too long.
     """
-    text = sys.stdin.read(MAX_TEXT_CHARS + 1).removesuffix("\n") if given == "-" else given
+    text = from_stdin(MAX_TEXT_CHARS, "the text").removesuffix("\n") if given == STDIN else given
     if not 0 < len(text) <= MAX_TEXT_CHARS:
         raise typer.BadParameter(f"a message has 1 to {MAX_TEXT_CHARS:,} characters; attach a file for more")
     return text

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sublet.cli.given_text import not_utf8_name
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ async def upload(control: Control, room_id: str, path: Path) -> FileView:
     """
     from sublet.daemon.api.room_file_models import UploadFile
 
+    if (refused := not_utf8_name(path.name)) is not None:
+        raise refused
     data = await asyncio.to_thread(_read, path)
     given: dict[str, Any] = {
         "filename": path.name[:255],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sublet.cli.connection import resolve, run
+from sublet.cli.given_text import text_of
 from sublet.cli.lease_cmds import IdArgument
 from sublet.cli.options import JsonFlag, duration
 from sublet.cli.screen import Screen
@@ -72,7 +72,7 @@ def say(
     """
     screen = Screen(as_json=as_json)
     # one character more than is allowed tells a prompt that is too long
-    text = sys.stdin.read(MAX_PROMPT_CHARS + 1) if prompt == "-" else prompt
+    text = text_of(prompt, MAX_PROMPT_CHARS, "the prompt")
     if not text.strip():
         raise typer.BadParameter("the prompt is empty")
     if len(text) > MAX_PROMPT_CHARS:

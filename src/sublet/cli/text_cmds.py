@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sublet.cli.connection import run
+from sublet.cli.given_text import STDIN, from_stdin
 from sublet.cli.help import Sectioned, group
 from sublet.cli.options import JsonFlag
 from sublet.cli.room_arguments import MAX_TEXT_CHARS, RefArgument, RoomArgument, resolve_ref, resolve_room
@@ -114,8 +115,8 @@ def text_edit(
     screen = Screen(as_json=as_json)
     if given is not None and append is not None:
         raise typer.BadParameter("give TEXT, or --append")
-    if given == "-":
-        given = sys.stdin.read(MAX_TEXT_CHARS + 1).removesuffix("\n")
+    if given == STDIN:
+        given = from_stdin(MAX_TEXT_CHARS, "the text").removesuffix("\n")
     if max(len(given or ""), len(append or "")) > MAX_TEXT_CHARS:
         raise typer.BadParameter(TOO_LONG)
 

@@ -9,66 +9,50 @@ import resource
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
-from sublet.daemon.api.daemon_models import StatusView
+from sublet.daemon.api.daemon_models import ServiceView, StatusView
 from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.config import DaemonConfig
-from sublet.daemon.control.approval_routes import ApprovalArea
-from sublet.daemon.control.capability_routes import CapabilityArea
-from sublet.daemon.control.config_routes import ConfigArea
-from sublet.daemon.control.config_service import ConfigService
-from sublet.daemon.control.delivery_routes import DeliveryArea
-from sublet.daemon.control.gateway_routes import GatewayArea
-from sublet.daemon.control.policy_routes import PolicyArea
-from sublet.daemon.control.replay_routes import ReplayArea
-from sublet.daemon.control.room_file_routes import RoomFileArea
-from sublet.daemon.control.room_mark_routes import RoomMarkArea
-from sublet.daemon.control.room_member_routes import RoomMemberArea
-from sublet.daemon.control.room_people_routes import RoomPeopleArea
-from sublet.daemon.control.room_presence_routes import RoomPresenceArea
-from sublet.daemon.control.room_routes import RoomArea
-from sublet.daemon.control.room_text_routes import RoomTextArea
-from sublet.daemon.control.room_watch_routes import RoomWatchArea
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
 from sublet.daemon.control.service_parts import ServiceParts
-from sublet.daemon.control.supervisor_routes import SupervisorArea
-from sublet.daemon.control.talk_routes import TalkArea
-from sublet.daemon.control.web_routes import WebArea
+from sublet.daemon.control_areas import control_areas
 from sublet.daemon.diagnosis import diagnose
-from sublet.daemon.faces import load_faces
+from sublet.daemon.endings import Ending, Stop
+from sublet.daemon.faces import A2A_FACE, MCP_FACE, WEB_FACE, load_face
 from sublet.daemon.failures import sole_failure
 from sublet.daemon.lock import InstanceLock
-from sublet.daemon.modules.gateway_service import GatewayService
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
+from sublet.daemon.own_files import OwnFiles
 from sublet.daemon.parts import Parts, make_parts, open_audit_log
+from sublet.daemon.paths import Home
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
+from sublet.daemon.peering.key_reports import key_reporter
 from sublet.daemon.peering.pairing import OwnAddress
 from sublet.daemon.peering.peer_directory import PeerDirectory
-from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.ports import BusDoor, Face, FaceContext, WebContext
 from sublet.daemon.recovery import recover
 from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
-from sublet.daemon.running import running, signals, started
+from sublet.daemon.running import KeptFace, signals, started
+from sublet.daemon.stalls import Stalls
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
-from sublet.daemon.web_access.service import WebService
 from sublet.protocol.errors import SubletError
+from sublet.tasks import Health, Service, Services
+from sublet.workspace.requirements import require_sandbox
 
 MAX_OPEN_FILES = 65_536
 """Descriptors we allow ourselves, where the system lets us: one lease alone may hold a thousand files open."""
-MAX_KEY_REPORTS = 64
-"""Reports of a peer's changed key that may wait for the journal at once; more are only logged."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,13 +65,13 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
     """
     config.home.make()
     _raise_file_limit()
-    with InstanceLock.acquire(config.home):
+    with InstanceLock.acquire(config.home) as lock:
         try:
             identity = load_identity(Path(config.home.state_dir) / "keys")
             store = await Store.open(Path(config.home.state_dir) / "sublet.db")
             try:
                 with sole_failure(SubletError):
-                    await _Daemon(config, identity, store).run(ready)
+                    await _Daemon(config, identity, store, lock).run(ready)
             finally:
                 await store.close()
         finally:
@@ -97,16 +81,22 @@ async def run_daemon(config: DaemonConfig, ready: Callable[[StatusView], None] =
 class _Daemon:
     """One run of the daemon."""
 
-    def __init__(self, config: DaemonConfig, identity: Identity, store: Store) -> None:
+    def __init__(self, config: DaemonConfig, identity: Identity, store: Store, lock: InstanceLock) -> None:
         self._config = config
+        self._home = config.home
+        self._lock = lock
+        self._services = Services()
+        self._stalls = Stalls()
+        self._watcher: Watcher | None = None
         self._identity = identity
         self._store = store
         self._started = time.time()
-        self._stop = asyncio.Event()
+        self._stop = Stop()
+        store.broken = lambda: self._stop.now(Ending.STORE_BROKEN)
         self._ports_file = Path(config.home.state_dir) / "ports.json"
         self._last = read_ports(self._ports_file)
         self._bus_port = BusPort(config.bus, self._last.bus)
-        self._faces: list[Face] = []
+        self._faces: list[KeptFace] = []
         self._tls: TlsFiles | None = None
         host = config.a2a.host
         if not is_loopback(host):
@@ -123,7 +113,7 @@ class _Daemon:
 
     async def _run(self, ready: Callable[[StatusView], None], audit_log: AuditLog) -> None:
         parts = await make_parts(
-            self._config, self._store, self._identity, self._own_address, audit_log, self._bus_port
+            self._config, self._store, self._identity, self._own_address, audit_log, self._bus_port, self._services
         )
         if left := await asyncio.to_thread(parts.cages.reap):
             log.warning("control groups of a daemon that is gone were removed", groups=left)
@@ -135,33 +125,13 @@ class _Daemon:
             await parts.data_plane.start(self._config.sftp.host, self._config.sftp.free_port(self._last.sftp))
             service = self._service(parts)
             parts.onward.use(service)
-            control = ControlServer(
-                service,
-                self._config.home,
-                [
-                    SupervisorArea(parts.supervising.service),
-                    ReplayArea(parts.replays),
-                    RoomArea(parts.rooms.service),
-                    DeliveryArea(parts.rooms.delivery),
-                    TalkArea(parts.rooms.talk),
-                    RoomMemberArea(parts.rooms.members),
-                    RoomMarkArea(parts.rooms.marks),
-                    RoomPeopleArea(parts.rooms.people),
-                    RoomPresenceArea(parts.rooms.presence),
-                    RoomFileArea(parts.rooms.files),
-                    RoomTextArea(parts.rooms.texts),
-                    RoomWatchArea(parts.rooms.talk),
-                    ConfigArea(ConfigService(parts.gate, self._config)),
-                    PolicyArea(parts.policy_service),
-                    CapabilityArea(parts.modules.service),
-                    GatewayArea(GatewayService(parts.gate, parts.gateways)),
-                    ApprovalArea(parts.approvals),
-                    WebArea(WebService(parts.gate, parts.web_logins, self._web_page)),
-                ],
-                parts.callers.agent,
+            areas = control_areas(parts, self._config, self._web_page)
+            control = KeptFace(
+                "control socket", lambda _: ControlServer(service, self._home, areas, parts.callers.agent)
             )
             async with anyio.create_task_group() as reports:
-                self._faces = load_faces(self._context(parts, service, _key_reporter(parts.peers, reports)))
+                context = self._context(parts, service, key_reporter(parts.peers, reports))
+                self._faces = self._made_faces(context)
                 await self._serve(parts, control, ready, audit_log)
         finally:
             parts.data_plane.close()
@@ -172,17 +142,38 @@ class _Daemon:
                 await asyncio.to_thread(parts.cages.close)
 
     async def _serve(
-        self, parts: Parts, control: ControlServer, ready: Callable[[StatusView], None], audit_log: AuditLog
+        self, parts: Parts, control: KeptFace, ready: Callable[[StatusView], None], audit_log: AuditLog
     ) -> None:
         with signals(self._stop):
+            services = self._services
+            self._watcher = Watcher(parts.reloader) if self._config.watch_files else None
+            sockets = [self._faces[1], control]
+            own_files = OwnFiles(self._home, self._lock, sockets, self._stop, self._moved)
             async with (
-                running(audit_log.serve),
-                running(parts.data_plane.serve),
-                started(*self._faces, control),
-                running(parts.pruning.serve, parts.hook.serve, parts.results.serve),
-                running(parts.delegator.serve, parts.executor.serve, parts.supervising.serve),
-                running(parts.gateways.serve, parts.rooms.serve, parts.whereabouts.serve),
-                running(*([Watcher(parts.reloader).serve] if self._config.watch_files else [])),
+                services.running(Service("stall watch", self._stalls.serve)),
+                services.running(Service("audit log", audit_log.serve)),
+                services.running(Service("sftp", parts.data_plane.serve)),
+                started(services, *self._faces, control),
+                services.running(
+                    Service("pruning", parts.pruning.serve),
+                    Service("end hooks", parts.hook.serve),
+                    Service("staged results", parts.results.serve),
+                ),
+                parts.supervising.running(),
+                services.running(
+                    Service("delegations", parts.delegator.serve),
+                    Service("work for others", parts.executor.serve),
+                    Service("supervisor", parts.supervising.serve),
+                ),
+                services.running(
+                    Service("gateways", parts.gateways.serve),
+                    *parts.rooms.services,
+                    Service("addresses of peers", parts.whereabouts.serve),
+                ),
+                services.running(
+                    Service("own sockets", own_files.serve),
+                    *([Service("file watcher", self._watcher.serve)] if self._watcher is not None else []),
+                ),
             ):
                 status = await self._status(parts)
                 await asyncio.to_thread(write_ports, self._ports_file, self._bound(parts))
@@ -192,6 +183,29 @@ class _Daemon:
                 ready(status)
                 await self._stop.wait()
                 log.info("stopping")
+        self._stop.check()
+
+    def _made_faces(self, context: FaceContext) -> list[KeptFace]:
+        """Return all faces, not started yet; the web page is the last one, unless it is switched off."""
+
+        def a2a(before: str | None) -> Face:
+            port = None if before is None or context.public_url else urlsplit(before).port
+            return load_face(A2A_FACE, context if port is None else replace(context, a2a_port=port))
+
+        def page(before: str | None) -> Face:
+            port = None if before is None else urlsplit(before).port
+            web = context.web
+            return load_face(WEB_FACE, replace(context, web=replace(web, port=port)) if web and port else context)
+
+        def mcp(_: str | None) -> Face:
+            return load_face(MCP_FACE, replace(context, runtime_dir=Path(self._home.runtime_dir)))
+
+        made = [KeptFace("a2a", a2a), KeptFace("mcp", mcp)]
+        return made if context.web is None else [*made, KeptFace("web page", page)]
+
+    def _moved(self, home: Home) -> None:
+        """Use another directory for sockets from now on."""
+        self._home = home
 
     def _bound(self, parts: Parts) -> LastPorts:
         """Return the ports that are listened on; behind a public address the A2A port is the configured one."""
@@ -216,7 +230,8 @@ class _Daemon:
             for name, wanted, port in listening
             if port is not None and not wanted.chosen and port != wanted.port
         ]
-        return [*ports, *parts.reloader.remarks]
+        watching = self._watcher.remarks if self._watcher is not None else []
+        return [*ports, *parts.reloader.remarks, *watching]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -237,7 +252,7 @@ class _Daemon:
                 status=lambda: self._status(parts),
                 doctor=lambda: diagnose(self._config.home, running=True, limits=parts.cages.means),
                 reload=parts.reloader.reload,
-                stop=self._stop.set,
+                stop=self._stop.ask,
                 node_id=self._identity.node_id,
                 chain_of=parts.callers.chain,
                 rest_of=parts.callers.rest,
@@ -271,6 +286,7 @@ class _Daemon:
             tls=(self._tls.certificate, self._tls.key) if self._tls else None,
             state_dir=Path(home.state_dir),
             runtime_dir=Path(home.runtime_dir),
+            services=self._services,
             bus=self._bus_door(),
             web=self._web_context(parts),
             web_page=self._web_page,
@@ -278,7 +294,7 @@ class _Daemon:
 
     def _bus_door(self) -> BusDoor | None:
         number = self._bus_port.number
-        return None if number is None else BusDoor(number, self._bus_port.tls)
+        return None if number is None else BusDoor(number)
 
     def _web_context(self, parts: Parts) -> WebContext | None:
         wanted = self._config.web
@@ -295,6 +311,19 @@ class _Daemon:
             chosen=wanted.chosen,
         )
 
+    async def _sandbox(self) -> str:
+        """Return what confines agents, which was tried and is not only wished for."""
+        if self._config.unsandboxed:
+            return "none: agents run unconfined"
+        failure = await _sandbox_failure()
+        return "bubblewrap" if failure is None else f"none that works, so no agent is started: {failure.message}"
+
+    async def _enforced(self, parts: Parts) -> list[str]:
+        """Return what holds the first agent; nothing does where it can't be started for want of a sandbox."""
+        if not parts.offer.agents or (not self._config.unsandboxed and await _sandbox_failure() is not None):
+            return []
+        return sorted(parts.confinement(parts.offer.agents[0]).enforced)
+
     async def _status(self, parts: Parts) -> StatusView:
         home = self._config.home
         host, port = parts.data_plane.address
@@ -307,7 +336,7 @@ class _Daemon:
             a2a_url=self._own_address().a2a_url,
             sftp=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             web=self._web_page(),
-            control_socket=home.control_socket,
+            control_socket=self._home.control_socket,
             started_at=rfc3339(self._started),
             uptime_seconds=int(time.time() - self._started),
             peers=len(parts.peers.list()),
@@ -316,15 +345,42 @@ class _Daemon:
             slots=parts.slots.capacity,
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
-            sandbox="none: agents run unconfined" if self._config.unsandboxed else "bubblewrap",
-            bus=next(iter(self._bus_port.listen), None),
+            sandbox=await self._sandbox(),
+            bus=self._bus_port.shown,
             ezagent_level=await parts.rooms.messaging.level(),
             limits=parts.cages.means,
-            enforced=sorted(parts.enforced(parts.offer.agents[0])) if parts.offer.agents else [],
+            enforced=await self._enforced(parts),
             config_dir=home.config_dir,
             state_dir=home.state_dir,
-            remarks=[*self._remarks(parts), *approver_remarks(parts.approver.pinned)],
+            remarks=[
+                *self._remarks(parts),
+                *approver_remarks(parts.approver.pinned),
+                *parts.rooms.messaging.remarks(),
+            ],
+            services=[_service_view(one) for one in self._services.health],
+            stalls=self._stalls.newest,
+            stall_count=self._stalls.count,
         )
+
+
+async def _sandbox_failure() -> SubletError | None:
+    """Return why this machine can't confine an agent, found by doing so."""
+    try:
+        await asyncio.to_thread(require_sandbox)
+    except SubletError as error:
+        return error
+    return None
+
+
+def _service_view(health: Health) -> ServiceView:
+    failed_at = None if health.failed_at is None else rfc3339(health.failed_at)
+    return ServiceView(
+        name=health.name,
+        state=health.state,
+        restarts=health.restarts,
+        last_error=health.last_error,
+        failed_at=failed_at,
+    )
 
 
 def _raise_file_limit() -> None:
@@ -332,31 +388,6 @@ def _raise_file_limit() -> None:
     wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _key_reporter(peers: PeerStore, group: TaskGroup) -> Callable[[str, str], None]:
-    """Return what journals that somebody poses as a peer; how often strangers try must not matter to us."""
-    pending = 0
-
-    async def report(name: str, fingerprint: str) -> None:
-        nonlocal pending
-        try:
-            await peers.report_changed_key(name, fingerprint)
-        except SubletError as error:
-            log.error("a changed key could not be journalled", peer=name, reason=str(error))
-        finally:
-            pending -= 1
-
-    def key_changed(node_id: str, fingerprint: str) -> None:
-        nonlocal pending
-        peer = peers.by_node_id(node_id)
-        name = peer.name if peer else node_id
-        log.warning("a peer's key has changed, or somebody poses as it", peer=name, fingerprint=fingerprint)
-        if pending < MAX_KEY_REPORTS:
-            pending += 1
-            group.start_soon(report, name, fingerprint)
-
-    return key_changed
 
 
 def _names(config: DaemonConfig) -> list[str]:

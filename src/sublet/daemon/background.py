@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar, TypeVarTuple
 
+from sublet.tasks import described
+
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
@@ -33,9 +35,11 @@ async def in_background(call: Callable[[*Arguments], T], *arguments: *Arguments)
         # The loop may be closed by the time there is something to tell.
         try:
             result = call(*arguments)
-        except Exception as error:
+        except BaseException as error:
+            # Of a thread nobody wants that it ends; what is no Exception is a panic of a library in Rust.
+            failure = error if isinstance(error, Exception) else RuntimeError(described(error))
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(tell_failure, error)
+                loop.call_soon_threadsafe(tell_failure, failure)
         else:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(tell, result)

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from sublet.daemon.config_file import CONFIG_FILE, LOG_LEVELS, MIN_WEB_PORT, WebConfig, bus_endpoint, read_config
-from sublet.daemon.net.network import is_loopback, parse_host_port
+from sublet.daemon.net.network import parse_host_port
 from sublet.daemon.paths import Home, resolve_home
 from sublet.daemon.peering.pair_link import check_url
 from sublet.protocol.errors import LocalCode, SubletError
@@ -75,10 +75,9 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """Where paired daemons join the message bus; with TLS wherever others than this machine reach it."""
+    """Where paired daemons join the message bus, which has TLS everywhere."""
 
     listen: Listen
-    tls: bool
 
 
 class DaemonConfig:
@@ -89,7 +88,7 @@ class DaemonConfig:
         a2a: ``HOST:PORT``.
         sftp: ``HOST:PORT``; by default on the host of ``a2a``.
         web: port of the web page, or ``off``.
-        zenoh: endpoint of the message bus, such as ``tcp/127.0.0.1:7447``; by default where A2A is.
+        zenoh: endpoint of the message bus, such as ``tls/127.0.0.1:7447``; by default where A2A is.
         lan: listen for other machines where nothing else was chosen.
         public_url: base URL at which peers reach the A2A port.
         unsandboxed: run agents without the sandbox.
@@ -153,12 +152,12 @@ class DaemonConfig:
 def _bus(wanted: str | None, host: str) -> Bus:
     """Return where the bus is: as somebody wants it, or where A2A is, since whoever calls that has to reach it."""
     if wanted is None:
-        return Bus(Listen(host, DEFAULT_BUS_PORT, chosen=False), tls=not is_loopback(host))
+        return Bus(Listen(host, DEFAULT_BUS_PORT, chosen=False))
     try:
-        host, port, tls = bus_endpoint(wanted)
+        host, port, _ = bus_endpoint(wanted)
     except ValueError as error:
         raise _invalid("zenoh", str(error)) from None
-    return Bus(Listen(host, port, chosen=True), tls=tls)
+    return Bus(Listen(host, port, chosen=True))
 
 
 def _listen(name: str, wanted: str | None, default: str) -> Listen:

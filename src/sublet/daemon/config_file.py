@@ -184,7 +184,7 @@ class ConfigFile(BaseModel):
     a2a: Short | None = Field(default=None, description="HOST:PORT where peers call; port 0 is any free one")
     sftp: Short | None = Field(default=None, description="HOST:PORT where workspaces are served")
     zenoh: Short | None = Field(
-        default=None, description="Where paired daemons join the message bus: tcp/HOST:PORT on this machine, else tls/"
+        default=None, description="Where paired daemons join the message bus: tls/HOST:PORT; tcp/ is read as tls/"
     )
     public_url: Short | None = Field(default=None, description="How peers reach the A2A port, if not by its address")
     agent_file: Short | None = Field(default=None, description="agent.json, beside this file by default")

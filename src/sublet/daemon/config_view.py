@@ -55,8 +55,7 @@ def _ports(config: DaemonConfig) -> Iterator[ConfigEntry]:
     yield _entry(config, "a2a", _address(config.a2a), derived="--lan" if "lan" in config.options else None)
     beside = "a2a" if config.sftp.host == config.a2a.host and (config.a2a.chosen or "lan" in config.options) else None
     yield _entry(config, "sftp", _address(config.sftp), derived=beside)
-    bus = f"{'tls' if config.bus.tls else 'tcp'}/{_address(config.bus.listen)}"
-    yield _entry(config, "zenoh", bus, derived=beside and "a2a")
+    yield _entry(config, "zenoh", f"tls/{_address(config.bus.listen)}", derived=beside and "a2a")
     web = WEB_OFF if config.web is None else _address(config.web)
     by_file = bool(config.file.web.model_fields_set)
     if "web" in config.options or not by_file:

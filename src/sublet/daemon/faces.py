@@ -10,7 +10,8 @@ from nacl.signing import SigningKey
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.ports import Face, FaceContext, PeerLink, TextLink
 
-FACES = ("sublet.a2a_server.face:A2AFace", "sublet.mcp_server.host:McpFace")
+A2A_FACE = "sublet.a2a_server.face:A2AFace"
+MCP_FACE = "sublet.mcp_server.host:McpFace"
 WEB_FACE = "sublet.web.face:WebFace"
 PEER_LINK = "sublet.a2a_server.client:A2APeerLink"
 TEXT_LINK = "sublet.a2a_server.text_link:A2ATextLink"
@@ -37,10 +38,9 @@ class TextLinkFactory(Protocol):
         """Return it; it connects when it is used."""
 
 
-def load_faces(context: FaceContext) -> list[Face]:
-    """Return all faces, not started yet; the web page is the last one, unless it is switched off."""
-    names = FACES if context.web is None else (*FACES, WEB_FACE)
-    return [cast("FaceFactory", _load(name))(context) for name in names]
+def load_face(name: str, context: FaceContext) -> Face:
+    """Return the face of that name, not started yet."""
+    return cast("FaceFactory", _load(name))(context)
 
 
 def load_peer_link(identity: Identity) -> PeerLink:

@@ -6,14 +6,13 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 
-from sublet.daemon.paths import Home
+from sublet.daemon.paths import MAX_OWNER_BYTES, Home
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import LocalCode, SubletError
 
-MAX_OWNER_BYTES = 4096
 _TRIES = 5
 _PAUSE_SECONDS = 0.02
 """``read_owner`` holds the lock for an instant; a start that meets it tries again."""
@@ -47,12 +46,21 @@ class InstanceLock:
         for _ in range(_TRIES):
             descriptor = _open(home.lock_file)
             if _try_lock(descriptor, home.lock_file):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, json.dumps(asdict(owner)).encode(), 0)
+                _write(descriptor, owner)
                 return cls(descriptor, home.lock_file, owner)
             os.close(descriptor)
             time.sleep(_PAUSE_SECONDS)
         raise _already_running(home)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the file that is locked is still the one by its name, so that no other daemon can start here."""
+        return _is_current(self._descriptor, self._path)
+
+    def moved(self, home: Home) -> None:
+        """Write down that the sockets are in another directory now."""
+        self.owner = replace(self.owner, socket=home.control_socket)
+        _write(self._descriptor, self.owner)
 
     def release(self) -> None:
         """Remove the file and let the lock go; calling it twice is no error."""
@@ -96,6 +104,12 @@ def _open(path: str) -> int:
         ) from None
 
 
+def _write(descriptor: int, owner: Owner) -> None:
+    os.ftruncate(descriptor, 0)
+    # As it is, without escapes, so that a reader can look for a path without parsing it.
+    os.pwrite(descriptor, os.fsencode(json.dumps(asdict(owner), ensure_ascii=False)), 0)
+
+
 def _try_lock(descriptor: int, path: str) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +127,7 @@ def _is_current(descriptor: int, path: str) -> bool:
 
 def _parse(raw: bytes) -> Owner | None:
     try:
-        value = json.loads(raw)
+        value = json.loads(os.fsdecode(raw))
         return Owner(pid=int(value["pid"]), started_at=str(value["started_at"]), socket=str(value["socket"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -67,12 +67,13 @@ from sublet.policy.lending import KEY_DIRECTORIES, Protected
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
-from sublet.supervisor.limits import enforced_limits
+from sublet.supervisor.confinement import Confinement, confinement
 from sublet.supervisor.model import Sandbox
 from sublet.supervisor.processes import ProcessOwners
 from sublet.supervisor.providers import ProviderTools, make_provider
 from sublet.supervisor.slots import Slots
 from sublet.supervisor.tools import JoinedTools
+from sublet.tasks import Services
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.audit.auditor import Auditor
@@ -115,7 +116,7 @@ class Parts:
     hook: EndHook
     reloader: Reloader
     cages: Cages
-    enforced: Callable[[AgentConfig], frozenset[str]]
+    confinement: Callable[[AgentConfig], Confinement]
     slots: Slots
     carriers: Mapping[str, Carrier]
     trees: Trees
@@ -146,6 +147,7 @@ async def make_parts(
     own_address: Callable[[], OwnAddress],
     audit_log: AuditLog,
     bus_port: BusPort,
+    services: Services,
 ) -> Parts:
     """Make everything that is no face.
 
@@ -156,6 +158,7 @@ async def make_parts(
         own_address: how this daemon is reached, which is known once its faces have started.
         audit_log: is told every decision.
         bus_port: where paired daemons reach rooms here.
+        services: keeps what parts run for as long as they live.
 
     Raises:
         SubletError: ``INVALID_ARGUMENT`` for a file that can't be loaded.
@@ -189,6 +192,7 @@ async def make_parts(
         sandbox,
         lambda module, given: GatewayInputs(supervising.parts, gate).handle(module, given),
         GatewayFeed(journal, gate, state_dir / GATEWAYS),
+        services,
     )
 
     def could_call(agent_id: str, tool: str) -> bool:
@@ -197,7 +201,10 @@ async def make_parts(
     peers = await PeerStore.load(journal)
     link = load_peer_link(identity)
     messaging = Messaging(
-        identity, state_dir, bus_port, peers, link, config.messaging, lambda: [one.id for one in offer.agents]
+        *(identity, state_dir, bus_port, peers, link, config.messaging),
+        agents=lambda: [one.id for one in offer.agents],
+        sockets=Path(config.home.runtime_dir) / "bus",
+        services=services,
     )
     rooms = make_rooms(messaging, identity.node_id, peers, gate, journal)
     asks = AgentQuestions(could_call, rooms.work)
@@ -265,10 +272,9 @@ async def make_parts(
         host, port = data_plane.address
         return port if is_loopback(source_host) or not is_loopback(host) else None
 
-    def enforced(agent: AgentConfig) -> frozenset[str]:
-        """Return what is enforced here and not only declared: items of the sandbox profile, and limits."""
-        governed = {"allow_exec"} if agent.governs_exec else set()
-        return sandbox.enforced | enforced_limits(agent.limits) | governed
+    def held(agent: AgentConfig) -> Confinement:
+        """Return how an agent is held here."""
+        return confinement(agent, offer.agents, sandboxed=bool(sandbox.enforced))
 
     def in_force() -> None:
         slots.capacity = policy.limits.slots
@@ -324,7 +330,7 @@ async def make_parts(
         reloader=reloader,
         sandbox=sandbox,
         cages=cages,
-        enforced=enforced,
+        confinement=held,
         slots=slots,
         carriers=carriers,
         trees=trees,
@@ -350,7 +356,7 @@ async def make_parts(
             agents=lambda: offer.agents,
             max_ttl_seconds=lambda: policy.limits.max_ttl_seconds,
             reverse_port=reverse_port,
-            enforced=enforced,
+            confinement=held,
             require=require,
             node_id=identity.node_id,
             max_depth=lambda: config.supervisor.max_depth,

@@ -20,6 +20,8 @@ PRIVATE = 0o700
 _CONTROL = "control.sock"
 MCP_SOCKET = "mcp.sock"
 _LOCK = "daemon.lock"
+MAX_OWNER_BYTES = 4096
+"""Of what a daemon writes into its lock file."""
 
 
 class Home:
@@ -28,8 +30,8 @@ class Home:
     Args:
         root: ``SUBLET_HOME``, or the configuration directory where that is not set; what ``status`` shows.
         config_dir: what the person edits.
-        state_dir: keys, database, audit; private.
-        runtime_dir: sockets and the lock file; private.
+        state_dir: keys, database, audit, the lock file; private.
+        runtime_dir: sockets; private.
         temporary: whether ``runtime_dir`` is a substitute below ``FALLBACK_PARENT`` that goes away with the daemon.
     """
 
@@ -57,13 +59,48 @@ class Home:
 
     @property
     def lock_file(self) -> str:
-        """Path of the file whose lock makes the daemon the only one."""
-        return f"{self.runtime_dir}/{_LOCK}"
+        """Path of the file whose lock makes the daemon the only one.
+
+        It lies with the state, which is the same for every shell, and tells where the sockets are: another shell may
+        have another ``XDG_RUNTIME_DIR``, or none.
+        """
+        return f"{self.state_dir}/{_LOCK}"
 
     @property
     def default_mount_root(self) -> str:
         """Where the executor mounts lent directories, unless configured elsewhere."""
         return f"{self.state_dir}/mounts"
+
+    def at(self, runtime_dir: str) -> Home:
+        """Return the same home with its sockets in another directory."""
+        return Home(
+            root=self.root,
+            config_dir=self.config_dir,
+            state_dir=self.state_dir,
+            runtime_dir=runtime_dir,
+            temporary=runtime_dir.startswith(f"{FALLBACK_PARENT}/"),
+        )
+
+    def spare(self) -> Home:
+        """Return the home with its sockets below the state, for where the runtime directory can't be made again."""
+        return self.at(_short(f"{self.state_dir}/run")[0])
+
+    def found(self) -> Home:
+        """Return the home with its sockets where the running daemon says that it has them, in its lock file."""
+        try:
+            with open(self.lock_file, "rb") as file:
+                told = file.read(MAX_OWNER_BYTES)
+        except OSError:
+            return self
+        if os.fsencode(f'"{self.control_socket}"') in told:
+            return self
+        import json
+
+        try:
+            directory, name = os.path.split(str(json.loads(os.fsdecode(told))["socket"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return self
+        return self.at(directory) if name == _CONTROL and os.path.isabs(directory) else self
 
     def make(self) -> None:
         """Create the directories with mode 0700, and verify those that exist.
@@ -94,7 +131,7 @@ class Home:
         """Remove the runtime directory where it is a substitute; the daemon calls this last of all."""
         if not self.temporary:
             return
-        for name in (_CONTROL, MCP_SOCKET, _LOCK):
+        for name in (_CONTROL, MCP_SOCKET):
             try:
                 os.unlink(f"{self.runtime_dir}/{name}")
             except FileNotFoundError:
@@ -127,10 +164,15 @@ def resolve_home(env: Mapping[str, str] | None = None) -> Home:
         base = _absolute(env, "XDG_RUNTIME_DIR")
         runtime = f"{base}/sublet" if base else f"{state}/run"
         root = config
-    temporary = len(os.fsencode(f"{runtime}/{_CONTROL}")) > MAX_SOCKET_PATH
-    if temporary:
-        runtime = f"{FALLBACK_PARENT}/sublet-{os.getuid()}-{_short_hash(runtime)}"
+    runtime, temporary = _short(runtime)
     return Home(root=root, config_dir=config, state_dir=state, runtime_dir=runtime, temporary=temporary)
+
+
+def _short(runtime: str) -> tuple[str, bool]:
+    """Return a directory for sockets, and whether it is a substitute since their paths would be too long."""
+    if len(os.fsencode(f"{runtime}/{_CONTROL}")) <= MAX_SOCKET_PATH:
+        return runtime, False
+    return f"{FALLBACK_PARENT}/sublet-{os.getuid()}-{_short_hash(runtime)}", True
 
 
 def _absolute(env: Mapping[str, str], name: str) -> str | None:

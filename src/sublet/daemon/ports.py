@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from nacl.signing import SigningKey
 
@@ -35,6 +35,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
 from sublet.protocol.signing import Nonces
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.tasks import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,21 @@ class Silence:
 Update = Progress | Done | Error | Silence
 
 
+BUS_WIRE: Final = 2
+"""Mutual TLS by pinned keys everywhere; 1 had none on one machine, and another name for each authority."""
+
+
 @dataclass(frozen=True, slots=True)
 class BusDoor:
-    """Where a daemon's message bus is on its host."""
+    """Where a daemon's message bus is on its host.
+
+    Args:
+        port: its port.
+        wire: which form its links have; only equal ones reach each other.
+    """
 
     port: int
-    tls: bool
+    wire: int = BUS_WIRE
 
 
 class PeerLink(Protocol):
@@ -231,7 +241,8 @@ class FaceContext:
     ``identify`` returns the agent of this daemon to which a process belongs, if any, and raises ``ProcessLookupError``
     where nobody can tell. ``find_peer`` maps a node id to the paired peer, ``find_token`` a bearer secret to its
     token's name. ``listener`` is the bound TCP socket's host and port for the A2A face. ``state_dir`` is private to the
-    daemon (0700). ``web`` is None where the web page is switched off; ``web_page`` returns where it is, once it is.
+    daemon (0700). ``services`` keeps what a face runs for as long as it lives. ``web`` is None where the web page
+    is switched off; ``web_page`` returns where it is, once it is.
     """
 
     api: DaemonApi
@@ -260,6 +271,7 @@ class FaceContext:
     bus: BusDoor | None = None
     web: WebContext | None = None
     web_page: Callable[[], str | None] = lambda: None
+    services: Services = field(default_factory=Services)
 
 
 class Face(Protocol):
@@ -281,3 +293,6 @@ class Face(Protocol):
 
     async def serve(self) -> None:
         """Serve until cancelled."""
+
+    def release(self) -> None:
+        """Close what ``start`` has bound, whatever became of ``serve``; another face may take its place then."""

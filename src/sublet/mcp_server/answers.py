@@ -78,9 +78,9 @@ class ChangeSetFacts(Answer):
     mode_changed: int
     lines_added: int
     lines_deleted: int
-    directories_added: int | None = None
-    directories_deleted: int | None = None
-    directories_mode_changed: int | None = None
+    directories_added: int = 0
+    directories_deleted: int = 0
+    directories_mode_changed: int = 0
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
 
@@ -147,6 +147,7 @@ class Delegation(Answer):
     access_mode: str
     result_mode: str
     transport: str | None = None
+    peer_sandbox: str | None = Field(default=None, description="How the peer says that its agent is held")
     room_id: str | None = Field(default=None, description="Where both sides talk about it: send_message, watch")
     remaining_seconds: int | None = None
     expires_at: str | None = None

@@ -13,6 +13,7 @@ from pydantic.config import JsonDict
 from sublet.daemon.api.models import DEFAULT_TTL_SECONDS, MAX_WAIT_SECONDS, Bound, Pattern
 from sublet.mcp_server.answers import ReviewAction, Section
 from sublet.protocol.bounds import (
+    DEMAND,
     MAX_DESCRIPTION_CHARS,
     MAX_PATTERNS,
     MAX_PROMPT_CHARS,
@@ -32,7 +33,7 @@ MAX_KEY_CHARS = 200
 MAX_FAULTS = 5
 MAX_FAULT_CHARS = 400
 
-Item = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Item = Annotated[str, StringConstraints(pattern=DEMAND)]
 Cursor = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}(:[0-9]{1,12})?$")]
 
 
@@ -139,8 +140,8 @@ class Delegate(Arguments):
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
     require_enforced: Annotated[list[Item], Field(max_length=16)] = Field(
         default_factory=list,
-        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network, memory, processes, "
-        "cpu_time, output, scratch",
+        description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "
+        "memory, processes, cpu_time, output, scratch; or allow_network=true and the like, which it must declare",
     )
     transport: Literal["sshfs", "archive", "git", "auto"] = Field(
         default="sshfs", description="archive, git: the peer needs no FUSE; auto: sshfs or archive"

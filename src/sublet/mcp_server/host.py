@@ -19,6 +19,7 @@ import structlog
 from sublet.daemon.net.unix_socket import bind_private, remove
 from sublet.daemon.paths import MCP_SOCKET
 from sublet.policy.model import Subject
+from sublet.tasks import Service, start_alone
 from sublet.unix_sockets import UnixStream, accept
 
 if TYPE_CHECKING:
@@ -88,10 +89,15 @@ class McpFace:
                         log.warning("no MCP connection could be accepted", reason=str(error))
                         await anyio.sleep(ACCEPT_PAUSE_SECONDS)
                         continue
-                    group.start_soon(self._attend, stream)
+                    start_alone(group, "an MCP host", self._attend, stream)
         finally:
             self._listener.close()
             remove(self._path)
+
+    def release(self) -> None:
+        """``Face.release``."""
+        if self._listener is not None:
+            self._listener.close()
 
     async def _loaded(self) -> SubletServer:
         """Return what serves the sessions, made for the first of them."""
@@ -105,7 +111,7 @@ class McpFace:
                     context.api, context.talk, context.calls, context.web_page, context.version
                 )
                 await self._group.start(self._pump, server)
-                self._group.start_soon(server.room_updates.serve)
+                self._context.services.start(self._group, Service("mcp updates of rooms", server.room_updates.serve))
                 self._server = server
             return self._server
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, DelegationView, DirectoryChange, FileChange, FollowUpView
+from sublet.daemon.api.models import (
+    AuditReport,
+    ChangeSet,
+    DelegationView,
+    DirectoryChange,
+    FileChange,
+    FollowUpView,
+    SandboxView,
+)
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
@@ -31,7 +39,6 @@ PAGE_RESERVE_CHARS = 200
 """For what a page brings along: its label, and the heading of the peer's text."""
 _LABEL_CHARS = 24
 """Of a name in a list, with its quotes."""
-_DIRECTORY_COUNTS = ("directories_added", "directories_deleted", "directories_mode_changed")
 
 
 class Budget:
@@ -67,6 +74,13 @@ class Budget:
             self.left -= _LABEL_CHARS
             shown.append(self.cut(safe)[0])
         return shown or None, len(shown) < len(names)
+
+
+def sandbox_text(profile: SandboxView | None) -> str | None:
+    """Return what a peer declares of how its agent is held, in one line."""
+    if profile is None:
+        return None
+    return ", ".join(f"{name}={str(value).lower()}" for name, value in profile.model_dump().items())
 
 
 def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PREVIEW_CHARS) -> Delegation:
@@ -141,6 +155,7 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         access_mode=view.access_mode,
         result_mode=view.result_mode,
         transport=view.transport,
+        peer_sandbox=sandbox_text(view.sandbox_profile),
         room_id=view.room_id,
         remaining_seconds=view.remaining_seconds,
         expires_at=view.expires_at,
@@ -206,7 +221,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     lines: list[str] = []
     if audit is not None:
         lines += [_file_line(change) for change in audit.files]
-        counted = {change.path for change in audit.files}
+        counted = {change.path for change in audit.files} | {one.path for one in audit.directories}
         for kind, names in (
             ("added", audit.added),
             ("changed", audit.changed),
@@ -235,8 +250,7 @@ def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     """Return the counts of a staged result as a model is shown them."""
     error = changes.branch_error
     told = {"branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None}
-    directories = {name: getattr(changes, name) or None for name in _DIRECTORY_COUNTS}
-    return ChangeSetFacts(**{**changes.model_dump(), **directories, **told})
+    return ChangeSetFacts(**{**changes.model_dump(), **told})
 
 
 def _next_step(view: DelegationView, finished: bool) -> str:

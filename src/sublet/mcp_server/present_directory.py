@@ -9,7 +9,7 @@ from pydantic import Field
 from sublet.daemon.api.peer_models import AgentView, Directory, PeerView
 from sublet.daemon.api.talk_models import TalkRoom
 from sublet.mcp_server.answers import Answer
-from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS
+from sublet.mcp_server.present import MAX_ANSWER_CHARS, MAX_WHY_CHARS, sandbox_text
 from sublet.mcp_server.room_answers import KnownRooms, RoomFacts, room_facts
 from sublet.protocol.text import clean_line, clean_name
 
@@ -29,6 +29,9 @@ class Agent(Answer):
     id: str
     description: str | None = None
     skills: list[str] | None = None
+    sandbox: str | None = Field(
+        default=None, description="How it was held when it last took work from here, as its daemon said"
+    )
 
 
 class AgentsOfPeer(Answer):
@@ -127,6 +130,7 @@ def _agent(agent: AgentView) -> Agent:
         id=clean_line(agent.id, 64),
         description=clean_line(agent.description, MAX_DESCRIPTION_CHARS) or None,
         skills=skills or None,
+        sandbox=sandbox_text(agent.sandbox),
     )
 
 

@@ -272,14 +272,15 @@ class Relay:
 
     def _connect(self) -> socket | None:
         try:
-            if not self._home.verify_runtime():
+            home = self._home.found()
+            if not home.verify_runtime():
                 return None
         except Exception as error:  # the only kind is "not ours alone", whose type is too slow to import up front
             _complain("UNAVAILABLE", str(error), "")
             raise SystemExit(EXIT_FAILED) from None
         daemon = socket(AF_UNIX, SOCK_STREAM)
         try:
-            daemon.connect(self._home.mcp_socket)
+            daemon.connect(home.mcp_socket)
         except OSError:
             daemon.close()
             return None

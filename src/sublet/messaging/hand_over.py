@@ -13,6 +13,7 @@ import structlog
 
 from sublet.messaging.owner import Settled, settle
 from sublet.protocol.errors import SubletError
+from sublet.tasks import start_alone
 
 MAX_TODO: Final = 4_096
 
@@ -47,6 +48,12 @@ class HandOver:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._put, run, arguments)
 
+    def at_once(self, run: Callable[[], object]) -> None:
+        """Run something that does not wait on the event loop, before everything that was handed over."""
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(run)
+
     def _put(self, run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         try:
             self._todo.put_nowait((run, arguments))
@@ -61,12 +68,12 @@ class HandOver:
         while True:
             run, arguments = await self._todo.get()
             if inspect.iscoroutinefunction(run):
-                group.start_soon(tried, run, *arguments)
+                start_alone(group, "what the network brought", tried, run, *arguments)
             else:
                 await tried(run, *arguments)
             if self._missed:
                 self._missed = False
-                group.start_soon(tried, self._overflowed)
+                start_alone(group, "catching up", tried, self._overflowed)
 
 
 async def tried(run: Callable[..., Any], *arguments: Any) -> None:

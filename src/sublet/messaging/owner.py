@@ -24,6 +24,7 @@ from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
+from sublet.tasks import described
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +74,7 @@ class Owner:
         answer: answers a peer's query, on the engine's thread.
         outcome: told what came of a batch of arrivals.
         settle: keeps promises where they are waited for, called from the engine's thread.
+        broken: told, on the engine's thread, where that ends though nobody has stopped it.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Owner:
         answer: Callable[[Engine, Answer], bytes | None],
         outcome: Callable[[Outcome], None],
         settle: Callable[[list[Settled]], None] = settle,
+        broken: Callable[[], None] = lambda: None,
     ) -> None:
+        self._broken = broken
         self._make_engine = make_engine
         self._network = network
         self._answer = answer
@@ -142,19 +146,28 @@ class Owner:
             self._started.set_exception(error)
             return
         self._started.set_result(None)
+        try:
+            self._work(engine)
+        except BaseException:
+            log.exception("the thread of the engine broke")
+            self._broken()
+        finally:
+            # Whatever ended it, nobody waits for an answer that can't come.
+            self._refuse_rest()
+
+    def _work(self, engine: Engine) -> None:
         running = True
         while running:
             batch = self._inbox.take(MAX_BATCH)
             running = None not in batch
             try:
                 self._do(engine, batch)
-            except Exception as error:
+            except BaseException as error:
                 log.exception("a batch of messages failed")
-                failed = [Settled(item.promise, None, error) for item in batch if isinstance(item, _Call)]
+                failed = [Settled(item.promise, None, _failure(error)) for item in batch if isinstance(item, _Call)]
                 self._settled = [*failed, *self._settled]  # the first counts; events that were told stay told
             self._wake()
         engine.store.close()
-        self._refuse_rest()
 
     def _refuse_rest(self) -> None:
         """Answer what came too late, so that nobody waits for it."""
@@ -201,14 +214,14 @@ class Owner:
         try:
             self.settle(call.promise, call.run(engine))
         except BaseException as error:
-            self._settled.append(Settled(call.promise, None, error))
+            self._settled.append(Settled(call.promise, None, _failure(error)))
 
     def _reply(self, engine: Engine, query: Answer) -> None:
         try:
             payload = self._answer(engine, query)
         except Refused:
             payload = None
-        except Exception:
+        except BaseException:
             log.exception("could not answer a peer", key=query.key)
             payload = None
         if payload is None:
@@ -226,6 +239,11 @@ def arrivals_of(sample: Sample) -> list[Arrival]:
         except Refused:
             contents = ()
     return [Arrival(sample.payload, contents)]
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return what whoever waits is told; a library in Rust that panics raises what is no ``Exception``."""
+    return error if isinstance(error, Exception) else RuntimeError(described(error))
 
 
 def _stopped() -> SubletError:

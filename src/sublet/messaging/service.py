@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import sqlite3
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import structlog
+from anyio.abc import TaskGroup
 
 from sublet.messaging import answers
 from sublet.messaging.attending import Attending, Declaring
 from sublet.messaging.backends.blob_files import FileBlobs
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
 from sublet.messaging.delivery.cursors import take_up
@@ -54,6 +54,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import SYSTEM_ENTITY, EntityId, RoomId, is_room_id
 from sublet.protocol.ezagent.question import seal_answer
 from sublet.protocol.ezagent.yjs.vectors import decode_vector
+from sublet.tasks import Service, Services
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +83,7 @@ class MessagingService:
         limits: how far agents may answer each other; None for any number of times.
         daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
         make_entity: loads or makes the key of another entity of ours, by its local part; may block.
+        services: keeps what messaging runs for as long as it lives.
     """
 
     def __init__(
@@ -96,7 +98,9 @@ class MessagingService:
         limits: LoopLimits | None = None,
         make_entity: Callable[[str], LocalEntity] | None = None,
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
+        services: Services | None = None,
     ) -> None:
+        self._services = services or Services()
         self._path = path
         self._registry = registry
         self._network = network
@@ -105,7 +109,15 @@ class MessagingService:
         self._make_entity = make_entity
         self._daemon_bytes = daemon_bytes
         self._hand_over = HandOver(self._catch_up)
-        self._owner = Owner(self._make_engine, network, self._answer, self._outcome, self._hand_over.settle)
+        self._broken = anyio.Event()
+        self._owner = Owner(
+            self._make_engine,
+            network,
+            self._answer,
+            self._outcome,
+            self._hand_over.settle,
+            lambda: self._hand_over.at_once(self._broken.set),
+        )
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
@@ -151,19 +163,27 @@ class MessagingService:
             raise
         async with anyio.create_task_group() as group:
             try:
-                group.start_soon(self._hand_over.dispatch, group)
-                group.start_soon(self._sync.run)
-                group.start_soon(self.delivery.run)
-                group.start_soon(self._periodically)
-                for index in self._registry.indexes.values():
+                group.start_soon(self._until_broken)
+                self._start(group, "hand over", partial(self._hand_over.dispatch, group))
+                self._start(group, "synchronisation", self._sync.run)
+                self._start(group, "acknowledgements", self.delivery.run)
+                self._start(group, "catching up", self._periodically)
+                for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
-                        group.start_soon(self._rebuild, index.rebuild, index.every_seconds)
+                        self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
                 await self._begin()
                 yield self
             finally:
                 group.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self._end)
+
+    async def _until_broken(self) -> None:
+        await self._broken.wait()
+        raise RuntimeError("the thread of the engine has ended")
+
+    def _start(self, group: TaskGroup, name: str, serve: Callable[[], Awaitable[None]]) -> None:
+        self._services.start(group, Service(f"rooms: {name}", serve))
 
     @property
     def level(self) -> int | None:
@@ -292,7 +312,7 @@ class MessagingService:
 
     def _engine_over(self, store: SqliteStore) -> Engine:
         blobs = FileBlobs(self._path.with_name("blobs"), MAX_BLOBS_BYTES)
-        return Engine(self._registry, store, self._local, self._now_ms, PycrdtTexts(), blobs, self._daemon_bytes)
+        return Engine(self._registry, store, self._local, self._now_ms, blobs, self._daemon_bytes)
 
     def _answer(self, engine: Engine, query: Answer) -> bytes | None:
         """Answer a peer who may be told; where its state vector shows that it has more than we, ask it in turn."""

@@ -31,6 +31,7 @@ from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id, parse_doc
 from sublet.protocol.ezagent.shards import MAX_SUB_SHARD, previous_month, sub_shard
 from sublet.protocol.ezagent.shards import month as month_of_shard
 from sublet.protocol.ezagent.yjs.vectors import closed, encode_vector
+from sublet.tasks import start_alone
 
 log = structlog.get_logger(__name__)
 
@@ -92,7 +93,7 @@ class Sync:
                 await anyio.sleep(SETTLE_SECONDS)
                 wanted, self._wanted, self._ready = list(self._wanted), {}, anyio.Event()
                 for name in wanted:
-                    group.start_soon(self._one, name)
+                    start_alone(group, "asking for what is missing", self._one, name)
 
     async def _one(self, name: str) -> None:
         try:

@@ -22,7 +22,7 @@ from sublet.policy.limits import Limits
 from sublet.policy.model import Kind
 from sublet.policy.rules import Effect
 from sublet.policy.times import DAYS, Times, minute_of_day, zone_named
-from sublet.protocol.bounds import MAX_TTL_SECONDS, AccessMode
+from sublet.protocol.bounds import DEMAND, MAX_TTL_SECONDS, AccessMode
 
 MAX_TESTS: Final = 1_000
 _DEFAULTS: Final = Limits()
@@ -52,7 +52,7 @@ def _zone(name: str) -> str:
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1_000)]
-Item = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Item = Annotated[str, Field(pattern=DEMAND)]
 Role = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Number = Annotated[StrictInt, BeforeValidator(_bytes)]
 Minute = Annotated[str, AfterValidator(_minute)]

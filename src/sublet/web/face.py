@@ -70,6 +70,11 @@ class WebFace:
         finally:
             self._socket.close()
 
+    def release(self) -> None:
+        """``Face.release``."""
+        if self._socket is not None:
+            self._socket.close()
+
     def _bind(self) -> socket.socket:
         try:
             return listen_tcp(HOST, self._web.port, BACKLOG)

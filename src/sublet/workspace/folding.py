@@ -12,8 +12,8 @@ from typing import Final
 from sublet.workspace.mount.table import file_system_of
 
 _FOLDING: Final = frozenset(
-    b"vfat msdos exfat ntfs ntfs3 fuseblk cifs smb3 smbfs hfs hfsplus apfs 9p drvfs vboxsf virtiofs "
-    b"fuse.vmhgfs-fuse fuse.osxfs".split()
+    b"vfat msdos exfat ntfs ntfs3 fuseblk cifs smb3 smbfs hfs hfsplus apfs 9p drvfs vboxsf virtiofs".split()
+    + b"fuse.vmhgfs-fuse fuse.osxfs".split()
 )
 """Types of file systems that do so by custom, or pass on one of another machine that may."""
 _GET_FLAGS: Final = 0x80086601

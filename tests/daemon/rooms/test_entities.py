@@ -22,6 +22,7 @@ from sublet.daemon.rooms.entities import (
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.policy.model import Subject
 from sublet.protocol.errors import SubletError
+from sublet.tasks import Service, Services
 from support.pairing import side
 from support.rooms import ANY_BUS
 
@@ -73,7 +74,7 @@ async def test_an_agent_that_is_served_later_gets_its_entity_while_rooms_run(tmp
             messaging = Messaging(
                 half.identity, tmp_path, port, half.peers, half.link, MessagingConfig(), lambda: agents
             )
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             service = await messaging.use()
             agents.append("reviewer")
             messaging.agents_changed()

@@ -9,7 +9,7 @@ import pytest
 from sublet.daemon.ports import BusDoor
 from sublet.daemon.rooms.known_doors import MAX_FILE_BYTES, KnownDoors
 
-ANN, BOB = BusDoor(7447, tls=False), BusDoor(8001, tls=True)
+ANN, BOB = BusDoor(7447), BusDoor(8001)
 
 
 def test_doors_of_peers_outlive_the_process(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_doors_of_peers_outlive_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "spoilt",
-    [b"", b"[]", b'{"ann": {"port": 0, "tls": false}}', b'{"ann": {"port": 1}}', b" " * (MAX_FILE_BYTES + 1)],
+    [b"", b"[]", b'{"ann": {"port": 0, "tls": false}}', b'{"ann": {"wire": 1}}', b" " * (MAX_FILE_BYTES + 1)],
 )
 def test_a_spoilt_file_is_nothing(tmp_path: Path, spoilt: bytes) -> None:
     path = tmp_path / "doors.json"

@@ -23,6 +23,7 @@ from sublet.messaging.service import MessagingService
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import DelegationState
+from sublet.tasks import Service, Services
 from support.pairing import side
 from support.rooms import ANY_BUS
 
@@ -90,7 +91,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             node = half.identity.node_id
             rooms = LentRooms(half.journal, messaging, node)
             assert rooms.plan(bytes(half.identity.key.verify_key), f"@helper:{node}") is None, "rooms don't run yet"
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             service = await messaging.use()
             yield World(half.journal, messaging, service, rooms, node, bytes(half.identity.key.verify_key))
             group.cancel_scope.cancel()

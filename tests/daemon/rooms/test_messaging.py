@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.peering.peers import Peer
@@ -17,8 +18,11 @@ from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.links.keys import LinkKeys
+from sublet.messaging.links.links import Links
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.tasks import Service, Services
 from support.pairing import Side, side
 from support.rooms import ANY_BUS
 
@@ -32,7 +36,7 @@ async def running(half: Side, directory: Path) -> AsyncIterator[Messaging]:
     messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             yield messaging
             group.cancel_scope.cancel()
     finally:
@@ -101,14 +105,38 @@ async def test_who_starts_while_a_peer_is_away_calls_where_it_was_last(
         monkeypatch.setattr(caller.link, "bus", away)
         node, state = called.identity.node_id, tmp_path / "state"
         (state / "keys").mkdir(parents=True)
-        KnownDoors(state / "bus_doors.json").keep({node: BusDoor(port.number, tls=False)}, {node})
+        KnownDoors(state / "bus_doors.json").keep({node: BusDoor(port.number)}, {node})
         await caller.peers.add(Peer("bob", called.identity.public_key, "http://127.0.0.1:9/", None))
         async with running(caller, state):
-            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints(port.listen))
+            key = Ed25519PrivateKey.from_private_bytes(bytes(called.identity.key))
+            links = Links(LinkKeys(tmp_path / "called", key), tmp_path / "bus", port.address)
+            links.trust([caller.identity.public_key])
+            network = await anyio.to_thread.run_sync(ZenohNetwork, Endpoints((links.endpoint,)))
             try:
                 with anyio.fail_after(30):
                     while network.peers() == 0:
                         await anyio.sleep(0.02)
+                assert links.peers() == [caller.identity.public_key]
             finally:
                 await anyio.to_thread.run_sync(network.close)
+                await anyio.to_thread.run_sync(links.close)
                 port.close()
+
+
+async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def older(_: PeerAddress) -> BusDoor | None:
+        return BusDoor(1, wire=1)
+
+    async with side(tmp_path, 1) as half, side(tmp_path / "other", 2) as other:
+        for here, there in ((half, other), (other, half)):
+            monkeypatch.setattr(here.link, "bus", older)
+            await here.peers.add(Peer("bob", there.identity.public_key, "http://127.0.0.1:9/", None))
+            state = tmp_path / here.identity.node_id
+            (state / "keys").mkdir(parents=True)
+            async with running(here, state) as messaging:
+                with anyio.fail_after(30):
+                    while not messaging.remarks():
+                        await anyio.sleep(0.02)
+                assert "rooms with bob wait" in messaging.remarks()[0]

@@ -18,6 +18,7 @@ from sublet.daemon.rooms.lent_rooms import CLOSED_LEVEL
 from sublet.daemon.rooms.messaging import Messaging
 from sublet.daemon.rooms.prune_store import LeaseRooms
 from sublet.messaging.service import MessagingService
+from sublet.tasks import Service, Services
 from support.pairing import side
 from support.rooms import ANY_BUS
 
@@ -57,7 +58,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             store = LeaseRooms(messaging, half.identity.node_id, lambda: used)
             assert await store.candidates() == [], "nothing runs for it"
             assert await store.trim() == 0
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             yield World(await messaging.use(), half.identity.node_id, used, store)
             group.cancel_scope.cancel()
     finally:

@@ -17,6 +17,7 @@ from sublet.daemon.rooms.service import RoomService
 from sublet.daemon.rooms.speaking import Speaking
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -31,7 +32,7 @@ async def service(directory: Path, log: KeptDecisions | None = None) -> AsyncIte
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             speaking = Speaking(messaging, half.identity.node_id)
             yield RoomService(gatekeeper(half.journal, log=log or KeptDecisions()), speaking)
             group.cancel_scope.cancel()

@@ -27,6 +27,7 @@ from sublet.daemon.rooms.talk_service import MAX_TEXT_BYTES, TalkService
 from sublet.messaging.service import MessagingService
 from sublet.policy.model import Subject
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.tasks import Service, Services
 from support.decisions import KeptDecisions, gatekeeper
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -52,7 +53,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
     try:
         async with side(directory, 1) as half, anyio.create_task_group() as group:
             messaging = Messaging(half.identity, directory, port, half.peers, half.link, MessagingConfig())
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             gate, speaking = gatekeeper(half.journal, log=KeptDecisions()), Speaking(messaging, half.identity.node_id)
             talk = TalkService(gate, speaking, Addresses({"bob": NODE}.get, {NODE}.__contains__))
             hers, its = [await talk.speaks_as(caller) for caller in (HUMAN, HOST)]

@@ -26,6 +26,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import FollowUp
 from sublet.supervisor.model import Deadline
 from sublet.supervisor.tools import ToolCall
+from sublet.tasks import Service, Services
 from support import jobs
 from support.pairing import side
 from support.rooms import ANY_BUS
@@ -80,7 +81,7 @@ async def world(directory: Path) -> AsyncIterator[World]:
             messaging = Messaging(
                 half.identity, directory, port, half.peers, half.link, MessagingConfig(), lambda: agents
             )
-            group.start_soon(messaging.serve)
+            Services().start(group, Service("rooms", messaging.serve, messaging.wanted))
             talk = WorkTalk(messaging, half.identity.node_id)
             group.start_soon(talk.serve)
             service = await messaging.use()

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine import text_replay, texts
 from sublet.messaging.engine.declaration import Declaration
@@ -24,6 +23,7 @@ from sublet.protocol.ezagent.yjs.decode import decode_update
 from sublet.protocol.ezagent.yjs.model import Update
 from sublet.protocol.ezagent.yjs.writer import write_number
 from support.members import SECONDS, member
+from support.pycrdt_text import PycrdtTexts
 from support.rooms import Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES, COLLABORATIVE)

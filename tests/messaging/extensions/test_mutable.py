@@ -9,7 +9,6 @@ import anyio
 import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
-from sublet.messaging.backends.pycrdt_text import PycrdtTexts
 from sublet.messaging.builtins import BUILT_INS
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.intake import Arrival
@@ -19,6 +18,7 @@ from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.content import verify_ref
 from sublet.protocol.ezagent.ids import own_content_id
 from support.members import SECONDS, member
+from support.pycrdt_text import PycrdtTexts
 from support.rooms import NOW_MS, Peer, peers, shared_room
 
 WITH: tuple[Declaration, ...] = (*BUILT_INS, MUTABLES)

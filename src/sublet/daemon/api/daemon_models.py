@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -62,6 +62,25 @@ class Check(View):
     required_for: str = ""
 
 
+class ServiceView(View):
+    """One service of the daemon: it is started again, after a pause that grows, where it fails."""
+
+    name: str
+    state: Literal["running", "pausing", "stopped"]
+    restarts: int = Field(default=0, description="How often it was started again since the daemon runs")
+    last_error: str = Field(default="", description="How it failed last")
+    failed_at: str | None = Field(default=None, description="When that was")
+
+
+class StallView(View):
+    """A time in which the daemon could serve nobody else."""
+
+    at: str = Field(description="When it began")
+    milliseconds: int
+    cpu_milliseconds: int = Field(description="Of these, at work; the rest it waited for the disk or a processor")
+    ran: str = Field(default="", description="The function that ran, as module:function; empty where it was not seen")
+
+
 class StatusView(View):
     """The daemon at a glance."""
 
@@ -90,3 +109,6 @@ class StatusView(View):
     state_dir: str = ""
     remarks: list[str] = Field(default=[], description="What its owner should know")
     enforced: list[str] = Field(default=[], description="What is enforced for the first agent, as ACCEPT tells it")
+    services: list[ServiceView] = Field(default=[], description="The services of the daemon, by name")
+    stalls: list[StallView] = Field(default=[], description="The newest times it served nobody else for 250 ms or more")
+    stall_count: int = Field(default=0, description="How many there were since it runs")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import json
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticSerializationError
 
 from sublet.protocol.bounds import (
+    DEMAND,
     MAX_DESCRIPTION_CHARS,
     MAX_PATTERNS,
     MAX_PROMPT_CHARS,
@@ -38,6 +41,23 @@ class View(BaseModel):
     """Base of answers."""
 
     model_config = ConfigDict(defer_build=True, frozen=True)
+
+
+def json_of(view: BaseModel) -> str:
+    """Return a view as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
+    try:
+        return view.model_dump_json()
+    except PydanticSerializationError:
+        return json.dumps(in_utf8(view.model_dump(mode="json")))
+
+
+def in_utf8(value: Any) -> Any:
+    """Return JSON with its strings in UTF-8: other bytes, which Python keeps as surrogates, appear as ``\\xNN``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {in_utf8(name): in_utf8(one) for name, one in value.items()}
+    return [in_utf8(one) for one in value] if isinstance(value, list) else value
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -84,8 +104,10 @@ class CreateDelegation(Request):
     max_total_bytes: Bound | None = Field(default=None, description="How many bytes the executor may add")
     max_files: Bound | None = Field(default=None, description="How many files the executor may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may become")
-    require_enforced: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]] = Field(
-        default_factory=list, max_length=16, description="What the executor has to enforce, not only declare"
+    require_enforced: list[Annotated[str, Field(pattern=DEMAND)]] = Field(
+        default_factory=list,
+        max_length=16,
+        description="What the executor has to enforce, not only declare; or NAME=true, NAME=false it has to declare",
     )
     watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the executor as well")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
@@ -332,6 +354,14 @@ class FollowUpView(View):
     why: str = Field(default="", description="Why it was refused, or how it failed")
 
 
+class SandboxView(View):
+    """How an executor says that its agent is held (AWCP 7.2)."""
+
+    cwd_only: bool = Field(description="It sees what is lent and the system's programs alone")
+    allow_network: bool
+    allow_exec: bool = Field(description="It may start programs")
+
+
 class DelegationView(View):
     """A delegation as every face shows it (AWCP 6.6 ``get_status``)."""
 
@@ -361,6 +391,9 @@ class DelegationView(View):
     )
     requested_ttl_seconds: int = Field(default=0, description="More than ttl_seconds where policy or peer narrowed it")
     sandbox_enforced: list[str] = Field(default=[], description="What the executor says it enforces for its agent")
+    sandbox_profile: SandboxView | None = Field(
+        default=None, description="What the executor says its agent may do; None where it has said nothing (yet)"
+    )
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")
     revealed: list[str] = Field(default=[], description="Patterns of hidden names that were shown after all")
     unlocked: list[str] = Field(default=[], description="Patterns of names that tools execute, writable after all")

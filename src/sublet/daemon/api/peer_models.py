@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sublet.daemon.api.models import Request, View
+from sublet.daemon.api.models import Request, SandboxView, View
 
 
 class AgentView(View):
@@ -15,6 +15,9 @@ class AgentView(View):
     id: str
     description: str = ""
     skills: list[str] = Field(default=[])
+    sandbox: SandboxView | None = Field(
+        default=None, description="How it was held when it last took work from here, as its daemon said"
+    )
 
 
 class PeerView(View):

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from sublet.daemon.audit_log.segments import MAX_SEGMENT_BYTES, SegmentFile, segment_path
 from sublet.protocol.errors import LocalCode, SubletError
+
+log = structlog.get_logger(__name__)
 
 MAX_WAITING: Final = 10_000
 """Entries that wait for a disk that does not take them; then nothing is decided any more."""
@@ -94,7 +98,9 @@ class Writer:
             waited_for = [write.done for write in pending if write.done is not None]
             if waited_for or last:
                 self._synced(len(content))
-        except OSError as error:
+        except Exception as error:
+            if not isinstance(error, OSError):
+                log.exception("the audit log could not be written")
             self._tell(0, 0, [write.done for write in pending if write.done is not None], error)
             # Nobody waits for them any more, yet the chain goes through them.
             return [Write(write.seq, write.line, None) for write in pending]
@@ -114,7 +120,7 @@ class Writer:
         before, self._file = self._file, SegmentFile(segment_path(self._directory, first), 0)
         before.close()
 
-    def _tell(self, seq: int, count: int, waited_for: list[asyncio.Future[None]], error: OSError | None) -> None:
+    def _tell(self, seq: int, count: int, waited_for: list[asyncio.Future[None]], error: Exception | None) -> None:
         def tell() -> None:
             self._waiting -= count
             for done in waited_for:
@@ -131,9 +137,9 @@ class Writer:
             self._loop.call_soon_threadsafe(tell)
 
 
-def unwritable(error: OSError | None = None) -> SubletError:
+def unwritable(error: Exception | None = None) -> SubletError:
     """Return the refusal of whatever would have to be in the log first."""
-    why = f": {error.strerror}" if error is not None else ""
+    why = f": {error.strerror}" if isinstance(error, OSError) else ""
     return SubletError(
         LocalCode.UNAVAILABLE,
         f"the audit log can't be written{why}, and nothing is done that would not be in it",

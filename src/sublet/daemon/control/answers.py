@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from sublet.daemon.api.models import in_utf8, json_of
 from sublet.daemon.control.requests import check_headers
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
@@ -92,17 +93,17 @@ async def no_route(_request: Request, error: Exception) -> Response:
 
 def failure(error: SubletError, status: int) -> Response:
     """Return the answer that tells of a failure."""
-    return JSONResponse(error_body(error), status_code=status)
+    return JSONResponse(in_utf8(error_body(error)), status_code=status)
 
 
 def answer(view: BaseModel, *, status: int = 200) -> Response:
     """Return one view."""
-    return Response(view.model_dump_json(), status_code=status, media_type="application/json")
+    return Response(json_of(view), status_code=status, media_type="application/json")
 
 
 def answers(views: Sequence[BaseModel]) -> Response:
     """Return several views."""
-    return Response(f"[{','.join(view.model_dump_json() for view in views)}]", media_type="application/json")
+    return Response(f"[{','.join(map(json_of, views))}]", media_type="application/json")
 
 
 def stream(events: AsyncIterator[tuple[str, str]]) -> StreamingResponse:

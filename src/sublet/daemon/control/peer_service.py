@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 
+from sublet.daemon.api.models import MAX_PAGE, SandboxView
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.control.service_parts import PartOfService
 from sublet.daemon.gatekeeper import looked_up, who
@@ -19,7 +21,7 @@ class PeerService(PartOfService):
     async def directory(self, caller: Subject) -> Directory:
         """``DaemonApi.directory``."""
         await self._parts.gate.ask(caller, Action.DELEGATION_READ, "*")
-        peers = await self._parts.peer_directory()
+        peers = self._with_sandboxes(await self._parts.peer_directory(), await self._declared())
         return Directory(
             node_id=self._parts.node_id,
             peers=[
@@ -29,6 +31,26 @@ class PeerService(PartOfService):
             ],
             lend_roots=sorted({*caller.roots, *self._parts.lend_roots.paths()}),
         )
+
+    async def _declared(self) -> dict[tuple[str, str | None], SandboxView]:
+        """Return what peers declared of their agents when they last accepted work, by peer and agent."""
+        found: dict[tuple[str, str | None], SandboxView] = {}
+        for view in await self._parts.delegator.list(limit=MAX_PAGE, active=False):
+            if view.sandbox_profile is not None:
+                found.setdefault((view.peer, view.agent), view.sandbox_profile)
+        return found
+
+    def _with_sandboxes(
+        self, peers: Sequence[PeerView], declared: Mapping[tuple[str, str | None], SandboxView]
+    ) -> Iterator[PeerView]:
+        for peer in peers:
+            agents = []
+            for number, agent in enumerate(peer.agents):
+                # Who names no agent gets the first.
+                default = declared.get((peer.name, None)) if number == 0 else None
+                sandbox = declared.get((peer.name, agent.id), default)
+                agents.append(agent.model_copy(update={"sandbox": sandbox}))
+            yield peer.model_copy(update={"agents": agents})
 
     async def create_pair_link(self, caller: Subject, *, ttl_seconds: int = 600) -> PairLink:
         """``DaemonApi.create_pair_link``."""

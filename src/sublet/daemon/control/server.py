@@ -112,3 +112,8 @@ class ControlServer:
         finally:
             self._socket.close()
             remove(self._path)
+
+    def release(self) -> None:
+        """``Face.release``."""
+        if self._socket is not None:
+            self._socket.close()

@@ -77,10 +77,10 @@ class SocketTransport:
         Raises:
             SubletError: ``DAEMON_UNAVAILABLE`` where the connection breaks, or what the daemon says.
         """
-        self._check_home()
+        home = self._checked_home()
         content = _encoded(body or {}) if method in WITH_BODY else None
         try:
-            async with exchange(self._home.control_socket, method, path, query, content) as answer:
+            async with exchange(home.control_socket, method, path, query, content) as answer:
                 if answer.status >= 400:
                     raise _failure(answer.status, await answer.body())
                 kind = ""
@@ -120,10 +120,10 @@ class SocketTransport:
         body: BaseModel | Mapping[str, object] | None = None,
     ) -> bytes:
         """Return what an operation answers, as it came."""
-        self._check_home()
+        home = self._checked_home()
         content = _encoded(body or {}) if method in WITH_BODY else None
         try:
-            async with exchange(self._home.control_socket, method, path, query, content) as answer:
+            async with exchange(home.control_socket, method, path, query, content) as answer:
                 received = await answer.body()
         except TransportFailed as failed:
             raise self.unavailable(failed.fault) from None
@@ -131,9 +131,12 @@ class SocketTransport:
             raise _failure(answer.status, received)
         return received
 
-    def _check_home(self) -> None:
-        if not self._home.verify_runtime():
+    def _checked_home(self) -> Home:
+        """Return where the sockets are now: this shell's directory for them may be another than the daemon's."""
+        home = self._home.found()
+        if not home.verify_runtime():
             raise self.unavailable(Fault.ABSENT)
+        return home
 
     def unavailable(self, fault: Fault) -> SubletError:
         """Return the error for a call that got no answer."""

@@ -10,7 +10,6 @@ from typing import TypeVarTuple
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
 from sublet.daemon.api.models import (
     MAX_PAGE,
@@ -110,7 +109,7 @@ class Delegator:
         known = await self._known(request, who)
         if known is not None:
             return known
-        if self._tasks.group is None or len(self._runs) >= MAX_RUNNING:
+        if not self._tasks.open or len(self._runs) >= MAX_RUNNING:
             raise SubletError(
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
@@ -118,7 +117,7 @@ class Delegator:
         record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request), chain)
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
-        self._tasks.group.start_soon(self._drive, run)
+        self._tasks.start("a delegation", self._drive, run)
         await run.recorded.wait()
         if run.refused is None:
             return self._look(run)
@@ -225,8 +224,7 @@ class Delegator:
 
     def _stop(self, run: DelegationRun, event: DelegationEvent, error: SubletError) -> None:
         """End ``run`` in a task of ours, so that a caller who gives up does not stop it half way."""
-        if self._tasks.group is not None:
-            self._tasks.group.start_soon(self._shielded, run.stop, event, error)
+        self._tasks.start("the end of a delegation", self._shielded, run.stop, event, error)
 
     def _look(self, run: DelegationRun) -> DelegationView:
         """Return the view of ``run``; where the clock says that its lease is over, see to it that it is."""
@@ -261,25 +259,29 @@ class Delegator:
             )
         return await self.view(known.id)
 
-    async def _take_over(self, group: TaskGroup) -> None:
+    async def _take_over(self) -> None:
         """Go on with what an earlier process has left, before anything new begins; nothing is waited for here."""
         records = await self._journal.list_settled(settled=False)
         await in_background(_sweep, self._tools.memories, {record.id for record in records})
+        resources = await self._journal.open_resources()
+        # From here on nothing can fail, so that what is begun is not begun again by the next try.
         going_on: list[DelegationRun] = []
         for record in records:
+            if record.id in self._runs:
+                continue
             peer = self._find_peer(record.peer)
             if peer is None:
-                group.start_soon(self._settle, record)
+                self._tasks.start("settling a delegation", self._settle, record)
                 continue
             going_on.append(DelegationRun(record, peer, lent_directories(record), self._tools, recovered=True))
         # Executors may be back sooner than their leases: each is decided when it is served, or its run is over.
         self._tools.data_plane.take_up.expect(run.record.id for run in going_on)
         for run in going_on:
             self._runs[run.record.id] = run
-            group.start_soon(self._drive, run)
-        for held in await self._journal.open_resources():
+            self._tasks.start("a delegation", self._drive, run)
+        for held in resources:
             if held.kind == "remote_task" and held.owner not in self._runs:
-                group.start_soon(self._late_news.tell, held.owner)
+                self._tasks.start("telling a peer of an end", self._late_news.tell, held.owner)
         self._taken_over.set()
 
     async def _settle(self, record: DelegationRecord) -> None:

@@ -10,6 +10,7 @@ from sublet.daemon.lending.lent_resources import offered
 from sublet.daemon.lending.transports import offered_transports
 from sublet.daemon.ports import NotConnected, PeerAddress, PeerLink, RemoteTask
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.protocol.demands import names_to_enforce
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.messages import (
     Accept,
@@ -78,7 +79,7 @@ def invitation(record: DelegationRecord) -> Invite:
             agent=record.agent,
             transports=list(transports),
             resources=offered(record),
-            require_enforced=record.request.require_enforced,
+            require_enforced=names_to_enforce(record.request.require_enforced),
             result_mode=record.request.result_mode,
             chain=record.chain,
         ),

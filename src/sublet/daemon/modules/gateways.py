@@ -26,6 +26,7 @@ from sublet.supervisor.gateways.module_file import GatewayModule, GatewaySet, He
 from sublet.supervisor.gateways.session import GatewaySession
 from sublet.supervisor.gateways.stdio import StdioGateway
 from sublet.supervisor.model import Sandbox
+from sublet.tasks import Service, Services, start_alone
 
 GATEWAYS: Final = "gateways"
 CONNECT_SECONDS: Final = 5.0
@@ -63,6 +64,7 @@ class Gateways:
         sandbox: confines them.
         handle: has the supervisor see to an input.
         feed: feeds those that have rules for it.
+        services: keeps what listens for their connections.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class Gateways:
         sandbox: Sandbox,
         handle: Handle,
         feed: GatewayFeed,
+        services: Services | None = None,
     ) -> None:
+        self._services = services or Services()
         self.root = root
         self._tokens = state_dir / GATEWAYS
         self._scratch_root = scratch_root
@@ -99,6 +103,8 @@ class Gateways:
                 for one in self._known.values():
                     if one.session is not None:
                         one.session.lose("the daemon is stopping")
+                # Where this is run again, all of them begin anew.
+                self._known, self._serving = {}, False
 
     async def use(self, found: GatewaySet) -> bool:
         """Have exactly these gateways: what changed is started anew, what is gone is stopped. Tell if any was."""
@@ -129,7 +135,7 @@ class Gateways:
                         one.state, one.detail = "failed", clean_line(error.message, 300)
                 if module.enabled and module.feed and self._group is not None:
                     one.feeding = anyio.CancelScope()
-                    self._group.start_soon(self._fed, one, one.feeding)
+                    start_alone(self._group, "feeding a gateway", self._fed, one, one.feeding)
         return changed
 
     def get(self, gateway_id: str) -> Gateway:
@@ -160,13 +166,13 @@ class Gateways:
         one.state, one.detail, one.connected = "starting", "", anyio.Event()
         if one.module.protocol == "stdio":
             one.scope, one.ended = anyio.CancelScope(), anyio.Event()
-            self._group.start_soon(self._run, one, one.scope, one.ended)
+            start_alone(self._group, "a gateway", self._run, one, one.scope, one.ended)
             return
         one.token = await asyncio.to_thread(self._token_of, gateway_id)
         one.detail = "waits for its connection"
         if not self._serving:
             self._serving = True
-            self._group.start_soon(self._server.serve)
+            self._services.start(self._group, Service("connections of gateways", self._server.serve))
 
     async def stop(self, gateway_id: str) -> None:
         """End its program or its connection; what waits for it is rejected."""
@@ -257,7 +263,7 @@ class Gateways:
         one.session = GatewaySession(one.module, self._group, self._handle, _told)
         one.health = ""
         if one.module.health is not None:
-            self._group.start_soon(self._watched, one, one.session, one.module.health)
+            start_alone(self._group, "health of a gateway", self._watched, one, one.session, one.module.health)
         one.state, one.detail = "connected", ""
         one.connected.set()
         return one.session

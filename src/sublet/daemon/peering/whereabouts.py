@@ -159,7 +159,10 @@ class Whereabouts:
         try:
             async with deadlines.timeout(TELL_SECONDS):
                 await self._link.tell_moved(peer.address(), moved)
-        except (SubletError, TimeoutError) as error:
+        except Exception as error:
+            # Whatever a peer answers with, the others are told.
+            if not isinstance(error, SubletError | TimeoutError):
+                log.exception("a peer could not be told where this daemon is", peer=peer.name)
             if isinstance(error, SubletError) and error.code is not LocalCode.PEER_UNREACHABLE:
                 log.info("a peer does not take where this daemon is", peer=peer.name, reason=str(error))
                 return True

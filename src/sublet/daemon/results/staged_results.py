@@ -247,11 +247,11 @@ class StagedResults:
             raise SubletError(
                 LocalCode.CONFLICT, f"something else is being done with {delegation_id}", "Try again in a moment."
             )
-        if self._tasks.group is None or len(self._under_way) >= MAX_UNDER_WAY:
+        if not self._tasks.open or len(self._under_way) >= MAX_UNDER_WAY:
             raise SubletError(LocalCode.UNAVAILABLE, "nothing can be applied now", "Try again in a moment.")
         outcome: list[T | Exception] = []
         done = self._under_way[delegation_id] = anyio.Event()
-        self._tasks.group.start_soon(self._run, delegation_id, work, outcome)
+        self._tasks.start("work on a staged result", self._run, delegation_id, work, outcome)
         with anyio.move_on_after(ANSWER_SECONDS):
             await done.wait()
         if not outcome:

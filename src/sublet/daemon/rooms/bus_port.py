@@ -11,7 +11,7 @@ class BusPort:
     """A port that is bound, so that nobody else is given it, and not listened on, so that the bus can.
 
     Args:
-        bus: where it shall be, and whether it needs TLS.
+        bus: where it shall be.
         last: where peers have known us so far, which goes before a default.
 
     Raises:
@@ -20,7 +20,6 @@ class BusPort:
 
     def __init__(self, bus: Bus, last: int | None) -> None:
         self.host = bus.listen.host
-        self.tls = bus.tls
         wanted = bus.listen.port
         if bus.listen.chosen and wanted:
             self._socket = _bound(self.host, bus.listen.free_port())
@@ -37,9 +36,14 @@ class BusPort:
         return int(self._socket.getsockname()[1]) if self._socket is not None else None
 
     @property
-    def listen(self) -> tuple[str, ...]:
-        """Where the bus listens, as Zenoh writes it."""
-        return () if self.number is None else (endpoint(self.host, self.number, tls=self.tls),)
+    def address(self) -> tuple[str, int] | None:
+        """Where the bus listens; None where this machine has no port left."""
+        return None if self.number is None else (self.host, self.number)
+
+    @property
+    def shown(self) -> str | None:
+        """The address as people and Zenoh write it."""
+        return None if self.number is None else endpoint(self.host, self.number)
 
     def close(self) -> None:
         """Give the port back."""
@@ -47,9 +51,9 @@ class BusPort:
             self._socket.close()
 
 
-def endpoint(host: str, port: int, *, tls: bool) -> str:
-    """Return an address as Zenoh writes it."""
-    return f"{'tls' if tls else 'tcp'}/{f'[{host}]' if ':' in host else host}:{port}"
+def endpoint(host: str, port: int) -> str:
+    """Return an address as people and Zenoh write it."""
+    return f"tls/{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _bound(host: str, port: int, *, alone: bool = False) -> socket.socket | None:

@@ -26,6 +26,7 @@ from sublet.protocol.ezagent.ids import ROOM_SALT_BYTES, EntityId, RoomId, entit
 from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.text import clean_line
+from sublet.tasks import start_alone
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
@@ -96,6 +97,8 @@ class LentRooms:
             except SubletError as error:
                 log.warning("rooms of delegations are not looked after for now", reason=str(error))
                 await anyio.sleep(RETRY_SECONDS)
+        self._attended.clear()
+        self._rooms.clear()
         async with anyio.create_task_group() as group:
             for record in (*left, *over):
                 if record.room is not None:
@@ -142,10 +145,10 @@ class LentRooms:
                 # Of no consequence for the delegation, which is none of the room's business.
                 log.warning("the room of a delegation failed", delegation_id=delegation_id, reason=str(error))
             finally:
-                del self._attended[delegation_id]
+                self._attended.pop(delegation_id, None)
                 self._rooms.pop(delegation_id, None)
 
-        group.start_soon(run)
+        start_alone(group, "the room of a delegation", run)
 
     async def _room(self, delegation_id: str, events: anyio.abc.ObjectReceiveStream[Event]) -> None:
         """Open the room, tell there what becomes of the delegation, and close it."""

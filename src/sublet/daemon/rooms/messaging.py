@@ -6,6 +6,7 @@ It is needed once there is a peer, a room, or somebody who asks; until then neit
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,15 +23,17 @@ from sublet.daemon.config_file import MessagingConfig
 from sublet.daemon.net.network import is_loopback
 from sublet.daemon.peering.identity import Identity
 from sublet.daemon.peering.peers import Peer, PeerStore
-from sublet.daemon.ports import BusDoor, PeerLink
-from sublet.daemon.rooms.bus_port import BusPort, endpoint
+from sublet.daemon.ports import BUS_WIRE, BusDoor, PeerLink
+from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.known_doors import KnownDoors
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, entity_domain
+from sublet.tasks import Services
 
 if TYPE_CHECKING:
-    from sublet.messaging.backends.zenoh_network import Tls, ZenohNetwork
+    from sublet.messaging.backends.zenoh_network import ZenohNetwork
     from sublet.messaging.engine.registry import Registry
+    from sublet.messaging.links.links import Address, Links
     from sublet.messaging.service import MessagingService
 
 LOOK_SECONDS: Final = 15.0
@@ -51,6 +54,8 @@ class Messaging:
         link: asks a peer for the port of its bus.
         settings: how long recipients may be silent, and how far agents may answer each other.
         agents: returns the ids of the agents that are served now.
+        sockets: directory of the sockets between Zenoh and its links; by default below ``state_dir``.
+        services: keeps what messaging runs for as long as it lives.
     """
 
     def __init__(
@@ -62,13 +67,19 @@ class Messaging:
         link: PeerLink,
         settings: MessagingConfig,
         agents: Callable[[], Sequence[str]] = tuple,
+        sockets: Path | None = None,
+        services: Services | None = None,
     ) -> None:
+        self._services = services
         self._identity = identity
         self._keys_dir = state_dir / "keys"
         self._database = state_dir / "messaging.db"
         self._doors_file = state_dir / "bus_doors.json"
-        self._tls: Tls | None = None
-        self._trusted: frozenset[bytes] = frozenset()
+        self._sockets = sockets or state_dir / "bus"
+        self._asked: set[str] = set()
+        """Node ids of peers whose bus is known to have our form."""
+        self._outdated: dict[str, str] = {}
+        """Names of peers whose bus has another form than ours, by node id."""
         self.port = port
         self._peers = peers
         self._link = link
@@ -98,6 +109,10 @@ class Messaging:
         assert self._failure is not None
         raise self._failure
 
+    async def wanted(self) -> None:
+        """Return once somebody wants it who can't be served yet."""
+        await self._wanted.wait()
+
     @property
     def running(self) -> bool:
         """Whether it runs now."""
@@ -116,29 +131,50 @@ class Messaging:
             return None
 
     async def serve(self) -> None:
-        """Run it whenever it is needed, until cancelled; what fails is told to whoever asks, and ends nothing else."""
+        """Run it once it is needed, until cancelled.
+
+        Raises:
+            Exception: what it failed with, which is told to whoever asks as well; it can be run again.
+        """
         if self._peers.list() or self._database.exists():
             self._wanted.set()
         while True:
             await self._wanted.wait()
             try:
-                async with self._running() as network:
-                    await self._join(network)
+                async with self._linked() as links, self._running(links) as network:
+                    await self._join(network, links)
             except Exception as error:
-                log.exception("messaging has failed")
                 self._failure = SubletError(
                     LocalCode.UNAVAILABLE,
                     f"messaging does not run: {error}",
                     "See the daemon's log; `sublet whoami` tries again.",
                 )
+                raise
             finally:
                 self._service = None
                 self._wanted.clear()
                 self._settled.set()
 
     @asynccontextmanager
-    async def _running(self) -> AsyncIterator[ZenohNetwork]:
-        from sublet.daemon.rooms.bus_tls import make_tls
+    async def _linked(self) -> AsyncIterator[Links]:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+
+        from sublet.messaging.links.keys import LinkKeys
+        from sublet.messaging.links.links import Links
+
+        def make() -> Links:
+            key = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(self._identity.key))
+            return Links(LinkKeys(self._keys_dir, key), self._sockets, self.port.address)
+
+        links = await asyncio.to_thread(make)
+        try:
+            yield links
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(links.close)
+
+    @asynccontextmanager
+    async def _running(self, links: Links) -> AsyncIterator[ZenohNetwork]:
         from sublet.daemon.rooms.entities import load_entities, load_named
         from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
         from sublet.messaging.delivery.loops import LoopLimits
@@ -147,12 +183,9 @@ class Messaging:
         registry = await asyncio.to_thread(_registry, self._settings.extensions)
         self._present = set(self._agents())
         entities = await asyncio.to_thread(load_entities, self._keys_dir, self._identity, sorted(self._present))
-        self._tls = await asyncio.to_thread(make_tls, self._keys_dir, self._identity)
-        await self._trust()
         endpoints = Endpoints(
-            self.port.listen,
+            (links.endpoint,),
             relays=tuple(self._settings.relays),
-            tls=self._tls,
             relay_authority=Path(authority) if (authority := self._settings.relay_authority) is not None else None,
         )
         network = await asyncio.to_thread(ZenohNetwork, endpoints)
@@ -166,6 +199,7 @@ class Messaging:
             self._settings.undeliverable_seconds,
             LoopLimits(self._settings.max_hops, self._settings.agent_messages_per_minute),
             daemon_bytes=self._settings.megabytes_of_daemon << 20,
+            services=self._services,
             make_entity=partial(load_named, self._keys_dir, self._identity),
         )
         async with service.running():
@@ -173,41 +207,37 @@ class Messaging:
             self._settled.set()
             yield network
 
-    async def _join(self, network: ZenohNetwork) -> None:
+    async def _join(self, network: ZenohNetwork, links: Links) -> None:
         """Keep to the buses of all paired daemons, until cancelled.
 
         Of two daemons that reach each other the one with the smaller node id calls, so that there is one connection.
         """
-        called: tuple[tuple[str, ...], frozenset[bytes]] = (), self._trusted
+        called: tuple[str, ...] = ()
+        trusted: frozenset[bytes] = frozenset()
         doors = await asyncio.to_thread(KnownDoors, self._doors_file)
         while True:
             self._peers_changed.clear()
             await self._admit_agents()
-            await self._trust()
-            wanted = await self._endpoints(doors)
-            if self._differs(called, wanted):
-                try:
+            try:
+                keys = frozenset(peer.public_key for peer in self._peers.list())
+                if keys != trusted:
+                    await asyncio.to_thread(links.trust, keys)
+                    trusted = keys
+                wanted = await asyncio.to_thread(links.call, await self._addresses(doors))
+                if wanted != called:
                     await asyncio.to_thread(network.call, wanted)
-                    called = wanted, self._trusted
-                except OSError as error:
-                    log.warning("the bus could not be opened again, which is tried later", reason=str(error))
+                    called = wanted
+            except OSError as error:
+                log.warning("the bus could not be opened again, which is tried later", reason=str(error))
             with anyio.move_on_after(LOOK_SECONDS):
                 await self._peers_changed.wait()
 
-    async def _trust(self) -> None:
-        """Write down whose certificates are good on the bus; a session takes that up when it is opened."""
-        from sublet.daemon.rooms.bus_tls import trust
-
-        assert self._tls is not None, "made when messaging began"
-        keys = frozenset((*(peer.public_key for peer in self._peers.list()), bytes(self._identity.key.verify_key)))
-        if keys != self._trusted:
-            await asyncio.to_thread(trust, self._tls, keys)
-            self._trusted = keys
-
-    def _differs(self, called: tuple[tuple[str, ...], frozenset[bytes]], wanted: tuple[str, ...]) -> bool:
-        """Tell whether the bus has to be opened again: for other addresses or, if certificates matter, other keys."""
-        uses_tls = self.port.tls or any(one.startswith("tls/") for one in wanted)
-        return wanted != called[0] or (uses_tls and self._trusted != called[1])
+    def remarks(self) -> list[str]:
+        """Return which peers no rooms are shared with since their bus has another form than ours."""
+        return [
+            f"rooms with {name} wait: its message bus has another form than this version's; update Sublet on both sides"
+            for name in sorted(self._outdated.values())
+        ]
 
     async def _admit_agents(self) -> None:
         """Give an entity to agents that are served since the files were loaded anew."""
@@ -218,28 +248,48 @@ class Messaging:
             if agent_of(agent, self._identity.node_id) is not None and self._service is not None:
                 await self._service.add(await asyncio.to_thread(load_agent, self._keys_dir, self._identity, agent))
 
-    async def _endpoints(self, doors: KnownDoors) -> tuple[str, ...]:
+    async def _addresses(self, doors: KnownDoors) -> dict[bytes, Sequence[Address]]:
         """Return where peers have their buses; of who does not answer, where it was when they last said so."""
         told: dict[str, BusDoor] = {}
-        found: list[str] = []
+        found: dict[bytes, Sequence[Address]] = {}
+        peers = self._peers.list()
 
         async def ask(peer: Peer, host: str) -> None:
             try:
                 async with deadlines.timeout(ASK_SECONDS):
                     door = await self._link.bus(peer.address())
-            except (SubletError, TimeoutError):
+            except Exception as error:
+                # Whatever a peer answers with, the others are asked.
+                if not isinstance(error, SubletError | TimeoutError):
+                    log.exception("a peer could not be asked where its bus is", peer=peer.name)
                 door = doors.get(peer.node_id)
-            if door is not None and (door.tls or is_loopback(host)):
-                told[peer.node_id] = door
-                found.append(endpoint(host, door.port, tls=door.tls))
+            if door is None:
+                return
+            told[peer.node_id] = door
+            self._note_wire(peer, door)
+            if door.wire == BUS_WIRE and self._calls(peer, host):
+                found[peer.public_key] = await _resolved(host, door.port)
 
         async with anyio.create_task_group() as group:
-            for peer in self._peers.list():
+            for peer in peers:
                 host = urlsplit(peer.a2a_url).hostname if peer.a2a_url is not None else None
-                if host is not None and self._calls(peer, host):
+                # Who calls us is asked once, so that one with another form of bus is told of.
+                if host is not None and (self._calls(peer, host) or peer.node_id not in self._asked):
                     group.start_soon(ask, peer, host)
-        await asyncio.to_thread(doors.keep, told, {peer.node_id for peer in self._peers.list()})
-        return tuple(sorted(set(found)))
+        nodes = {peer.node_id for peer in peers}
+        self._outdated = {node: name for node, name in self._outdated.items() if node in nodes}
+        self._asked &= nodes
+        await asyncio.to_thread(doors.keep, told, nodes)
+        return found
+
+    def _note_wire(self, peer: Peer, door: BusDoor) -> None:
+        """Tell once of a peer whose bus has another form than ours."""
+        if door.wire == BUS_WIRE:
+            self._asked.add(peer.node_id)
+            self._outdated.pop(peer.node_id, None)
+        elif peer.node_id not in self._outdated:
+            self._outdated[peer.node_id] = peer.name
+            log.warning("the bus of a peer has another form than ours; update Sublet on both sides", peer=peer.name)
 
     def _calls(self, peer: Peer, host: str) -> bool:
         """Tell whether it is on us to call a peer: with the smaller node id, or where the peer can't call us."""
@@ -256,6 +306,15 @@ class Messaging:
         if self._peers.list() and self._service is None and not self._wanted.is_set():
             self._settled = asyncio.Event()
             self._wanted.set()
+
+
+async def _resolved(host: str, port: int) -> Sequence[Address]:
+    """Return the addresses of a host, none where its name is not known now."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(address for _, _, _, _, address in found))
 
 
 def _registry(third_party: Sequence[str]) -> Registry:

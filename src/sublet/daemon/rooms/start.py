@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import anyio
-
 from sublet.daemon.gatekeeper import Gatekeeper
 from sublet.daemon.peering.peers import PeerStore
 from sublet.daemon.rooms.addressing import Addresses
@@ -24,6 +22,7 @@ from sublet.daemon.rooms.talk_service import TalkService
 from sublet.daemon.rooms.text_service import RoomTextService
 from sublet.daemon.rooms.work_talk import WorkTalk
 from sublet.daemon.storage.journal import Journal
+from sublet.tasks import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,15 @@ class Rooms:
     work: WorkTalk
     over: LeaseRooms
 
-    async def serve(self) -> None:
-        """Run until cancelled."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.messaging.serve)
-            group.start_soon(self.lent.serve)
-            group.start_soon(self.work.serve)
-            group.start_soon(self.over.serve)
+    @property
+    def services(self) -> list[Service]:
+        """What has to run."""
+        return [
+            Service("rooms", self.messaging.serve, self.messaging.wanted),
+            Service("rooms of delegations", self.lent.serve),
+            Service("last words of agents", self.work.serve),
+            Service("old rooms", self.over.serve),
+        ]
 
 
 def make_rooms(messaging: Messaging, node_id: str, peers: PeerStore, gate: Gatekeeper, journal: Journal) -> Rooms:

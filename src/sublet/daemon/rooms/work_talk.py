@@ -21,6 +21,7 @@ from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.text import clean, clean_line
+from sublet.tasks import start_alone
 
 ENTER_SECONDS: Final = 10.0
 """How long the room of a lease may take to come: it is opened while the work begins."""
@@ -91,7 +92,7 @@ class WorkTalk:
         async with anyio.create_task_group() as group:
             while True:
                 work, summary = await self._last_words.get()
-                group.start_soon(self._say_last, work, summary)
+                start_alone(group, "the last word of an agent", self._say_last, work, summary)
 
     # LeaseQuestions
 

@@ -20,6 +20,7 @@ from sublet.daemon.api.models import (
     LeaseQuota,
     ResourceView,
     ResultView,
+    SandboxView,
     Usage,
 )
 from sublet.daemon.cautions import cautions
@@ -181,6 +182,10 @@ class DelegationRecord(Record):
             return False
         return unix_seconds(self.expires_at) <= now
 
+    def _sandbox(self) -> SandboxView | None:
+        profile = self.accept.remote_constraints.sandbox_profile if self.accept is not None else None
+        return SandboxView(**profile.model_dump()) if profile is not None else None
+
     def view(self, now: float, *, cursor: int = 0) -> DelegationView:
         """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
         state, error = self.state, self.error
@@ -216,6 +221,7 @@ class DelegationRecord(Record):
             cautions=cautions(self.transport, self.build_files, self._changed()),
             requested_ttl_seconds=self.request.ttl_seconds,
             sandbox_enforced=self.sandbox_enforced,
+            sandbox_profile=self._sandbox(),
             left_out=self.left_out,
             revealed=self.request.reveal,
             unlocked=self.request.unlock,

@@ -15,6 +15,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,11 +68,20 @@ class Store:
         self._read_places = asyncio.Semaphore(MAX_PENDING)
         self._posted = 0
         self._closed = False
+        self._is_broken = False
+        self._under_way: dict[int, list[_Job]] = {}
+        """What each thread is at, so that nobody waits for ever where that breaks."""
+        self.broken: Callable[[], None] = lambda: None
+        """Told where a thread of the store has ended by a failure; whoever waits for it has been told then."""
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads = (
-            threading.Thread(target=self._write_loop, args=(writer,), name="store-writer", daemon=True),
-            threading.Thread(target=self._read_loop, args=(reader,), name="store-reader", daemon=True),
+            threading.Thread(
+                target=self._run, args=(self._write_loop, writer, self._writes), name="store-writer", daemon=True
+            ),
+            threading.Thread(
+                target=self._run, args=(self._read_loop, reader, self._reads), name="store-reader", daemon=True
+            ),
         )
         for thread in self._threads:
             thread.start()
@@ -172,7 +182,10 @@ class Store:
         def done(result: T, error: Exception | None) -> None:
             places.release()
             if error is None and after is not None:
-                after(result)
+                try:
+                    after(result)
+                except Exception as failure:
+                    error = failure
             if future.cancelled():
                 return
             if error is not None:
@@ -189,10 +202,33 @@ class Store:
         return await future
 
     def _check_open(self) -> None:
+        if self._is_broken:
+            raise _broken()
         if self._closed:
             raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping", "Start it again with `sublet up`.")
 
     # The two threads
+
+    def _run(
+        self,
+        work: Callable[[sqlite3.Connection], None],
+        connection: sqlite3.Connection,
+        jobs: queue.SimpleQueue[_Job | None],
+    ) -> None:
+        try:
+            work(connection)
+        except BaseException:
+            log.exception("a thread of the store broke")
+            self._is_broken = True
+            left = self._under_way.pop(threading.get_ident(), [])
+            while not jobs.empty():
+                if (job := jobs.get()) is not None:
+                    left.append(job)
+            for job in left:
+                job.error = _broken()
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_finish, left)
+                self._loop.call_soon_threadsafe(self.broken)
 
     def _write_loop(self, connection: sqlite3.Connection) -> None:
         going = True
@@ -213,6 +249,7 @@ class Store:
                     break
             else:
                 going = False
+            self._under_way[threading.get_ident()] = [*group, *([alone] if alone is not None else [])]
             if group:
                 _commit(connection, group)
                 self._loop.call_soon_threadsafe(_finish, group)
@@ -224,6 +261,7 @@ class Store:
 
     def _read_loop(self, connection: sqlite3.Connection) -> None:
         while (job := self._reads.get()) is not None:
+            self._under_way[threading.get_ident()] = [job]
             _do(connection, job)
             self._loop.call_soon_threadsafe(_finish, [job])
         connection.close()
@@ -256,6 +294,8 @@ def _fold(connection: sqlite3.Connection) -> None:
 
 def _commit(connection: sqlite3.Connection, group: list[_Job]) -> None:
     try:
+        if connection.in_transaction:  # one that could not be taken back
+            connection.execute("ROLLBACK")
         connection.execute("BEGIN IMMEDIATE")
         for job in group:
             connection.execute("SAVEPOINT job")
@@ -270,15 +310,29 @@ def _commit(connection: sqlite3.Connection, group: list[_Job]) -> None:
             connection.execute("RELEASE job")
         connection.execute("COMMIT")
     except Exception as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
         for job in group:
             job.error = _translated(error)
+        if connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error as broken:
+                # What comes next is refused as well, until one succeeds.
+                log.error("store: a failed write could not be taken back", reason=str(broken))
 
 
 def _finish(group: list[_Job]) -> None:
     for job in group:
-        job.done(job.result, job.error)
+        try:
+            job.done(job.result, job.error)
+        except Exception:
+            # Whoever asked for the next one is told all the same.
+            log.exception("store: the outcome of a write could not be told")
+
+
+def _broken() -> SubletError:
+    return SubletError(
+        LocalCode.UNAVAILABLE, "the store has broken", "Start the daemon again: `sublet up`. Its log tells what failed."
+    )
 
 
 def _translated(error: Exception) -> Exception:

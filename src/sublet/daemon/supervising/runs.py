@@ -45,7 +45,7 @@ class Runs:
     @property
     def serving(self) -> bool:
         """Whether anything can be worked on."""
-        return self._tasks.group is not None
+        return self._tasks.open
 
     async def serve(self) -> None:
         """Run what is asked until cancelled, and end it then."""
@@ -65,14 +65,14 @@ class Runs:
         Raises:
             SubletError: ``UNAVAILABLE`` where the daemon stops or too much is under way; or what ``work`` raises.
         """
-        if self._tasks.group is None:
+        if not self._tasks.open:
             raise stopping()
         if self._under_way >= MAX_RUNS:
             raise SubletError(LocalCode.UNAVAILABLE, f"{MAX_RUNS} requests are under way", "Try again in a moment.")
         one = _Run(_job(text, self._scratch_root, chain, seconds), work)
         self._under_way += 1
         try:
-            self._tasks.group.start_soon(one.run)
+            self._tasks.start("a request", one.run)
             with one.pieces:
                 async for piece in _alive(one.pieces):
                     yield piece

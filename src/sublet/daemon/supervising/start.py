@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import structlog
 
 from sublet.daemon.config_file import SupervisorConfig
@@ -143,13 +145,19 @@ class Supervising:
 
     async def serve(self) -> None:
         """Work on what is asked until cancelled."""
+        await asyncio.to_thread(self.store.sweep)
+        await self._take_over()
+        await self.runs.serve()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Shut the agents down when the body, which has ``serve`` run, is over."""
         try:
-            await asyncio.to_thread(self.store.sweep)
-            await self._take_over()
-            await self.runs.serve()
+            yield
         finally:
-            await self.agents.aclose()
-            await self.supervisor.shutdown()
+            with anyio.CancelScope(shield=True):
+                await self.agents.aclose()
+                await self.supervisor.shutdown()
 
     def super_agent(self, config: AgentConfig) -> Provider:
         """Return a super agent in the place of a provider, for what is not asked through a session."""

@@ -25,6 +25,7 @@ from sublet.protocol.messages import (
 )
 from sublet.protocol.text import clean_line
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.confinement import Confinement
 
 
 class Acceptance:
@@ -37,7 +38,7 @@ class Acceptance:
         reverse_port: port at which a delegator at this address can dial us, or None.
         node_id: of this daemon.
         max_depth: how deep calls between agents may be nested.
-        enforced: items of ``sandbox_profile`` and limits that are enforced here for an agent, not only declared.
+        confinement: returns how an agent is held here.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Acceptance:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: Callable[[AgentConfig], frozenset[str]],
+        confinement: Callable[[AgentConfig], Confinement],
         node_id: str,
         max_depth: Callable[[], int],
         entity: Callable[[str], str | None],
@@ -59,7 +60,7 @@ class Acceptance:
         self._agents = agents
         self._max_ttl_seconds = max_ttl_seconds
         self._reverse_port = reverse_port
-        self._enforced = enforced
+        self._confinement = confinement
 
     async def check(self, message: Invite, peer: KnownPeer) -> AgentConfig:
         """Return the agent that will do the work.
@@ -81,11 +82,12 @@ class Acceptance:
         if agent is None:
             raise self._unknown(caller, wanted)
         self._check_chain(message, agent)
-        if missing := sorted({*message.sublet.require_enforced} - self._enforced(agent)):
+        enforced = self._confinement(agent).enforced
+        if missing := sorted({*message.sublet.require_enforced} - enforced):
             raise SubletError(
                 ErrorCode.DECLINED,
                 f"what the delegator requires is not enforced here: {', '.join(map(clean_line, missing))}",
-                f"Enforced for agent {agent.id}: {', '.join(sorted(self._enforced(agent))) or 'nothing'}.",
+                f"Enforced for agent {agent.id}: {', '.join(sorted(enforced)) or 'nothing'}.",
             )
         return agent
 
@@ -101,6 +103,7 @@ class Acceptance:
     ) -> Accept:
         """Return the ACCEPT: the access asked for, and at most the time asked for."""
         reverse = self._reverse_port(source_host)
+        held = self._confinement(agent)
         chain = message.sublet.chain
         rest = MAX_TTL_SECONDS if chain is None or chain.ttl is None else max(1, chain.ttl)
         return Accept(
@@ -110,16 +113,14 @@ class Acceptance:
                 accepted_access_mode=message.lease.access_mode,
                 max_ttl_seconds=min(message.lease.ttl_seconds, self._max_ttl_seconds(), rest),
                 sandbox_profile=SandboxProfile(
-                    cwd_only=agent.sandbox.cwd_only,
-                    allow_network=agent.allow_network,
-                    allow_exec=agent.sandbox.allow_exec,
+                    cwd_only=held.cwd_only, allow_network=held.allow_network, allow_exec=held.allow_exec
                 ),
                 public_key=public_key,
             ),
             sublet=AcceptExtension(
                 renewable=True,
                 reverse=ReverseEndpoint(port=reverse) if reverse else None,
-                sandbox_enforced=sorted(self._enforced(agent)),
+                sandbox_enforced=sorted(held.enforced),
                 transport=transport,
                 entity=self._entity(agent.id),
             ),

@@ -193,6 +193,13 @@ class AssignmentRun:
                 ),
             )
 
+    def broke(self) -> None:
+        """Let it be over by an error of ours."""
+        self.over, self.done = True, None
+        self.error = self.error or SubletError(
+            ErrorCode.TASK_FAILED, "the executor had an internal error", "See its log."
+        )
+
     def finish(self, failure: SubletError | None = None) -> None:
         """Let the reader of ``updates`` see the end; ``failure`` replaces a DONE that could not be journalled."""
         if failure is not None:

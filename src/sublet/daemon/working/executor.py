@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import asyncssh
 import structlog
-from anyio.abc import TaskGroup
 
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.gatekeeper import Gatekeeper
@@ -29,6 +28,7 @@ from sublet.protocol.ids import node_id as node_id_of
 from sublet.protocol.lifecycle import AssignmentEvent, AssignmentState
 from sublet.protocol.messages import Accept, Done, Invite, Progress, Start
 from sublet.supervisor.agent_config import AgentConfig
+from sublet.supervisor.confinement import Confinement
 from sublet.supervisor.model import Outcome
 from sublet.supervisor.slots import Slots
 
@@ -51,7 +51,7 @@ class Executor:
         agents: Callable[[], Sequence[AgentConfig]],
         max_ttl_seconds: Callable[[], int],
         reverse_port: Callable[[str], int | None],
-        enforced: Callable[[AgentConfig], frozenset[str]],
+        confinement: Callable[[AgentConfig], Confinement],
         require: Callable[[str], None],
         node_id: str,
         max_depth: Callable[[], int],
@@ -65,7 +65,7 @@ class Executor:
             agents=agents,
             max_ttl_seconds=max_ttl_seconds,
             reverse_port=reverse_port,
-            enforced=enforced,
+            confinement=confinement,
             node_id=node_id,
             max_depth=max_depth,
             entity=tools.talking.entity,
@@ -195,26 +195,29 @@ class Executor:
                 created_at=now,
                 updated_at=now,
             )
-            group = self._check_serving()
+            self._check_serving()
             await self._assignments.begin(record)
         except BaseException:
             await self._release(owner, transport, mount_point)
             raise
         pending = self._pending[owner] = Pending(key)
-        group.start_soon(self._hold, owner, pending)
-        if self._tasks.group is None:
+        held = self._tasks.start("holding an accepted invitation", self._hold, owner, pending)
+        if not held:
             # The daemon began to stop during the last write, and has not seen this one.
             pending.give_up(_stopping())
+            await self._hold(owner, pending)
         return record
 
     async def _hold(self, delegation_id: str, pending: Pending) -> None:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
         with anyio.CancelScope(shield=True):
             await pending.wait()
-            if self._pending.get(delegation_id) is pending:
-                del self._pending[delegation_id]
-                await self._conclude(delegation_id, pending.error, None)
-            pending.gone.set()
+            try:
+                if self._pending.get(delegation_id) is pending:
+                    del self._pending[delegation_id]
+                    await self._conclude(delegation_id, pending.error, None)
+            finally:
+                pending.gone.set()
 
     # START
 
@@ -224,7 +227,7 @@ class Executor:
         Raises:
             SubletError: ``DECLINED`` or ``START_EXPIRED``.
         """
-        group = self._check_serving()
+        self._check_serving()
         pending = self._pending.get(record.id)
         if record.state is not AssignmentState.PENDING or pending is None or pending.decided.is_set():
             raise SubletError(
@@ -246,7 +249,7 @@ class Executor:
             run = AssignmentRun(record, message, pending.key, source_host, deadline, self._tools)
             self._runs[record.id] = run
             work = run.work_of(node_id_of(peer.public_key))
-            group.start_soon(self._work, run, work, message, slot.pop_all())
+            self._tasks.start("work for a peer", self._work, run, work, message, slot.pop_all())
         return run
 
     async def _work(self, run: AssignmentRun, work: Work, start: Start, slot: ExitStack) -> None:
@@ -254,14 +257,20 @@ class Executor:
         with slot, anyio.CancelScope(shield=True):
             failure: SubletError | None = None
             try:
-                await self._started(run, start)
-                self._tools.talking.begins(work)
                 try:
-                    await run.work()
-                finally:
-                    self._tools.talking.ends(work, run.outcome.summary if run.outcome is not None else None)
+                    await self._started(run, start)
+                    self._tools.talking.begins(work)
+                    try:
+                        await run.work()
+                    finally:
+                        self._tools.talking.ends(work, run.outcome.summary if run.outcome is not None else None)
+                except Exception:
+                    # Whatever it is, it ends this work alone, and frees what this work holds.
+                    log.exception("work for a peer broke", delegation_id=run.id)
+                    run.broke()
                 failure = await self._conclude(run.id, run.error, run.outcome)
             finally:
+                self._runs.pop(run.id, None)
                 run.finish(failure)
 
     async def _started(self, run: AssignmentRun, start: Start) -> None:
@@ -353,12 +362,11 @@ class Executor:
         for run in self._runs.values():
             run.abandon()
 
-    def _check_serving(self) -> TaskGroup:
-        if self._tasks.group is None:
+    def _check_serving(self) -> None:
+        if not self._tasks.open:
             raise SubletError(
                 ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
             )
-        return self._tasks.group
 
 
 def _cancelled(why: str) -> SubletError:

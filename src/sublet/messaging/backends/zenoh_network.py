@@ -39,17 +39,8 @@ _PRIORITIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """Files for links beyond the machine: both sides show a certificate of the same authority."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-
-@dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where to listen and whom to call, as Zenoh writes it: ``tcp/127.0.0.1:7447``, ``tls/host:7447``.
+    """Where to listen and whom to call, as Zenoh writes it: sockets of ``messaging.links``, or ``tcp/`` in tests.
 
     ``relays`` are reached as a client; ``relay_authority`` knows them, or a public one does. ``multicast`` looks for
     peers on the network, and is off unless asked for.
@@ -59,7 +50,6 @@ class Endpoints:
     connect: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
     multicast: bool = False
-    tls: Tls | None = None
     relay_authority: Path | None = None
 
 
@@ -345,17 +335,6 @@ def _config(mode: str, endpoints: Endpoints) -> zenoh.Config:
     }
     if not peer and endpoints.relay_authority is not None:
         values["transport/link/tls/root_ca_certificate"] = str(endpoints.relay_authority)
-    if peer and endpoints.tls is not None:
-        values |= {
-            "transport/link/tls/root_ca_certificate": str(endpoints.tls.authority),
-            "transport/link/tls/listen_certificate": str(endpoints.tls.certificate),
-            "transport/link/tls/listen_private_key": str(endpoints.tls.key),
-            "transport/link/tls/connect_certificate": str(endpoints.tls.certificate),
-            "transport/link/tls/connect_private_key": str(endpoints.tls.key),
-            "transport/link/tls/enable_mtls": True,
-            # The authorities are pinned keys, each for one daemon, wherever it is.
-            "transport/link/tls/verify_name_on_connect": False,
-        }
     for name, value in values.items():
         config.insert_json5(name, json.dumps(value))
     return config

@@ -22,6 +22,7 @@ from sublet.protocol.ezagent.acknowledgement import MAX_CLIENTS, MAX_SHARDS, Ack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import RoomId
 from sublet.protocol.ezagent.keys import doc_id
+from sublet.tasks import start_alone
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +97,7 @@ class Acknowledging:
                 for room_id, raw in heard:
                     await self._safely(partial(self._hear, room_id, raw))
                 for room_id in wanted:
-                    group.start_soon(self._safely, partial(self._ask, room_id))
+                    start_alone(group, "asking for acknowledgements", self._safely, partial(self._ask, room_id))
 
     async def _notice_late(self) -> None:
         while True:

@@ -23,7 +23,7 @@ from sublet.messaging.engine.heads import HeadExchange
 from sublet.messaging.engine.hooks import HookPipeline
 from sublet.messaging.engine.intake import Intake
 from sublet.messaging.engine.keyring import Keyring, LocalEntity
-from sublet.messaging.engine.libraries import BlobRoomError, BlobStore, TextLibrary
+from sublet.messaging.engine.libraries import BlobRoomError, BlobStore
 from sublet.messaging.engine.quotas import Quotas
 from sublet.messaging.engine.reading import Reading
 from sublet.messaging.engine.registry import Registry
@@ -55,7 +55,6 @@ class Engine:
         store: the database.
         local: our own entities.
         now_ms: the clock, Unix milliseconds.
-        texts: merges texts that several write.
         blobs: keeps files.
         daemon_bytes: of all that the entities of one other daemon have written, in all rooms.
     """
@@ -66,7 +65,6 @@ class Engine:
         store: Store,
         local: list[LocalEntity],
         now_ms: Callable[[], int],
-        texts: TextLibrary,
         blobs: BlobStore,
         daemon_bytes: int = DEFAULT_DAEMON_BYTES,
     ) -> None:
@@ -82,7 +80,7 @@ class Engine:
         self.shards = TimelineShards(self)
         self.reading = Reading(self)
         self.writing = Writing(self)
-        self.texts = Texts(self, texts)
+        self.texts = Texts(self)
         self.blobs = blobs
         self.ephemeral = Ephemeral(self)
         self.usage = Usage(store, daemon_bytes)

@@ -1,11 +1,9 @@
-"""What the engine needs besides a database and a network: a place for files, and merging of texts; interfaces."""
+"""What the engine needs besides a database and a network: a place for files; an interface."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol
-
-from sublet.protocol.ezagent.yjs.model import Value
 
 
 class BlobRoomError(Exception):
@@ -34,32 +32,3 @@ class BlobStore(Protocol):
 
     def drop(self, digest: str) -> None:
         """Forget a blob."""
-
-
-class SharedText(Protocol):
-    """One text that several write, as far as updates were applied."""
-
-    @property
-    def value(self) -> str:
-        """Return the text."""
-
-    def apply(self, update: bytes) -> None:
-        """Take an update of the document; each after what it builds on."""
-
-    def edit(self, client: int, start: int, end: int, insert: str, marks: Mapping[str, Value]) -> bytes:
-        """Replace characters, and set keys of the map beside the text; return the one update that does it.
-
-        Args:
-            client: the writer's client id.
-            start: the first character to take out.
-            end: the one after the last.
-            insert: what comes in their place.
-            marks: keys of the map beside the text; at least one, so that no update only deletes.
-        """
-
-
-class TextLibrary(Protocol):
-    """Merges text."""
-
-    def open(self, text_root: str, map_root: str) -> SharedText:
-        """Return an empty document with a text and a map under these names."""

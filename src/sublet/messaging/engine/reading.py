@@ -209,6 +209,11 @@ class Reading:
         chain = _ordered([item for item in candidates if item.container == container and item.key == path[-1]])
         return container, chain[-1].id if chain else None
 
+    def writes_of(self, document: Document, key: str) -> list[ItemId]:
+        """Return the writes of a key of a map document, whether they count or not, the last one at the end."""
+        _, candidates = self._candidates(document, None)
+        return [item.id for item in _ordered([one for one in candidates if one.container is None and one.key == key])]
+
     def is_shared(self, document: Document, entry: ItemId, key: str) -> bool:
         """Tell whether an element has a shared map under a key, whoever has made it."""
         _, candidates = self._candidates(document, entry)

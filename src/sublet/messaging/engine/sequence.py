@@ -1,12 +1,22 @@
-"""The order of a document's elements and of the writes of one key: YATA, as yrs and Yjs decide it."""
+"""The order of a document's elements and of the writes of one key: YATA, as yrs and Yjs decide it.
+
+A node is put behind its left neighbour, and nearly always nothing else was put there. Where others were, they are
+walked over, a few steps; beyond that an index finds the place, whose cost does not grow with what others put there
+(``text_order.py`` tells why that is the same place).
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from sublet.messaging.engine.ordered import Ordered
 from sublet.protocol.ezagent.yjs.model import ItemId
+
+STEPS: Final = 64
+"""That are walked before a list gets its index."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +42,8 @@ class YataList:
         self.tail: Node | None = None
         self.nodes: dict[ItemId, Node] = {}
         self.by_entry: dict[str, Node] = {}
+        self._index: _Index | None = None
+        """Made when it is first needed; a list has none as long as it is short or nobody writes at once with others."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -46,7 +58,7 @@ class YataList:
         right = self.nodes[node.right] if node.right is not None else None
         other = left.next if left is not None else self.head
         if other is not right:
-            left = self._conflict(node, left, other, right)
+            left = self._place(node, left, other, right)
         following = left.next if left is not None else self.head
         node.previous, node.next = left, following
         if left is not None:
@@ -58,16 +70,31 @@ class YataList:
         else:
             self.tail = node
         self.nodes[node.id] = node
+        if self._index is not None:
+            self._index.add(node)
         if (
             node.id < self.by_entry.setdefault(node.entry_id, node).id
         ):  # one author gave two elements one id: all replicas take the same
             self.by_entry[node.entry_id] = node
 
-    def _conflict(self, node: Node, left: Node | None, other: Node | None, right: Node | None) -> Node | None:
+    def _place(self, node: Node, left: Node | None, other: Node | None, right: Node | None) -> Node | None:
         """Return the node after which a node comes that others were inserted beside."""
+        if right is None and node.right is None and self._index is not None:
+            return self._index.place(node, left, self.tail)
+        walked = self._walk(node, left, other, right)
+        if not isinstance(walked, _TooFar):
+            return walked
+        self._index = _Index(self)
+        return self._index.place(node, left, self.tail)
+
+    def _walk(self, node: Node, left: Node | None, other: Node | None, right: Node | None) -> Node | _TooFar | None:
+        steps = STEPS if right is None and node.right is None else len(self.nodes)
         conflicting: set[ItemId] = set()
         passed: set[ItemId] = set()
         while other is not None and other is not right:
+            if not steps:
+                return _TooFar()
+            steps -= 1
             passed.add(other.id)
             conflicting.add(other.id)
             if other.origin == node.origin:
@@ -114,6 +141,52 @@ class YataList:
         while node is not None:
             yield node
             node = node.next
+
+
+class _TooFar:
+    """A walk that was given up."""
+
+
+class _Index:
+    """Where the descendants of each node end, and its children by their clients; all are put in before nothing.
+
+    Args:
+        nodes: what is there.
+    """
+
+    def __init__(self, nodes: YataList) -> None:
+        self._all: Ordered[Node] = Ordered()
+        self._depths: dict[Node, int] = {}
+        self._children: dict[ItemId | None, list[Node]] = {}
+        self._nodes = nodes.nodes
+        for node in nodes:
+            self._take(node, None)
+            self._children.setdefault(node.origin, []).append(node)
+
+    def add(self, node: Node) -> None:
+        """Take a node that was put into the list; what it stands behind is here."""
+        self._take(node, self._all.first() if node.previous is None else self._all.after(node.previous))
+        siblings = self._children.setdefault(node.origin, [])
+        siblings.insert(bisect_left(siblings, node.id[0], key=_client), node)
+
+    def _take(self, node: Node, before: Node | None) -> None:
+        above = self._nodes[node.origin] if node.origin is not None else None
+        depth = self._depths[node] = self._depths[above] + 1 if above is not None else 0
+        self._all.insert(node, depth, before)
+
+    def place(self, node: Node, left: Node | None, tail: Node | None) -> Node | None:
+        """Return the node after which a node comes."""
+        siblings = self._children.get(node.origin, [])
+        place = bisect_left(siblings, node.id[0], key=_client)
+        if place == 0:
+            return left
+        last = siblings[place - 1]
+        beyond = self._all.next_at_most(last, self._depths[last])
+        return beyond.previous if beyond is not None else tail
+
+
+def _client(node: Node) -> int:
+    return node.id[0]
 
 
 LinkT = TypeVar("LinkT")

@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from sublet.messaging.engine.libraries import SharedText
-from sublet.messaging.engine.text_order import TextOrder
+from sublet.messaging.engine.text_body import TextBody
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.ids import EntityId
-from sublet.protocol.ezagent.yjs.blank import blank, deleting
 from sublet.protocol.ezagent.yjs.model import DELETED, HOLE, MAX_CLOCK, STRING, Deletion, Item, ItemId, Update
 
 MAX_STEP_BYTES: Final = 1 << 20
@@ -36,16 +34,6 @@ MAX_TEXT_LOG_BYTES: Final = 32 << 20
 
 class LeansOnLeftOut(Exception):
     """Something that counts stands beside something that was left out; begin anew and apply that too."""
-
-
-class Broken(Exception):
-    """Something was applied that must not be; begin anew without what a client writes from a clock on."""
-
-    def __init__(self, signer: EntityId, client: int, clock: int) -> None:
-        super().__init__(signer, client, clock)
-        self.signer = signer
-        self.client = client
-        self.clock = clock
 
 
 @dataclass(slots=True)
@@ -73,13 +61,13 @@ class Replay:
     """A text as far as its log was read.
 
     Args:
-        text: what is applied to.
+        text: what is taken into.
         is_field: tells whether an item is a key of the map beside the text.
         whole: whether what does not count is applied as deleted.
         ended: from whom nothing is taken any more.
     """
 
-    text: SharedText
+    text: TextBody
     is_field: Callable[[ItemId], bool]
     whole: bool = False
     ended: Ended = field(default_factory=Ended)
@@ -89,11 +77,14 @@ class Replay:
     _left_out: dict[int, int] = field(default_factory=dict)
     _highs: set[ItemId] = field(default_factory=set)
     _deleting: set[EntityId] = field(default_factory=set)
-    _order: TextOrder = field(default_factory=TextOrder)
     deleted_upto: int = 0
     """The number in the log of the last update that only deletes and was read."""
     is_stale: bool = False
     """Whether something was applied of whose signer nothing that only deletes is taken; begin anew, with ``ended``."""
+
+    def left_out(self, client: int, clock: int) -> bool:
+        """Tell whether an item was not taken, and what builds on it would have all of that taken in as deleted."""
+        return self._left_out.get(client, MAX_CLOCK) <= clock or self.ended.holds(client, clock)
 
     def has_room(self, client: int, size: int) -> bool:
         """Tell whether everybody will read as much more of a client."""
@@ -117,7 +108,6 @@ class Replay:
 
         Raises:
             LeansOnLeftOut: begin anew with ``whole``.
-            Broken: begin anew with its client ``ended``.
         """
         signer = envelope.signer
         if not update.items and signer in self.ended.signers:
@@ -138,31 +128,24 @@ class Replay:
             return False
         if counts and not self.whole and self._leans(update):
             raise LeansOnLeftOut
-        if update.items and not self._order.place(update.client, self._parts(update)):
+        if update.items and not self.text.place(update.client, self._parts(update), shown=counts):
             self._end(signer, update)
             return False
-        payload = envelope.payload if counts else blank(update)
-        self._apply(signer, payload if update.items else self._trimmed(update), update)
+        if counts:
+            self.text.delete(update.deletions if update.items else self._trimmed(update))
         self._highs |= highs
         if not update.items:
             self._deleting.add(signer)
         return counts
 
     def wrote(self, update: Update, size: int) -> None:
-        """Take note of an update of ours, which is applied already."""
+        """Take an update of ours."""
         self.have[update.client] = update.end
         self.bytes_of[update.client] += size
         self.items_of[update.client] += len(update.items)
-        self._order.place(update.client, self._parts(update))
+        self.text.place(update.client, self._parts(update))
+        self.text.delete(update.deletions)
         self._highs |= _highs(update)
-
-    def _apply(self, signer: EntityId, payload: bytes, update: Update) -> None:
-        try:
-            self.text.apply(payload)
-        except (ValueError, RuntimeError):
-            if not update.items:
-                return
-            raise Broken(signer, update.client, update.start) from None
 
     def _fits(self, update: Update, size: int) -> bool:
         self.bytes_of[update.client] += size
@@ -196,8 +179,8 @@ class Replay:
         """Return the items of an update that are parts of the text."""
         return [item for item in update.items if item.kind != HOLE and not self.is_field((update.client, item.clock))]
 
-    def _trimmed(self, update: Update) -> bytes:
-        """Return an update that only deletes without the halves of characters that it would leave or take.
+    def _trimmed(self, update: Update) -> list[Deletion]:
+        """Return what an update that only deletes takes out, without the halves of characters.
 
         Each range by itself, so that one within another never takes what the other does not.
         """
@@ -208,7 +191,7 @@ class Replay:
             end -= (cut.client, end - 1) in self._highs
             if start < end:
                 cuts.append(Deletion(cut.client, start, end - start))
-        return deleting(cuts)
+        return cuts
 
     def _is_of_text(self, client: int, item: Item, *, counts: bool) -> bool:
         """Tell whether an item is a key of the map beside the text, or a part of the text between parts of it."""

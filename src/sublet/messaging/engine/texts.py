@@ -1,4 +1,4 @@
-"""Texts that are written more than once: merged by the CRDT library from those updates of the log that count.
+"""Texts that are written more than once: merged from those updates of the log that count.
 
 What does not count is taken in as deleted, so that what others have written beside it keeps its place.
 """
@@ -14,22 +14,23 @@ from sublet.messaging.engine.authorise import document_write_counts
 from sublet.messaging.engine.contexts import Intent
 from sublet.messaging.engine.declaration import Change
 from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.libraries import SharedText, TextLibrary
-from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, MAX_STEP_DELETING, Broken, Ended, LeansOnLeftOut, Replay
+from sublet.messaging.engine.text_body import TextBody
+from sublet.messaging.engine.text_replay import MAX_STEP_BYTES, MAX_STEP_DELETING, Ended, LeansOnLeftOut, Replay
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope, unpack
 from sublet.protocol.ezagent.ids import EntityId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import Update, Value
+from sublet.protocol.ezagent.yjs.encode import Transaction
+from sublet.protocol.ezagent.yjs.model import ItemId, Update, Value
 from sublet.protocol.ezagent.yjs.reader import Reader
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 MAX_OPEN_TEXTS: Final = 64
-MAX_BROKEN: Final = 16
-"""Clients of one text whose updates the library can't take, before nobody is shown the text."""
+MAX_BEGUN: Final = 16
+"""How often the log of a text is read from its beginning, before nobody is shown the text."""
 _ENVELOPE_BYTES: Final = 2_048
 """What an envelope adds at most."""
 
@@ -45,12 +46,10 @@ class Texts:
 
     Args:
         engine: what it is a part of.
-        library: merges them.
     """
 
-    def __init__(self, engine: Engine, library: TextLibrary) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._library = library
         self._open: OrderedDict[str, _Open] = OrderedDict()
 
     def read(self, name: str) -> str:
@@ -91,19 +90,23 @@ class Texts:
         intent.fields = {"path": ("body",), "value": insert}
         engine.hooks.pre_send(engine, intent, {})
         replay = self._open[name].replay
-        try:
-            update = shared.edit(client, start, end, insert, marks)
-            if not replay.has_room(client, len(update) + _ENVELOPE_BYTES):
-                raise SubletError(
-                    LocalCode.CONFLICT,
-                    "this text was edited too often to be edited any further",
-                    "Send it as a new message.",
-                )
-            size = engine.writing.take(entity, name, update)
-        except BaseException:
-            del self._open[name]  # what the library holds now is in no log
-            raise
-        replay.wrote(decode_update(update), size)
+        transaction = Transaction(client, document.next_clock(client))
+        placed = {key: (document.root, self._set_last(document, replay, key), marks[key]) for key in marks}
+        shared.edit(transaction, start, end, insert, placed)
+        update = transaction.encode()
+        if not replay.has_room(client, len(update) + _ENVELOPE_BYTES):
+            raise SubletError(
+                LocalCode.CONFLICT,
+                "this text was edited too often to be edited any further",
+                "Send it as a new message.",
+            )
+        size = engine.writing.take(entity, name, update)
+        replay.wrote(transaction.update(), size)
+
+    def _set_last(self, document: Document, replay: Replay, key: str) -> ItemId | None:
+        """Return the item that stands for a key beside a text, of those that were not left out."""
+        there = self._engine.reading.writes_of(document, key)
+        return next((item for item in reversed(there) if not replay.left_out(*item)), None)
 
     def may(self, entity: EntityId, name: str) -> bool:
         """Tell whether what one of our own would write into a text now would count."""
@@ -133,14 +136,14 @@ class Texts:
         """Read everything anew, after a commit that failed."""
         self._open.clear()
 
-    def _current(self, document: Document) -> SharedText:
+    def _current(self, document: Document) -> TextBody:
         name = document.row.doc_id
         self._settle(document)
         rights = self._rights(document)
         found = self._open.pop(name, None)
         if found is None or found.rights != rights:
             found = _Open(self._begin(document), rights)
-        for _ in range(MAX_BROKEN):
+        for _ in range(MAX_BEGUN):
             try:
                 for envelope, update, counts in self._log(document, found.replay):
                     found.replay.take(envelope, update, counts=counts)
@@ -149,10 +152,6 @@ class Texts:
                 found = _Open(self._begin(document, whole=found.replay.whole, ended=found.replay.ended), rights)
             except LeansOnLeftOut:
                 found = _Open(self._begin(document, whole=True, ended=found.replay.ended), rights)
-            except Broken as broken:
-                ended = found.replay.ended
-                ended.end(broken.signer, broken.client, broken.clock)
-                found = _Open(self._begin(document, whole=found.replay.whole, ended=ended), rights)
         else:
             raise SubletError(LocalCode.CONFLICT, "this text can't be read", "Ask its author to send it anew.")
         if found.replay.is_full:  # of more, each replica would have read something else
@@ -165,7 +164,7 @@ class Texts:
     def _begin(self, document: Document, *, whole: bool = False, ended: Ended | None = None) -> Replay:
         store, number, name = self._engine.store, document.row.number, document.row.doc_id
         return Replay(
-            self._library.open(*_roots(document)),
+            TextBody(document.text_root),
             lambda item: (
                 item in self._engine.document(name).staged_writes or store.find_write(number, item) is not None
             ),
@@ -207,10 +206,6 @@ class Texts:
     def _counts(self, document: Document, signer: EntityId, update: Update) -> bool:
         item = (update.client, update.start)
         return document_write_counts(self._engine, document, ("body",), signer, item, first=False)
-
-
-def _roots(document: Document) -> tuple[str, str]:
-    return document.text_root, document.root
 
 
 def _common(one: str, other: str) -> int:

@@ -31,6 +31,7 @@ from sublet.protocol.gateway import (
 )
 from sublet.protocol.text import clean, clean_line
 from sublet.supervisor.gateways.module_file import GatewayModule
+from sublet.tasks import start_alone
 
 MAX_WAITING: Final = 64
 """Requests to one gateway, and inputs of it, that may be under way at once."""
@@ -192,7 +193,7 @@ class GatewaySession:
             case GatewayInput():
                 self._input(message)
             case GatewayEvent():
-                self._group.start_soon(self._tell, self.module, message)
+                start_alone(self._group, "an event of a gateway", self._tell, self.module, message)
             case GatewayPong():
                 if pong := self._pings.get(message.request_id):
                     pong.answer = pong.answer or message
@@ -211,7 +212,7 @@ class GatewaySession:
         else:
             self._inputs += 1
             self._answer(message.request_id, accepted=True)
-            self._group.start_soon(self._worked_on, message)
+            start_alone(self._group, "an input of a gateway", self._worked_on, message)
 
     async def _worked_on(self, message: GatewayInput) -> None:
         try:

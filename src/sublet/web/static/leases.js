@@ -128,6 +128,7 @@ function details(one) {
       ["Travels by", one.transport],
       ["git", one.git === "hidden" ? null : one.git],
       ["Enforced there", one.sandbox_enforced.join(", ")],
+      ["Its agent", one.sandbox_profile ? held(one.sandbox_profile) : null],
       ["Begun", moment(one.created_at)],
     ]),
     names("Further directories", one.resources.slice(1).map((resource) => `${resource.name}: ${resource.path} (${resource.access_mode})`)),
@@ -138,6 +139,12 @@ function details(one) {
     one.follow_ups.length ? h("ul", { class: "plain-list" }, one.follow_ups.map((said) => h("li", {}, pill(said.state), " ", said.prompt, said.why ? ` (${said.why})` : ""))) : null,
   ];
 }
+
+const held = (profile) => [
+  profile.cwd_only ? "sees what is lent" : "sees more of that machine",
+  profile.allow_network ? "has a network" : "has no network",
+  profile.allow_exec ? "starts programs" : "starts no programs",
+].join(", ");
 
 const said = (result) => (result ? [result.final_summary, ...result.highlights, result.notes].filter(Boolean).join("\n") : "");
 

@@ -40,8 +40,8 @@ MAX_ENTRIES: Final = 1_000_000
 """Names in one transfer; what may be lent at all is bounded more tightly by admission."""
 MAX_SECONDS: Final = 3_600.0
 MAX_BYTES: Final = 1 << 50
-MAX_PLAN_BYTES: Final = 40 << 20
-"""Bytes that the plan of one transfer takes here: some 200,000 changes."""
+MAX_PLAN_BYTES: Final = 32 << 20
+"""Bytes that the plan of one transfer takes here: some 170,000 changes."""
 _CHANGE_BYTES: Final = 192
 """What a planned change takes, about: only a digest of its name is kept."""
 _NAME_BYTES: Final = 200

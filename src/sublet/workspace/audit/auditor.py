@@ -291,7 +291,7 @@ def made_patch(
     before, after = checked_id(baseline), checked_id(result)
     head = b""
     if before != after:
-        found = comparing.compare(shadow.manifest(before), shadow.manifest(after), lambda _: "executor")
+        found = comparing.compare(*shadow.differing(before, after), lambda _: "executor")
         head = comparing.patch_of(found, below)
     raw, cut = shadow.git.patch(before, after, limit=max(0, limit - len(head)), below=below, renames=renames)
     return Patch(escape_text(head[:limit] + raw), cut or len(head) > limit)

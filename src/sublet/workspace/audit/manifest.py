@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -120,14 +120,34 @@ def save(directory: Path, commit: str, manifest: Manifest) -> None:
 
 def load(directory: Path, commit: str) -> dict[bytes, Record] | None:
     """Return the manifest of ``commit``, or None where there is none that is whole."""
+    magic, body = _read(directory, commit)
+    if magic == _MAGIC:
+        return dict(_parsed(body.split(b"\0")[:-1]))
+    return dict(_parsed_first(body)) if magic == _FIRST_MAGIC else None
+
+
+def load_differing(directory: Path, before: str, after: str) -> tuple[dict[bytes, Record], dict[bytes, Record]] | None:
+    """Return of two manifests the records whose lines differ, without making records of all the others.
+
+    None where either is not whole, or of the first version.
+    """
+    (old_magic, old), (new_magic, new) = _read(directory, before), _read(directory, after)
+    if old_magic != _MAGIC or new_magic != _MAGIC:
+        return None
+    old_lines, new_lines = set(old.split(b"\0")[:-1]), set(new.split(b"\0")[:-1])
+    root = {ROOT: Record(DIRECTORY, "", None)}
+    return {**root, **dict(_parsed(old_lines - new_lines))}, {**root, **dict(_parsed(new_lines - old_lines))}
+
+
+def _read(directory: Path, commit: str) -> tuple[bytes, bytes]:
+    """Return the first word and the lines of a manifest that is whole; both are empty where none is."""
     with contextlib.suppress(FileNotFoundError):
         head, _, body = (directory / commit).read_bytes().partition(b"\n")
         digest = hashlib.sha256(body).hexdigest().encode()
-        if head == _MAGIC + digest:
-            return dict(_parsed(body))
-        if head == _FIRST_MAGIC + digest:
-            return dict(_parsed_first(body))
-    return None
+        for magic in (_MAGIC, _FIRST_MAGIC):
+            if head == magic + digest:
+                return magic, body
+    return b"", b""
 
 
 def _lines(manifest: Manifest) -> Iterator[bytes]:
@@ -137,8 +157,8 @@ def _lines(manifest: Manifest) -> Iterator[bytes]:
         yield f"{mode:o} {blob or '-'} {allowed} {fields} ".encode() + path + b"\0"
 
 
-def _parsed(body: bytes) -> Iterator[tuple[bytes, Record]]:
-    for line in body.split(b"\0")[:-1]:
+def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Record]]:
+    for line in lines:
         mode, blob, allowed, size, modified, changed, inode, path = line.split(b" ", 7)
         stamp = None if size == b"-" else Stamp(int(size), int(modified), int(changed), int(inode))
         permissions = None if allowed == b"-" else int(allowed, 8)

@@ -86,6 +86,11 @@ class Shadow:
                 return files if content is None else manifests.with_listing(files, content)
         return files
 
+    def differing(self, before: str, after: str) -> tuple[Manifest, Manifest]:
+        """Return what two snapshots hold, with what is the same in both left out as far as that is cheap."""
+        found = manifests.load_differing(self._manifests, before, after)
+        return (self.manifest(before), self.manifest(after)) if found is None else found
+
     @property
     def salt(self) -> bytes:
         """The secret of this workspace.
@@ -144,13 +149,18 @@ class Shadow:
             taken = take(root, rules, known, self.salt, importer.blob)
             found = taken.manifest if own is None else _own_changes(taken.manifest, known, own)
             commit = parent
-            if commit is None or found.keys() != known.keys() or any(not r.same(known[p]) for p, r in found.items()):
+            if commit is None or found.keys() != known.keys() or _differ(known, found):
                 commit = _commit(importer, parent, known, found)
         if commit != parent or found != known:
             manifests.save(self._manifests, commit, found)
         if moves_head and commit != self._named():
             write_durably(self._head, commit.encode())
         return commit, found, taken.unread
+
+
+def _differ(known: Manifest, found: Manifest) -> bool:
+    """Tell whether any name of ``found``, all of which are known, holds something else."""
+    return any(record is not (old := known[path]) and not record.same(old) for path, record in found.items())
 
 
 def _commit(importer: Importer, parent: str | None, known: Manifest, found: Manifest) -> str:

@@ -119,9 +119,9 @@ class _Reader:
         if not directory.parts:
             self._taken.manifest[ROOT] = Record(DIRECTORY, "", None)
         above = b"".join(part + b"/" for part in directory.parts)
+        self._count(len(above), directory)
         for name, st in directory.entries:
             path = above + name
-            self._count(path)
             if stat.S_ISDIR(st.st_mode):
                 self._taken.manifest[path] = Record(DIRECTORY, "", None, st.st_mode & PERMISSIONS)
                 continue
@@ -135,8 +135,8 @@ class _Reader:
                 unread = self._stand_in(path, PLAIN, f"unreadable {Stamp.of(st)}")
                 self._taken.manifest[path] = unread._replace(permissions=st.st_mode & PERMISSIONS)
 
-    def _count(self, path: bytes) -> None:
-        self._path_bytes += len(path)
+    def _count(self, above: int, directory: Directory) -> None:
+        self._path_bytes += sum(above + len(name) for name, _ in directory.entries)
         if self._path_bytes > MAX_PATH_BYTES:
             raise WalkOverrunError(f"more than {MAX_PATH_BYTES >> 20} MiB of names")
 
@@ -148,7 +148,10 @@ class _Reader:
             return self._special(path, st)
         known = self._known.get(path)
         if known is not None and known.stamp is not None and known.stamp == Stamp.of(st):
-            return known._replace(mode=_mode(st), permissions=st.st_mode & PERMISSIONS)
+            mode, permissions = _mode(st), st.st_mode & PERMISSIONS
+            if (known.mode, known.permissions) == (mode, permissions):
+                return known
+            return known._replace(mode=mode, permissions=permissions)
         fd = os.open(name, _OPEN_FILE, dir_fd=directory_fd)
         try:
             return self._content(fd, path)

@@ -65,7 +65,7 @@ class Applier:
         with self._tree(record.root) as tree, self._scratch(key) as scratch:
             wanted = self._merge(record, rules, tree, Path(scratch))
             outcomes = _directory_outcomes(record, tree, wanted, order(tree, rules, wanted))
-            edited = {edit.path for edit in wanted.edits} - set(wanted.merged) - outcomes.keys()
+            edited = {edit.path for edit in wanted.edits if not edit.of_directory} - set(wanted.merged)
             return Preview(
                 clean=tuple(sorted(edited)),
                 merged=tuple(sorted(wanted.merged)),

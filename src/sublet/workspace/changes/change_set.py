@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from sublet.disk.durable import Syncing, remove_tree, write_durably
 from sublet.protocol.errors import LocalCode, SubletError
+from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import MAX_NUMSTAT_BYTES, MAX_PATCH_BYTES, Auditor, AuditResult, Patch, ViewSnapshot
 from sublet.workspace.audit.comparing import compare
 from sublet.workspace.audit.manifest import ROOT, Record, file_of, knows_directories
@@ -114,7 +115,7 @@ class ChangeSets:
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
-                f"the result of {key} can't be kept: {exc.strerror}",
+                f"the result of {key} can't be kept: {_where(exc)}{exc.strerror}",
                 "Free space on the disk that holds the state directory; the executor's view is still there.",
             ) from None
         finally:
@@ -206,6 +207,11 @@ class ChangeSets:
             counts=change_record.count(entries, directories),
             baseline_directories=sum(1 for record in before.manifest.values() if record.is_directory) - 1,
         )
+
+
+def _where(exc: OSError) -> str:
+    """Return the name that an operation failed on, as far as the system told it."""
+    return f"{clean_name(exc.filename)}: " if isinstance(exc.filename, bytes) else ""
 
 
 def _as_begun(view: StagedView, before: ViewSnapshot, begun: dict[str, Any]) -> ViewSnapshot:

@@ -55,6 +55,11 @@ class Edit:
         """Whether nothing is left at the path."""
         return self.make is None and self.permissions is None
 
+    @property
+    def of_directory(self) -> bool:
+        """Whether it gives a directory other permissions."""
+        return self.permissions is not None and self.expect.kind == "directory"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -8,17 +8,17 @@ import logging
 import socket
 import tempfile
 import time
-from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import asyncssh
 
 from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease
@@ -77,6 +77,7 @@ class DataPlane:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ended: dict[str, LeaseUsage] = {}
         self._listener: socket.socket | None = None
+        self._address: tuple[str, int] | None = None
         self._group: asyncio.TaskGroup | None = None
         self._strangers = Strangers()
         self._turns = Turns()
@@ -94,10 +95,9 @@ class DataPlane:
     @property
     def address(self) -> tuple[str, int]:
         """Host and port that are listened on, once ``start`` has returned."""
-        if self._listener is None:
+        if self._address is None:
             raise SubletError(LocalCode.UNAVAILABLE, "the data plane does not listen", "Start it first.")
-        host, port = self._listener.getsockname()[:2]
-        return str(host), int(port)
+        return self._address
 
     async def start(self, host: str, port: int) -> None:
         """Listen on ``host`` and ``port``, where 0 is any free port; callers wait until ``serve`` runs.
@@ -109,6 +109,8 @@ class DataPlane:
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             self._listener = listening(found[0][0], found[0][4])
+            bound = self._listener.getsockname()
+            self._address = str(bound[0]), int(bound[1])
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -117,20 +119,28 @@ class DataPlane:
             ) from None
 
     async def serve(self) -> None:
-        """Accept and serve connections until cancelled; then every lease is revoked and every connection cut."""
+        """Accept and serve connections until cancelled; then every lease is revoked and every connection cut.
+
+        Where it fails, connections are cut and leases stay; it can be run again then, at the same address.
+        """
         if self._listener is None:
-            raise SubletError(LocalCode.UNAVAILABLE, "the data plane does not listen", "Start it first.")
+            await self.start(*self.address)
+            self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
+        assert self._listener is not None
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 await self._accept(self._listener, group)
-        finally:
+        except asyncio.CancelledError:
             self._group = None
             self.close()
             with anyio.move_on_after(TRANSFER_STOP_SECONDS, shield=True):
                 # What they were at was halted with the leases.
                 await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
             self._slow.shutdown()
+            raise
+        finally:
+            self._group = None
 
     def close(self) -> None:
         """Revoke every lease and stop listening. Idempotent."""
@@ -230,7 +240,7 @@ class DataPlane:
                 sock = await connected(host, port)
                 try:
                     await asyncio.get_running_loop().sock_sendall(sock, pack_preamble(lease_id))
-                    serving = self._begin(self._serve_ssh(sock, connection, authenticated))
+                    serving = self._begin(sock, connection, authenticated)
                 except BaseException:
                     sock.close()
                     raise
@@ -258,16 +268,17 @@ class DataPlane:
             "Check that its SFTP address is reachable from here and that it still waits for this lease.",
         )
 
-    def _begin(self, serving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``serving`` as long as the data plane runs.
+    def _begin(
+        self, sock: socket.socket, connection: LeaseConnection, authenticated: asyncio.Future[None]
+    ) -> asyncio.Task[None]:
+        """Serve SSH on ``sock`` as long as the data plane runs.
 
         Raises:
             SubletError: ``MOUNT_FAILED`` where the data plane does not run, or is being stopped.
         """
         if self._group is not None:
             with contextlib.suppress(RuntimeError):  # the group takes no more: it is being cancelled
-                return self._group.create_task(serving)
-        serving.close()
+                return self._group.create_task(alone("a lease", self._serve_ssh, sock, connection, authenticated))
         raise SubletError(ErrorCode.MOUNT_FAILED, "the data plane is not running", "Start the daemon first.")
 
     def _live(self, lease_id: str, code: ErrorCode | LocalCode) -> ServedLease:
@@ -297,7 +308,7 @@ class DataPlane:
 
     def _begin_with(self, sock: socket.socket, source: str, group: asyncio.TaskGroup) -> None:
         authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        serving = group.create_task(self._serve_caller(sock, source, authenticated))
+        serving = group.create_task(alone("a lease", self._serve_caller, sock, source, authenticated))
         self._strangers.add(serving, source)
         authenticated.add_done_callback(lambda _: self._strangers.forget(serving))
 

@@ -189,7 +189,9 @@ class Rules:
         """
         if not parts or self._in_repository(parts) or self.left_out(parts) or self.directory_only(parts):
             return False
-        return self.hidden(parts) and not self.locked(parts) and not any(fold(part).startswith(RESERVED) for part in parts)
+        return (
+            self.hidden(parts) and not self.locked(parts) and not any(fold(part).startswith(RESERVED) for part in parts)
+        )
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""

@@ -1,4 +1,4 @@
-"""The encoder of single edits: appending maps to an array, and setting keys of maps, byte for byte as yrs does.
+"""The encoder of single edits: appending to arrays, setting keys of maps and editing texts, byte for byte as yrs does.
 
 yrs walks an array to find its end; these edits name the item that they follow instead, so that they cost the same in a
 room of any size (DESIGN 6).
@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from sublet.protocol.ezagent.yjs.model import ANY, MAP, TYPE, Deletion, Item, ItemId, Update, Value
+from sublet.protocol.ezagent.yjs.model import ANY, MAP, STRING, TYPE, Deletion, Item, ItemId, Update, Value
 from sublet.protocol.ezagent.yjs.writer import write_number, write_text, write_value
 
 _ORIGIN = 128
+_RIGHT = 64
 _KEY = 32
 
 
@@ -41,6 +42,7 @@ class Transaction:
         write_number(self._own, client)
         self._items: list[Item] = []
         self._overwritten: list[ItemId] = []
+        self._cut: list[Deletion] = []
 
     def append_maps(self, root: str, last: ItemId | None, maps: Sequence[Fields]) -> list[ItemId]:
         """Append maps to a root array.
@@ -103,9 +105,35 @@ class Transaction:
             self._overwritten.append(previous)
         return self.client, self._set(parent, key, previous, value)
 
+    def insert_text(self, root: str, before: ItemId | None, behind: ItemId | None, text: str) -> None:
+        """Put text into a root text.
+
+        Args:
+            root: name of the text.
+            before: the character before it; None at the beginning.
+            behind: the character behind it, deleted or not; None at the end.
+            text: what to put in.
+        """
+        body, length = self._body, len(text.encode("utf-16-le")) // 2
+        body.append(STRING | (_ORIGIN if before is not None else 0) | (_RIGHT if behind is not None else 0))
+        for neighbour in (before, behind):
+            if neighbour is not None:
+                self._write_id(neighbour)
+        told = before is None and behind is None
+        if told:
+            body.append(1)
+            body += _name(root)
+        write_text(body, text)
+        self._items.append(Item(self.clock, length, STRING, before, behind, root if told else None, None, text))
+        self.clock += length
+
+    def delete(self, cut: Deletion) -> None:
+        """Take characters out of a text."""
+        self._cut.append(cut)
+
     def update(self) -> Update:
         """Return the update as the decoder returns it from ``encode``, without decoding it."""
-        return Update(self.client, self.start, self.clock, self._items, _deletions(self._overwritten))
+        return Update(self.client, self.start, self.clock, self._items, self._deletions())
 
     def encode(self) -> bytes:
         """Return the update."""
@@ -115,8 +143,11 @@ class Transaction:
         write_number(out, self.client)
         write_number(out, self.start)
         out += self._body
-        _write_deletions(out, self._overwritten)
+        _write_deletions(out, self._deletions())
         return bytes(out)
+
+    def _deletions(self) -> list[Deletion]:
+        return _joined([*(Deletion(client, clock, 1) for client, clock in self._overwritten), *self._cut])
 
     def _set(self, parent: str | ItemId, key: str, previous: ItemId | None, value: Value | Nested) -> int:
         if isinstance(value, Nested):
@@ -178,36 +209,26 @@ def _name(text: str) -> bytes:
     return bytes(out)
 
 
-def _deletions(ids: list[ItemId]) -> list[Deletion]:
-    """Return items as ranges, the highest client ids first, as yrs orders them."""
-    by_client: dict[int, list[int]] = {}
-    for client, clock in ids:
-        by_client.setdefault(client, []).append(clock)
-    return [
-        Deletion(client, start, length)
-        for client in sorted(by_client, reverse=True)
-        for start, length in _ranges(sorted(by_client[client]))
-    ]
+def _joined(cuts: list[Deletion]) -> list[Deletion]:
+    """Return ranges without gaps between them as one, the highest client ids first, as yrs orders them."""
+    joined: list[Deletion] = []
+    for cut in sorted(cuts, key=lambda one: (-one.client, one.clock)):
+        last = joined[-1] if joined else None
+        if last is not None and last.client == cut.client and last.clock + last.length >= cut.clock:
+            last.length = max(last.length, cut.clock + cut.length - last.clock)
+        else:
+            joined.append(Deletion(cut.client, cut.clock, cut.length))
+    return joined
 
 
-def _write_deletions(out: bytearray, ids: list[ItemId]) -> None:
-    cuts = _deletions(ids)
-    clients = list(dict.fromkeys(cut.client for cut in cuts))
-    write_number(out, len(clients))
-    for client in clients:
-        of_client = [cut for cut in cuts if cut.client == client]
+def _write_deletions(out: bytearray, cuts: list[Deletion]) -> None:
+    by_client: dict[int, list[Deletion]] = {}
+    for cut in cuts:
+        by_client.setdefault(cut.client, []).append(cut)
+    write_number(out, len(by_client))
+    for client, of_client in by_client.items():
         write_number(out, client)
         write_number(out, len(of_client))
         for cut in of_client:
             write_number(out, cut.clock)
             write_number(out, cut.length)
-
-
-def _ranges(clocks: list[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for clock in clocks:
-        if ranges and ranges[-1][0] + ranges[-1][1] == clock:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((clock, 1))
-    return ranges

@@ -1,4 +1,4 @@
-"""Text that several write, by pycrdt, which is loaded when there is such a text for the first time."""
+"""Text that several write, by pycrdt: what our own texts are compared with, and what forgers write with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sublet.messaging.engine.libraries import SharedText
 from sublet.protocol.ezagent.yjs.model import Value
 
 if TYPE_CHECKING:
@@ -25,10 +24,10 @@ def _no_panic() -> Iterator[None]:
 
 
 class PycrdtTexts:
-    """Implements ``TextLibrary``."""
+    """Opens texts."""
 
-    def open(self, text_root: str, map_root: str) -> SharedText:
-        """``TextLibrary.open``."""
+    def open(self, text_root: str, map_root: str) -> _PycrdtText:
+        """Return an empty document with a text and a map under these names."""
         return _PycrdtText(text_root, map_root)
 
 

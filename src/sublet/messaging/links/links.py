@@ -1,0 +1,373 @@
+"""The links of one daemon: who calls us, whom we call, and Zenoh between them.
+
+Zenoh trusts the public web roots beside the authorities that it is given, names all of these in its handshakes, and
+can't be told while it runs that a peer was added or removed. So it has no port: it listens on a socket in a directory
+that only its own user enters, and its calls go to such sockets too. One thread of this module moves the bytes between
+these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once.
+
+Weak: that thread is Python, so a link carries less than Zenoh's own TLS would (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import selectors
+import socket
+import tempfile
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from sublet.messaging.links.keys import LinkKeys, key_id
+from sublet.messaging.links.link import READ, WRITE, Link, Over, Socket
+
+log = structlog.get_logger(__name__)
+
+MAX_PENDING: Final = 64
+"""Connections that are no links yet. Beyond it the oldest makes room: an honest one takes milliseconds."""
+PENDING_SECONDS: Final = 5.0
+MAX_LINKS_OF_PEER: Final = 4
+"""More than one, since who has lost a link may be back before that is noticed here."""
+ACCEPTED_A_TURN: Final = 16
+BACKLOG: Final = 64
+MAX_SOCKET_PATH: Final = 100
+_OURS: Final = "bus"
+Address = tuple[Any, ...]
+"""As ``socket.connect`` takes it."""
+
+
+class Links:
+    """See the module. ``close`` ends the thread; all other methods may be called from any thread.
+
+    Args:
+        keys: who may have a link.
+        sockets: directory for Zenoh's sockets, made private and emptied. One whose path is too long for a socket, or
+            has characters that Zenoh reads otherwise, is replaced by a temporary one.
+        listen: where peers call; None where nobody can.
+
+    Raises:
+        OSError: the address can't be listened on, or the directory not made.
+    """
+
+    def __init__(self, keys: LinkKeys, sockets: Path, listen: Address | None) -> None:
+        self._keys = keys
+        self._sockets = _private(sockets)
+        self._listener = _listening(listen) if listen is not None else None
+        self._selector = selectors.DefaultSelector()
+        self._waker, self._woken = socket.socketpair()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._doors: dict[bytes, Sequence[Address]] = {}
+        self._calls = itertools.count()
+        self._callers: dict[bytes, Socket] = {}
+        self._pending: OrderedDict[Link, None] = OrderedDict()
+        self._open: dict[bytes, list[Link]] = {}
+        self._busy: list[Link] = []
+        self._closing = False
+        for one in (self._woken, self._listener):
+            if one is not None:
+                one.setblocking(False)
+                self._selector.register(one, READ)
+        self._thread = threading.Thread(target=self._run, name="bus-links", daemon=True)
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        """Where Zenoh has to listen."""
+        return f"unixsock-stream/{self._inbound}"
+
+    @property
+    def _inbound(self) -> Path:
+        return self._sockets / "in"
+
+    def trust(self, peers: Iterable[bytes]) -> None:
+        """Let these in and nobody else, and cut whoever is not among them. Returns when they are cut.
+
+        Raises:
+            OSError: see ``LinkKeys.trust``; nobody is let in who was not before.
+        """
+        self._keys.trust(peers)
+        self._do(self._cut_strangers)
+
+    def call(self, doors: Mapping[bytes, Sequence[Address]]) -> tuple[str, ...]:
+        """Call these peers from now on; return where Zenoh has to connect for that.
+
+        Args:
+            doors: addresses of each by its key, tried in turn. Others than before count from the next call on.
+
+        Raises:
+            OSError: a socket can't be made.
+        """
+
+        def change() -> None:
+            self._doors = dict(doors)
+            for key in self._callers.keys() - doors.keys():
+                self._drop_caller(key)
+            for key in doors.keys() - self._callers.keys():
+                self._add_caller(key)
+
+        self._do(change)
+        return tuple(sorted(f"unixsock-stream/{self._path(key)}" for key in doors))
+
+    def peers(self) -> list[bytes]:
+        """Return the key of each link's peer."""
+        found: list[bytes] = []
+        self._do(lambda: found.extend(link.peer for all_of in self._open.values() for link in all_of if link.peer))
+        return found
+
+    def close(self) -> None:
+        """End all links, and the thread."""
+        self._closing = True
+        self._wake()
+        self._thread.join()
+        for one in (self._waker, self._woken, self._listener):
+            if one is not None:
+                one.close()
+        _remove(self._sockets)
+
+    def _do(self, job: Callable[[], None]) -> None:
+        """Have the thread do something, and wait until it has."""
+        done, failures = threading.Event(), list[Exception]()
+
+        def run() -> None:
+            try:
+                job()
+            except Exception as error:
+                failures.append(error)
+            finally:
+                done.set()
+
+        self._jobs.append(run)
+        self._wake()
+        while not done.wait(1.0):
+            if not self._thread.is_alive():
+                return
+        if failures:
+            raise failures[0]
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._waker.send(b"\0")
+
+    # All below runs in the thread.
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                self._turn()
+            except Exception:  # one link's failure must not be everybody's
+                log.exception("a turn of the bus links failed")
+        for link in [*self._pending, *(one for all_of in self._open.values() for one in all_of)]:
+            self._end(link)
+        for key in list(self._callers):
+            self._drop_caller(key)
+        self._selector.close()
+        while self._jobs:
+            self._jobs.popleft()()
+
+    def _turn(self) -> None:
+        ready: dict[Link, dict[Socket, int]] = {link: {} for link in self._busy}
+        self._busy = []
+        for key, events in self._selector.select(0 if ready else (1.0 if self._pending else None)):
+            made = key.fileobj
+            assert isinstance(made, socket.socket)
+            if isinstance(key.data, Link):
+                ready.setdefault(key.data, {})[made] = events
+            elif isinstance(key.data, bytes):
+                self._accept_local(made, key.data)
+            elif made is self._woken:
+                made.recv(4096)
+            else:
+                self._accept(made)
+        while self._jobs:
+            self._jobs.popleft()()
+        for link, events_of in ready.items():
+            self._guarded(link, events_of)
+        now = time.monotonic()
+        while self._pending and (oldest := next(iter(self._pending))).deadline <= now:
+            self._end(oldest)
+
+    def _accept(self, listener: Socket) -> None:
+        for _ in range(ACCEPTED_A_TURN):
+            try:
+                made, _ = listener.accept()
+            except OSError:
+                return
+            link = self._new(made, None, None)
+            try:
+                link.begin(self._keys.server, server=True)
+                link.waits = {link.raw: READ}
+                self._watch(link)
+            except Over:
+                self._end(link)
+
+    def _accept_local(self, listener: Socket, key: bytes) -> None:
+        """Call a peer, as Zenoh has called our socket for it."""
+        try:
+            local, _ = listener.accept()
+        except OSError:
+            return
+        local.setblocking(False)
+        addresses = self._doors[key]
+        if not addresses:
+            local.close()
+            return
+        address = addresses[next(self._calls) % len(addresses)]
+        made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        link = self._new(made, key, local)
+        with suppress(BlockingIOError):
+            try:
+                made.connect(address)
+            except BlockingIOError:
+                raise
+            except OSError:
+                self._end(link)
+                return
+        link.waits = {made: WRITE}
+        self._watch(link)
+
+    def _new(self, made: Socket, wanted: bytes | None, local: Socket | None) -> Link:
+        made.setblocking(False)
+        link = Link(made, wanted, local, time.monotonic() + PENDING_SECONDS)
+        self._pending[link] = None
+        if len(self._pending) > MAX_PENDING:
+            self._end(next(iter(self._pending)))
+        return link
+
+    def _guarded(self, link: Link, ready: dict[Socket, int]) -> None:
+        try:
+            if link.peer is not None:
+                if link.move(ready):
+                    self._busy.append(link)
+            elif self._shaken(link):
+                self._prove(link)
+            self._watch(link)
+        except Over:
+            self._end(link)
+
+    def _shaken(self, link: Link) -> bool:
+        if link.tls is None:
+            link.connected()
+            self._forget(link)
+            link.begin(self._keys.client, server=False)
+        return link.shake()
+
+    def _prove(self, link: Link) -> None:
+        """Let a link pass bytes if its peer has proven a key that is pinned, and the one that we have called."""
+        assert link.tls is not None, "the handshake is over"
+        peer = self._keys.peer_of(link.tls.getpeercert(binary_form=True))
+        if peer is None or link.wanted not in (None, peer):
+            raise Over
+        local = link.local
+        if local is None:
+            local = socket.socket(socket.AF_UNIX)
+            link.local = local
+            local.setblocking(False)
+            try:
+                local.connect(str(self._inbound))
+            except OSError:  # Zenoh is not there yet, or has no room
+                raise Over from None
+        del self._pending[link]
+        link.opened(peer, local)
+        links = self._open.setdefault(peer, [])
+        links.append(link)
+        if len(links) > MAX_LINKS_OF_PEER:
+            self._end(links[0])
+        if link.move({}):
+            self._busy.append(link)
+
+    def _watch(self, link: Link) -> None:
+        """Wait for what a link waits for."""
+        for one in (link.raw, link.local):
+            if one is None or one.fileno() < 0:
+                continue
+            wanted = link.waits.get(one, 0)
+            registered = self._selector.get_map().get(one)
+            if registered is None:
+                if wanted:
+                    self._selector.register(one, wanted, link)
+            elif not wanted:
+                self._selector.unregister(one)
+            elif registered.events != wanted:
+                self._selector.modify(one, wanted, link)
+
+    def _forget(self, link: Link) -> None:
+        for one in (link.raw, link.local):
+            if one is not None and one.fileno() >= 0 and one in self._selector.get_map():
+                self._selector.unregister(one)
+
+    def _end(self, link: Link) -> None:
+        self._forget(link)
+        self._pending.pop(link, None)
+        if link.peer is not None and link in (links := self._open.get(link.peer, [])):
+            links.remove(link)
+            if not links:
+                del self._open[link.peer]
+        link.close()
+
+    def _cut_strangers(self) -> None:
+        for peer in self._open.keys() - self._keys.trusted:
+            for link in list(self._open[peer]):
+                self._end(link)
+        for link in list(self._pending):  # their handshakes may stand on keys that are gone
+            if link.tls is not None:
+                self._end(link)
+
+    def _path(self, key: bytes) -> Path:
+        return self._sockets / key_id(key)[:5].hex()
+
+    def _add_caller(self, key: bytes) -> None:
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            made.bind(str(self._path(key)))
+            made.listen(BACKLOG)
+        except OSError:
+            made.close()
+            raise
+        made.setblocking(False)
+        self._callers[key] = made
+        self._selector.register(made, READ, key)
+
+    def _drop_caller(self, key: bytes) -> None:
+        made = self._callers.pop(key)
+        self._selector.unregister(made)
+        made.close()
+        self._path(key).unlink(missing_ok=True)
+        for link in [one for one in self._open.get(key, []) if one.wanted is not None]:
+            self._end(link)
+
+
+def _listening(address: Address) -> Socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _private(wanted: Path) -> Path:
+    """Return an empty directory that only we enter, with a path that Zenoh and sockets can have."""
+    text = os.fsencode(wanted)
+    if len(text) + 12 > MAX_SOCKET_PATH or not text.isascii() or set(text) & set(b"?#;*$"):
+        return Path(tempfile.mkdtemp(prefix="sublet-bus-"))
+    _remove(wanted)
+    wanted.mkdir(mode=0o700, parents=True)
+    return wanted
+
+
+def _remove(directory: Path) -> None:
+    """Remove a directory of sockets."""
+    with suppress(OSError):
+        for one in directory.iterdir():
+            one.unlink()
+        directory.rmdir()

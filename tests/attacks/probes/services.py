@@ -1,0 +1,243 @@
+"""Failures thrown into every service of the daemon, and into every task that one of them starts for somebody."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from attacks.kit.busy_pair import SECONDS, BusyPair, busy_pair
+from attacks.kit.faults import Faults
+from attacks.probe import FailureProbe, Probe
+from sublet.daemon.background import in_background
+from sublet.daemon.storage.store import Store
+from sublet.messaging.owner import Owner
+from sublet.protocol.errors import SubletError
+from support.services import Saboteur
+
+Work = Callable[[BusyPair], Awaitable[object]]
+
+BY_DELEGATING = (
+    "a2a_server.delegated:DelegatedWork._relay",
+    "a2a_server.door:Door._begin",
+    "daemon.lending.delegation_run:DelegationRun._end",
+    "daemon.lending.delegator:Delegator.create",
+    "daemon.lending.going_along:GoingAlong.until_done",
+    "daemon.rooms.lent_rooms:LentRooms._attend",
+    "daemon.rooms.work_talk:WorkTalk.serve",
+    "daemon.working.assignment_run:AssignmentRun._while_mounted",
+    "daemon.working.executor:Executor._accept",
+    "daemon.working.executor:Executor._begin",
+    "messaging.hand_over:HandOver.dispatch",
+    "messaging.sync:Sync.run",
+    "supervisor.program_run:ProgramRunner._run",
+    "workspace.serving.listener:DataPlane._begin_with",
+)
+"""Places that start a task when a directory is delegated."""
+BY_OTHER_WORK: dict[str, Work] = {
+    "daemon.lending.delegator:Delegator._stop": BusyPair.cancelled,
+    "daemon.results.staged_results:StagedResults._alone": BusyPair.staged,
+    "daemon.peering.peer_directory:PeerDirectory.views": BusyPair.look,
+    "daemon.net.event_stream:EventStreams.unless_stopping": BusyPair.look,
+    "daemon.supervising.runs:Runs.run": BusyPair.ask,
+    "mcp_server.connection:serve_connection": BusyPair.mcp,
+    "mcp_server.era:serve": BusyPair.mcp,
+    "mcp_server.host:McpFace.serve": BusyPair.mcp,
+}
+"""Places that start a task when something else is done."""
+AT_THE_START = (
+    "a2a_server.face:A2AFace.serve",
+    "daemon.net.http_server:QuietServer.serve_until_cancelled",
+    "daemon.peering.whereabouts:Whereabouts._tell_all",
+    "daemon.reloading.watching:Watcher.serve",
+    "daemon.rooms.lent_rooms:LentRooms.serve",
+    "daemon.rooms.messaging:Messaging._endpoints",
+    "daemon.running:KeptFace._serve",
+    "messaging.delivery.acknowledging:Acknowledging.run",
+    "messaging.service:MessagingService.running",
+)
+"""Places that start a task when a daemon starts, or is paired for the first time."""
+SERVED = (
+    "daemon.app:_Daemon._serve",
+    "daemon.audit_log.log:AuditLog.serve",
+    "daemon.control.server:ControlServer.serve",
+    "daemon.lending.delegator:Delegator.serve",
+    "daemon.lending.end_hook:EndHook.serve",
+    "daemon.modules.gateways:Gateways.serve",
+    "daemon.own_files:OwnFiles.serve",
+    "daemon.own_tasks:OwnTasks.run",
+    "daemon.own_tasks:OwnTasks.start",
+    "daemon.peering.whereabouts:Whereabouts.serve",
+    "daemon.results.staged_results:StagedResults.serve",
+    "daemon.rooms.messaging:Messaging.serve",
+    "daemon.rooms.prune_store:LeaseRooms.serve",
+    "daemon.rooms.start:Rooms.services",
+    "daemon.running:started",
+    "daemon.stalls:Stalls.serve",
+    "daemon.storage.pruning:Pruning.serve",
+    "daemon.supervising.start:Supervising.serve",
+    "daemon.working.executor:Executor.serve",
+    "messaging.service:MessagingService._start",
+    "tasks:Services.keep",
+    "tasks:Services.running",
+    "tasks:Services.start",
+    "tasks:alone",
+    "tasks:start_alone",
+    "web.face:WebFace.serve",
+    "workspace.serving.listener:DataPlane.serve",
+)
+
+
+async def _while_working(places: Sequence[str], work: Work) -> None:
+    """Fail a task of each place in turn while ``work`` is done, and assert that nothing else is the worse for it."""
+    faults = Faults()
+    with faults.installed():
+        async with busy_pair() as pair:
+            for place in places:
+                with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
+                    await work(pair)
+                await pair.check()
+    assert faults.thrown == {*places}
+
+
+async def _at_the_start(place: str) -> None:
+    """Fail a task of a place as it is started first, and assert that the daemons come up and work."""
+    faults = Faults()
+    with faults.installed(), faults.throwing(place):
+        async with busy_pair() as pair:
+            await pair.check()
+    assert faults.thrown == {place}
+
+
+async def _services() -> None:
+    """Fail every service there is, twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        saboteur = Saboteur(patch)
+        async with busy_pair() as pair:
+            await pair.check()
+            for name in sorted(saboteur.names()):
+                with anyio.fail_after(SECONDS):
+                    await saboteur.fail(name, times=2)
+            await pair.check()
+
+
+async def _stores_thread() -> None:
+    """Break the thread that writes: who waits is told, and the daemon is told to end."""
+    with tempfile.TemporaryDirectory() as directory:
+        store = await Store.open(Path(directory) / "it.db")
+        broken = anyio.Event()
+        store.broken = broken.set
+        store._writes.put(object())  # type: ignore[arg-type]  # nothing that is ever put there
+        with anyio.fail_after(SECONDS):
+            with pytest.raises(SubletError):
+                await store.write(lambda connection: connection.execute("select 1").fetchone())
+            await broken.wait()
+            await store.close()
+
+
+async def _panic() -> None:
+    """Raise in a thread what a library in Rust raises where it panics."""
+
+    class Panic(BaseException):
+        pass
+
+    def panics() -> None:
+        raise Panic("unwrap on None")
+
+    with anyio.fail_after(SECONDS), pytest.raises(RuntimeError, match="Panic: unwrap on None"):
+        await in_background(panics)
+
+
+async def _engines_thread() -> None:
+    """Break the thread of the engine: it says so, and nobody waits for it any more."""
+    import concurrent.futures
+
+    told = concurrent.futures.Future[bool]()
+
+    class Store:
+        def close(self) -> None:
+            raise OSError("disk")
+
+    class Engine:
+        store = Store()
+
+        def commit(self) -> None:
+            raise OSError("disk")
+
+    class NoNetwork:
+        def publish(self, *_: object) -> None:
+            raise OSError("network")
+
+    owner = Owner(
+        lambda: Engine(),  # type: ignore[arg-type,return-value]
+        NoNetwork(),  # type: ignore[arg-type]
+        lambda engine, query: None,
+        lambda outcome: None,
+        broken=lambda: told.set_result(True),
+    )
+    await anyio.to_thread.run_sync(owner.start)
+    await anyio.to_thread.run_sync(owner.stop)
+    assert told.result(SECONDS)
+    promise = concurrent.futures.Future[int]()
+    owner.call(lambda engine: 1, promise)
+    with pytest.raises(SubletError):
+        promise.result(SECONDS)
+
+
+async def _names_in_a_watched_directory() -> None:
+    """Make what a watch can't name beside the files of a running daemon."""
+    async with busy_pair() as pair:
+        place = os.fsencode(pair.lender.home.config_dir) + b"/caf\xe9"
+        os.mkdir(place)
+        with anyio.fail_after(SECONDS):
+            while not any("caf" in remark for remark in (await pair.lender.control.status()).remarks):
+                os.rmdir(place)
+                os.mkdir(place)
+                await anyio.sleep(0.1)
+        await pair.check()
+
+
+PROBES: Sequence[Probe] = (
+    FailureProbe(name="services: each service, in the middle of its work", covers=SERVED, throw=_services),
+    FailureProbe(
+        name="services: each task that a delegation starts",
+        covers=BY_DELEGATING,
+        throw=partial(_while_working, BY_DELEGATING, BusyPair.delegate),
+    ),
+    *(
+        FailureProbe(
+            name=f"services: the task of {place}", covers=(place,), throw=partial(_while_working, (place,), work)
+        )
+        for place, work in BY_OTHER_WORK.items()
+    ),
+    *(
+        FailureProbe(name=f"services: the first task of {place}", covers=(place,), throw=partial(_at_the_start, place))
+        for place in AT_THE_START
+    ),
+    FailureProbe(
+        name="services: the thread of the store",
+        covers=("daemon.storage.store:Store.__init__", "daemon.storage.store:Store._run"),
+        throw=_stores_thread,
+    ),
+    FailureProbe(
+        name="services: the thread of the messaging engine",
+        covers=("messaging.owner:Owner.__init__", "messaging.owner:Owner._run", "messaging.owner:_Sender.__init__"),
+        throw=_engines_thread,
+    ),
+    FailureProbe(name="services: a panic in a thread", covers=("daemon.background:in_background",), throw=_panic),
+    FailureProbe(
+        name="services: a name that is not UTF-8 in a watched directory",
+        covers=(
+            "daemon.reloading.watching:Watcher._serve",
+            "daemon.reloading.watching:Watcher._watch",
+            "daemon.reloading.watching:_unreadable",
+        ),
+        throw=_names_in_a_watched_directory,
+    ),
+)

@@ -1,0 +1,158 @@
+"""What an executor makes a lender keep, over real connections: it has a bound in bytes, or the connection is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from pathlib import Path
+from typing import Any, cast
+
+import asyncssh
+import pytest
+
+from attacks.kit.executor import LSTAT, Hose, connected, hose, on_handle, path_request
+from attacks.scenes import scene
+from sublet.workspace.archive.wire import SUBSYSTEM, Frame, Planned, frame, plan_frames
+from sublet.workspace.serving.login import MAX_GLOBAL_REQUESTS
+from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES, MAX_PEER_BYTES
+from sublet.workspace.ssh.channel_session import MAX_ENVIRONMENT_BYTES, MAX_PIECES, MIN_PACKET_BYTES
+from support.sftp_client import export, string
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
+
+W = b"/workspace/"
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """What is lent."""
+    for name in ("mallory", "honest"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(bytes(300_000))
+    return tmp_path
+
+
+async def test_a_plan_of_long_names_is_refused_before_it_takes_much(root: Path) -> None:
+    async with scene(root, transport="archive") as lent, connected(lent.attacker) as connection:
+        channel, session = await connection.create_session(Hose, subsystem=SUBSYSTEM, encoding=None)
+        attacker = cast(Hose, session)
+        channel.write(frame(Frame.PUT))
+        names = ((b"workspace", b"%06d" % number, *(b"y" * 250,) * 14) for number in range(36_000))
+        with contextlib.suppress(BrokenPipeError):
+            for piece in plan_frames(Planned(name, "deleted") for name in names):
+                channel.write(piece)
+                while channel.get_write_buffer_size() > MEBIBYTE:
+                    await asyncio.sleep(0)
+        await attacker.closed.wait()
+        # What was announced is given back, and the lease goes on.
+        _, again = await connection.create_session(Hose, subsystem=SUBSYSTEM, encoding=None)
+        assert not cast(Hose, again).closed.is_set()
+        assert not lent.usage.returned
+
+
+async def test_crumbs_that_wait_are_cut(root: Path) -> None:
+    """asyncssh keeps an object for each piece of input that waits, and moves all of them for each that it takes."""
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        attacker = await hose(connection)
+        opened = await attacker.ask(3, string(W + b"file") + struct.pack(">II", 1, 0))
+        channel = attacker.channel
+        assert channel is not None
+        channel.pause_reading()
+        attacker.send(on_handle(5, opened.handle, struct.pack(">QI", 0, 255_000)) * 60)
+        while not attacker.closed.is_set():
+            for _ in range(MAX_PIECES):
+                attacker.send(b"x")
+            await asyncio.sleep(0)
+
+
+async def test_a_channel_that_takes_a_byte_at_a_time_is_refused(root: Path) -> None:
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        with pytest.raises((asyncssh.Error, ConnectionError)):
+            await hose(connection, max_pktsize=MIN_PACKET_BYTES - 1)
+        attacker = await hose(connection, max_pktsize=MIN_PACKET_BYTES)
+        assert (await attacker.ask(LSTAT, string(W + b"file"))).kind == 105
+
+
+async def test_variables_are_counted_in_bytes(root: Path) -> None:
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        with contextlib.suppress(asyncssh.Error, ConnectionError):
+            await connection.create_session(
+                Hose, subsystem="sftp", encoding=None, env={"A": "x" * (MAX_ENVIRONMENT_BYTES + 1)}
+            )
+        await connection.wait_closed()
+
+
+@pytest.mark.parametrize("request_name", [b"tcpip-forward", b"keepalive@openssh.com"])
+async def test_requests_about_the_connection_do_not_pile_up(root: Path, request_name: bytes) -> None:
+    """Some wait for another, and answers wait for the end of a key exchange that a client need not finish."""
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        await hose(connection)
+        raw = cast(Any, connection)
+        if request_name.startswith(b"keepalive"):
+            raw._send_kexinit()  # and nothing that would answer the lender's
+            raw._process_kexinit = None
+            raw._kex_complete = True
+        body = string(request_name) + b"\x01" + string(b"") + struct.pack(">I", 0)
+        for _ in range(200 * MAX_GLOBAL_REQUESTS):
+            if raw._transport is None or raw._transport.is_closing():
+                break
+            raw.send_packet(80, body)
+            if _ % 50 == 0:
+                await asyncio.sleep(0)
+        await connection.wait_closed()
+
+
+async def test_channels_of_all_leases_of_a_peer_have_one_bound(root: Path) -> None:
+    """Each channel is counted for what it could make us keep; others of another peer are not touched."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    async with scene(root) as lent, asyncio.TaskGroup() as group:
+        plane, refused = lent.plane, 0
+        connections = []
+        for number in range(8):
+            lease = f"dlg_more{number}"
+            (root / lease).mkdir()
+            plane.open(export(root / lease, key, lease_id=lease, peer="mallory"))
+            for _ in range(4):
+                host, port = plane.address
+                connection = await asyncssh.connect(
+                    host, port, username=lease, client_keys=[key], known_hosts=None, config=None, agent_path=None
+                )
+                connections.append(connection)
+                for _ in range(4):
+                    try:
+                        await hose(connection)
+                    except asyncssh.ChannelOpenError:
+                        refused += 1
+        budget = plane._of_peers["mallory"].waiting
+        assert 0 < budget.held <= MAX_PEER_BYTES
+        assert refused > 0
+        assert all(lease.waiting.held <= MAX_LEASE_BYTES for lease in plane._leases.values())
+        async with connected(lent.honest) as honest:
+            assert (await (await hose(honest)).ask(LSTAT, string(W + b"file"))).kind == 105
+        for connection in connections:
+            connection.abort()
+            group.create_task(connection.wait_closed())
+        while budget.held:
+            await asyncio.sleep(0)
+
+
+async def test_what_waits_is_given_back_when_it_is_read(root: Path) -> None:
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        attacker = await hose(connection)
+        opened = await attacker.ask(3, string(W + b"file") + struct.pack(">II", 1, 0))
+        channel = attacker.channel
+        assert channel is not None
+        waiting = lent.plane._leases[lent.attacker.lease].waiting
+        idle = waiting.held
+        channel.pause_reading()
+        attacker.send(on_handle(5, opened.handle, struct.pack(">QI", 0, 255_000)) * 60)
+        answers = attacker.answers
+        while waiting.held == idle:
+            attacker.send(path_request(LSTAT, W + b"file") * 100)
+            await asyncio.sleep(0)
+        channel.resume_reading()
+        await attacker.until(answers + 61)
+        while waiting.held != idle:
+            await attacker.ask(LSTAT, string(W + b"file"))

@@ -1,0 +1,42 @@
+"""The network of a peer in a process as daemons have it: over links with pinned keys."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
+from sublet.messaging.links.keys import LinkKeys
+from sublet.messaging.links.links import Links
+
+_KEY = Ed25519PrivateKey.from_private_bytes(b"room peers" + bytes(22))
+"""All of them have one."""
+
+
+class PinnedNetwork(ZenohNetwork):
+    """Listens and calls where plain endpoints say, over links.
+
+    Args:
+        endpoints: ``tcp/HOST:PORT`` each; at most one is called.
+    """
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._place = tempfile.TemporaryDirectory(prefix="bus")
+        place, key = Path(self._place.name), _KEY.public_key().public_bytes_raw()
+        [listen] = map(_address, endpoints.listen)
+        self._pinned = Links(LinkKeys(place / "keys", _KEY), place / "s", listen)
+        self._pinned.trust([key])
+        doors = [_address(one) for one in endpoints.connect]
+        super().__init__(Endpoints((self._pinned.endpoint,), self._pinned.call({key: doors} if doors else {})))
+
+    def close(self) -> None:
+        super().close()
+        self._pinned.close()
+        self._place.cleanup()
+
+
+def _address(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.partition("/")[2].rpartition(":")
+    return host, int(port)

@@ -1,0 +1,107 @@
+"""No task is started in a way in which its failure would end a service, or the daemon, without anybody's wish.
+
+``sublet.tasks`` starts services and the tasks of one caller. What is left are the parts of one operation, in a group
+that this operation opens and waits for, and threads: each place is listed here with why its failure stays with it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import sublet
+
+SOURCE = Path(sublet.__file__).parent
+STARTERS = {"start_soon", "create_task", "ensure_future", "Thread", "run_coroutine_threadsafe"}
+
+OPERATIONS = {
+    # Parts of a request, whose failure is the request's.
+    "a2a_server.delegated:DelegatedWork._relay",
+    "a2a_server.plain:PlainAnswers._stream",
+    "a2a_server.stopping:_first",
+    "daemon.net.event_stream:EventStreams.unless_stopping",
+    "daemon.peering.peer_directory:PeerDirectory.views",
+    "mcp_server.asking:Asking._ask",
+    "mcp_server.room_tools:_wait",
+    "supervisor.super_agent:SuperAgent._at_once",
+    # Parts of a connection, which ``start_alone`` has started.
+    "daemon.modules.gateway_server:GatewayServer._next",
+    "daemon.modules.gateway_server:GatewayServer._websocket",
+    "mcp_server.connection:serve_connection",
+    "mcp_server.era:_answer_probe",
+    "mcp_server.era:serve",
+    "supervisor.tool_server.served:ServedTools.serve",
+    # Parts of a delegation or of the work on one, which ``OwnTasks`` has started.
+    "daemon.lending.delegation_run:DelegationRun._end",
+    "daemon.lending.going_along:GoingAlong.until_done",
+    "daemon.lending.holding:hold",
+    "daemon.rooms.work_talk:WorkTalk.ask",
+    "daemon.working.assignment_run:AssignmentRun._while_mounted",
+    "supervisor.acp.terminals:Terminals._attend",
+    "supervisor.acp.terminals:Terminals.create",
+    "supervisor.chat.mcp_server:McpServer._program",
+    "supervisor.chat.mcp_server:McpServer.serve",
+    "supervisor.chat.mcp_tools:McpTools.__aenter__",
+    "supervisor.chat.provider:ModelProvider._work",
+    "supervisor.confined_runs:ConfinedRuns.run",
+    "supervisor.gateways.stdio:StdioGateway._once",
+    "supervisor.program_run:ProgramRunner._run",
+    "supervisor.remote_agent:RemoteAgentProvider.run",
+    "supervisor.tool_server.opened:OwnTools.opened",
+    "supervisor.tool_server.opened:_accept",
+    # Steps of a stop, bounded in time.
+    "daemon.lending.delegator:Delegator._stop_all",
+    "daemon.working.executor:Executor._stop_each",
+    # Parts of a service, whose failure is the service's: it is started again.
+    "a2a_server.face:A2AFace.serve",
+    "daemon.net.http_server:QuietServer.serve_until_cancelled",
+    "daemon.peering.whereabouts:Whereabouts._tell_all",
+    "daemon.reloading.watching:Watcher.serve",
+    "daemon.rooms.lent_rooms:LentRooms.serve",
+    "daemon.rooms.messaging:Messaging._endpoints",
+    "daemon.running:KeptFace._serve",
+    "mcp_server.host:McpFace._loaded",
+    "messaging.delivery.acknowledging:Acknowledging.run",
+    "messaging.service:MessagingService.running",
+    # Coroutines that ``alone`` holds, as somebody has to cancel the task.
+    "a2a_server.door:Door._begin",
+    "workspace.serving.listener:DataPlane._begin",
+    "workspace.serving.listener:DataPlane._begin_with",
+    # Threads: what is raised in one reaches nobody, so each tells those who wait.
+    "daemon.audit_log.writer:Writer.__init__",
+    "daemon.background:in_background",
+    "daemon.stalls:Stalls.serve",
+    "daemon.storage.store:Store.__init__",
+    "messaging.backends.zenoh_network:ZenohNetwork.__init__",
+    "messaging.owner:Owner.__init__",
+    "messaging.owner:_Sender.__init__",
+}
+MECHANISM = {"tasks:Services.start", "tasks:start_alone"}
+COMMANDS = "cli."
+"""A command is a process of its own."""
+
+
+def _places(tree: ast.AST, names: tuple[str, ...] = ()) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _places(node, (*names, node.name))
+            continue
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            waits = name == "start" and ast.unparse(called).endswith("group.start")
+            if waits or name in STARTERS:
+                yield ".".join(names)
+        yield from _places(node, names)
+
+
+def test_every_task_is_started_where_its_failure_has_an_owner() -> None:
+    found = {
+        f"{'.'.join(file.relative_to(SOURCE).with_suffix('').parts)}:{place}"
+        for file in SOURCE.rglob("*.py")
+        for place in _places(ast.parse(file.read_text(encoding="utf-8")))
+    }
+    served = {place for place in found if not place.startswith(COMMANDS)}
+    assert served - OPERATIONS - MECHANISM == set(), "start it by sublet.tasks, or list why its failure stays there"
+    assert OPERATIONS - served == set(), "listed and gone"
