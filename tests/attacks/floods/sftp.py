@@ -214,7 +214,7 @@ def _flood(name: str, run: object, covers: tuple[str, ...] = (), waves: int = 1)
 
 
 FLOODS = (
-    _flood("renames of a large directory", flood_of(large_renames), ("workspace.confined.move:_check_links_below",)),
+    _flood("renames of a large directory", flood_of(large_renames), ("workspace.confined.held:HeldBelow._look",)),
     _flood("long chains of links", flood_of(long_chains), ("workspace.confined.fs:ConfinedFs.resolve",)),
     _flood("listings", flood_of(listings), ("workspace.sftp.handles:Listing.next_entries",)),
     _flood("names of 250 KB", flood_of(long_names), ("workspace.sftp.wire:Reader.path",)),

@@ -298,8 +298,8 @@ PROBES: Sequence[Probe] = (
         name="changes: a view copied, changed and sealed",
         covers=(
             "workspace.staging.copy:_Copy._file",
-            "workspace.staging.copy:copy_content",
-            "workspace.staging.copy:_copy_range",
+            "workspace.file_copy:copy_content",
+            "workspace.file_copy:_copy_range",
             "workspace.staging.private_views:Staging.open",
             "workspace.staging.private_views:Staging.discard",
             "workspace.changes.change_set:ChangeSets.seal",

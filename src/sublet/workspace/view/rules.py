@@ -184,11 +184,14 @@ class Rules:
     def secret(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is hidden for what it may hold, so that a lease may make its own where nothing is.
 
-        Not what the lender chose to leave out, what Sublet keeps for itself, nor anything of a repository.
+        Not what the lender chose to leave out, what Sublet keeps for itself, what is locked, nor anything of a
+        repository.
         """
         if not parts or self._in_repository(parts) or self.left_out(parts) or self.directory_only(parts):
             return False
-        return self.hidden(parts) and not any(fold(part).startswith(RESERVED) for part in parts)
+        return (
+            self.hidden(parts) and not self.locked(parts) and not any(fold(part).startswith(RESERVED) for part in parts)
+        )
 
     def left_out(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the lender chose to leave the name out; then it is hidden, whatever it is."""
