@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sublet.a2a_server import door
-from sublet.a2a_server.door import Door
 from sublet.a2a_server.face import MAX_CONNECTIONS
+from sublet.daemon.net import door
+from sublet.daemon.net.door import Door
 from sublet.daemon.peering.identity import load_tls
 from support.a2a_world import World
 

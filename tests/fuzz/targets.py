@@ -653,7 +653,7 @@ def _page_token(data: bytes) -> None:
     task_store._read_token(_text(data))
 
 
-@target("json_rpc_body")
+@target("json_rpc_body", "protocol.bounded_json:parse_json")
 def _rpc_body(data: bytes) -> None:
     json_rpc.complaint(data, "1.0")
 

@@ -15,7 +15,6 @@ from sublet.a2a_server.caller import peer_of_owner
 from sublet.a2a_server.card import make_card
 from sublet.a2a_server.context_builder import AwcpContextBuilder
 from sublet.a2a_server.delegated import DelegatedWork
-from sublet.a2a_server.door import Door
 from sublet.a2a_server.ends import Ends
 from sublet.a2a_server.handler import SubletRequestHandler
 from sublet.a2a_server.hosts import AllowedHosts
@@ -29,6 +28,7 @@ from sublet.a2a_server.signer import signed
 from sublet.a2a_server.stopping import Stopping
 from sublet.a2a_server.task_store import SqliteTaskStore
 from sublet.a2a_server.work import is_delegation
+from sublet.daemon.net.door import Door
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.http_server import QuietServer, server_config
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address

@@ -5,6 +5,7 @@ The SDK calls some of it an internal error (-32603), which tells an honest calle
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
@@ -23,6 +24,8 @@ MAX_VALUES: Final = 4_096
 PARSE_ERROR: Final = -32700
 VERSION_NOT_SUPPORTED: Final = -32009
 """A2A 1.0, section 5.4."""
+LARGE_BYTES: Final = 64 << 10
+"""Bodies beyond it cost milliseconds, so no two are parsed in one turn of the loop."""
 _OLD_METHODS: Final = ("message/", "tasks/", "agent/")
 """How the names of A2A 0.3 begin."""
 
@@ -38,6 +41,7 @@ class WellFormed:
     def __init__(self, app: ASGIApp, path: str) -> None:
         self._app = app
         self._path = path
+        self._large = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -45,7 +49,15 @@ class WellFormed:
             await self._app(scope, receive, send)
             return
         whole = await receive()
-        refusal = complaint(whole.get("body", b""), Headers(scope=scope).get(VERSION_HEADER, ""))
+        body = whole.get("body", b"")
+        version = Headers(scope=scope).get(VERSION_HEADER, "")
+        if len(body) <= LARGE_BYTES:
+            refusal = complaint(body, version)
+        else:
+            async with self._large:
+                # One after the other, with everybody else in between.
+                refusal = complaint(body, version)
+                await asyncio.sleep(0)
         if refusal is not None:
             await refusal(scope, receive, send)
             return

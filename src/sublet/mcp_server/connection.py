@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from sublet.mcp_server.session import HostSession
     from sublet.unix_sockets import UnixStream
 
-CHUNK = 65536
+CHUNK = 16_384
+"""Read at once, which is a connection's turn of the loop."""
 REFUSE_SECONDS = 2.0
 
 

@@ -119,6 +119,8 @@ class Lines:
         """
         found: list[bytes | tuple[bytes, bytes]] = []
         # One pass, however many lines there are; the last piece has no end yet.
+        while b"\n\n" in data:
+            data = data.replace(b"\n\n", b"\n")
         pieces = data.split(b"\n")
         for number, part in enumerate(pieces, 1):
             if not self._buffer and self._head is None and (not part or part.isspace()):

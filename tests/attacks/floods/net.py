@@ -84,7 +84,7 @@ def _peer(target: Target) -> tuple[PeerAddress, A2APeerLink, Callable[[], str]]:
     """Return the daemon as its paired peer knows it, that peer's outgoing side, and what signs a call of it."""
     state = target.peer_home / "state"
     identity = load_identity(state / "keys")
-    with contextlib.closing(sqlite3.connect(f"file:{state / 'state.sqlite3'}?mode=ro", uri=True)) as database:
+    with contextlib.closing(sqlite3.connect(f"file:{state / 'sublet.db'}?mode=ro", uri=True)) as database:
         key, certificate = database.execute("SELECT public_key, tls_certificate FROM peers").fetchone()
     link = A2APeerLink(identity.key, identity.node_id, identity.fingerprint)
 

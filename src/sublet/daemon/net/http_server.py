@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sublet import deadlines
+from sublet.daemon.net.door import Door
 from sublet.daemon.net.http_connection import DeadlineProtocol
 from sublet.daemon.net.slots import Slots
 
@@ -67,11 +69,25 @@ def server_config(
     )
 
 
+class _NoStrangersDoing(logging.Filter):
+    """Leaves out what uvicorn says of each malformed request: whoever floods us must not flood the log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record stays."""
+        return not record.getMessage().startswith(
+            ("Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket")
+        )
+
+
+_QUIET = _NoStrangersDoing()
+
+
 class QuietServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, which are the daemon's, and without its ten ticks a second."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        logging.getLogger("uvicorn.error").addFilter(_QUIET)
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
@@ -86,17 +102,25 @@ class QuietServer(uvicorn.Server):
             listening: a socket that listens; the caller closes it.
             stop: ends streams and long polls.
         """
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(self.serve(sockets=[listening]))
-            try:
-                await asyncio.shield(running)
-            except asyncio.CancelledError:
-                stop()
-                self.leave()
-                # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
-                with anyio.CancelScope(shield=True):
-                    await running
-                raise
+        listening.setblocking(False)
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup(sockets=[])
+        kind = self.config.http_protocol_class
+        assert issubclass(kind, DeadlineProtocol)
+
+        def connection() -> DeadlineProtocol:
+            return kind(self.config, self.server_state, self.lifespan.state)
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(Door(listening, connection, None).serve)
+                await self.main_loop()
+        finally:
+            stop()
+            # anyio cancels again and again what it has cancelled; the shield lets the stop come to its end.
+            with anyio.CancelScope(shield=True):
+                await self.shutdown(sockets=[listening])
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

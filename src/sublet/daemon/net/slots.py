@@ -1,9 +1,9 @@
 """Who gives way when all connections of a listener are taken: the one mechanism that every listener of ours uses.
 
-A connection that arrives where all slots are taken is let in, and another one is ended for it. Connections with work
-under way are never ended. Of the others, those go first that have not shown who they are; among these, those of the
-address that holds the most; among those, the one that has been idle for longest. So whoever opens many connections and
-stays silent, slow or half-open ends its own, and keeps nobody out.
+A connection that arrives where all slots are taken is let in, and another one is ended for it, of idle strangers
+several. Connections with work under way are never ended. Of the others, those go first that have not shown who they
+are; among these, those of the address that holds the most; among those, the one that has been idle for longest. So
+whoever opens many connections and stays silent, slow or half-open ends its own, and keeps nobody out.
 
 Weak: callers behind one address share its fate, as do all processes of this machine on a loopback port. There the age
 alone decides: an honest request takes milliseconds, so a flood has to open all slots within that time, again and again.
@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
+
+STRANGERS_AT_ONCE: Final = 16
+"""The part of all slots that idle strangers are cleared from when there is none left: a sixteenth."""
 
 
 class Standing(IntEnum):
@@ -79,11 +82,17 @@ class Slots:
 
     def _make_room(self) -> bool:
         held = Counter(slot.address for slot in self._taken)
-        idle = [(slot.standing, -held[slot.address], slot.idle_since, slot) for slot in self._taken]
-        standing, _, _, first = min(idle, key=lambda entry: entry[:3])
-        if standing is Standing.WORKING:
+        ranked = sorted(
+            ((slot.standing, -held[slot.address], slot.idle_since, slot) for slot in self._taken),
+            key=lambda entry: entry[:3],
+        )
+        if ranked[0][0] is Standing.WORKING:
             return False
-        # At once, since many connections may be accepted before the loop tells of one that is gone.
-        self.leave(first)
-        first.give_way()
+        # Several strangers at once, since looking at all costs more than a flood's connection does.
+        most = max(1, self.limit // STRANGERS_AT_ONCE)
+        strangers = [slot for standing, _, _, slot in ranked[:most] if standing is Standing.STRANGE]
+        for slot in strangers or [ranked[0][3]]:
+            # Left at once, since many connections may be accepted before the loop tells of one that is gone.
+            self.leave(slot)
+            slot.give_way()
         return True

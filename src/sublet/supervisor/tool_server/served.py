@@ -31,7 +31,7 @@ MAX_VALUES: Final = 20_000
 """JSON values of one message."""
 MAX_CALLS: Final = 8
 """Calls of one job that may be under way at once."""
-CHUNK: Final = 65_536
+CHUNK: Final = 16_384
 
 log = structlog.get_logger(__name__)
 
