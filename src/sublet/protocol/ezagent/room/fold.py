@@ -16,7 +16,7 @@ from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 from sublet.protocol.ezagent.room.ancestry import Ancestry, Known
-from sublet.protocol.ezagent.room.seen import CONFIG, covers
+from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.room.state import Grant, Level, Membership, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
 from sublet.protocol.ezagent.room.table import allowed, level_of
@@ -222,17 +222,19 @@ class _Fold:
             by_signer.setdefault(found[0].signer, []).append(found)
         restrictions = [found for found in self._effective.values() if self._takes_power(found[0])]
         restrictions.sort(key=lambda found: (-found[1], found[0].id))
+        outside: dict[ItemId, bool] = {}
         for restriction, power in restrictions:
+            seen = restriction.seen
             struck = {
                 statement.id
                 for statement, held in by_signer.get(restriction.subject, ())
-                if statement.id != restriction.id and held < power and self._void(restriction, statement)
+                if statement.id != restriction.id and held < power and self._void(restriction, seen, statement, outside)
             } | {
                 statement.id
                 for statement, _ in by_signer.get(restriction.subject, ())
                 if restriction.signer == restriction.subject
                 and statement.id[1] > restriction.id[1]
-                and self._void(restriction, statement)
+                and self._void(restriction, seen, statement, outside)
             }
             if struck and not every:
                 return struck
@@ -244,16 +246,29 @@ class _Fold:
             return statement.role is Role.LEFT
         return statement.restricts() and statement.signer != statement.subject
 
-    def _void(self, restriction: Statement, statement: Statement) -> bool:
-        seen = restriction.seen
+    def _void(
+        self, restriction: Statement, seen: Seen | None, statement: Statement, outside: dict[ItemId, bool]
+    ) -> bool:
+        """Tell whether a restriction that has seen so much strikes out a statement.
+
+        Args:
+            restriction: takes power from the one who made the statement.
+            seen: what its writer had seen.
+            statement: of its subject.
+            outside: whether statements were written by no member, as far as that was asked before.
+        """
         if seen is not None and covers(seen, CONFIG, statement.id):
             return False
         if restriction.path[:2] == USERS:
             if statement.about_member() and statement.subject == statement.signer and statement.role in _FREE:
                 return False  # to come into an open room and to leave takes no power
             return not allowed(statement, self.state)  # less power is not none: what it still reaches stays
-        membership = self.state.entities.get(restriction.subject)
-        return membership is not None and not membership.counts(CONFIG, statement.id)
+        found = outside.get(statement.id)
+        if found is None:
+            membership = self.state.entities.get(restriction.subject)
+            found = membership is not None and not membership.counts(CONFIG, statement.id)
+            outside[statement.id] = found
+        return found
 
     def finished(self, statements: Sequence[Statement]) -> RoomState:
         """Return the state, with the plain fields as the CRDT orders the writes that count."""

@@ -42,9 +42,9 @@ NO_POWER: Final = -1
 DEFAULT_ADMIN_LEVEL: Final = 50
 DEFAULT_EXT_LEVEL: Final = 50
 MAX_LEVELS_KEPT: Final = 32
-MAX_REMOVALS: Final = 256
+MAX_REMOVALS: Final = 128
 """Of one entity of a room; who was removed as often comes back no more."""
-MAX_GRANTS: Final = 512
+MAX_GRANTS: Final = 256
 """Of one entity of a room, among them changes of its role."""
 
 
@@ -131,8 +131,12 @@ class Membership:
         first = self.grants[0]
         if first.after.is_first and first.seen is not None and covers(first.seen, doc, item):
             return False  # written before the first grant
+        holding = self.current()
+        if holding is not None and not (holding.seen is not None and covers(holding.seen, doc, item)):
+            return True  # after a return that knew of every removal
         return all(
-            covers(removal.seen, doc, item) or self._after_return(removal, doc, item) for removal in self.removals
+            covers(removal.seen, doc, item) or self._after_return(removal, doc, item)
+            for removal in reversed(self.removals)
         )
 
     def _after_return(self, removal: Removal, doc: str, item: ItemId) -> bool:
