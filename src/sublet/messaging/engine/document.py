@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from sublet.messaging.engine.backend import DocumentRow, EntryRow, Fork, Store, WriteRow
-from sublet.messaging.engine.held import Held, HeldUpdates
+from sublet.messaging.engine.held import Held, HeldUpdates, Need
 from sublet.messaging.engine.plan import LOST, OPAQUE, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.engine.sequence import Node, YataList
+from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
 from sublet.protocol.ezagent.ids import EntityId, is_client_of
 from sublet.protocol.ezagent.keys import Place
@@ -19,6 +20,8 @@ from sublet.protocol.ezagent.roots import Root, StorageType
 from sublet.protocol.ezagent.yjs.model import HOLE, MAP, TYPE, Item, ItemId, Update
 
 LAYOUTS_KEPT: Final = 256
+LAYOUT_ITEMS_KEPT: Final = 1 << 16
+"""Of all layouts of a document together."""
 MAX_FORKS_OF_SIGNER: Final = 8
 """Clients of one signer that fork in one document, before nothing of that signer counts there."""
 MAX_VOID_CLIENTS: Final = 65_536
@@ -63,7 +66,10 @@ class Document:
         self.held = HeldUpdates()
         self.staged_writes: dict[ItemId, WriteRow] = {}
         self._layouts: OrderedDict[ItemId, dict[int, Located]] = OrderedDict()
+        self._layout_items = 0
         self._starts: dict[int, list[int]] = {}
+        self._elements: tuple[Update, frozenset[ItemId]] | None = None
+        """Of the update that was asked about last."""
         self.list = YataList()
         if self._array is not None:
             for entry in store.entries(row.number):
@@ -132,26 +138,49 @@ class Document:
 
     def missing(self, update: Update) -> bool:
         """Tell whether an update needs something that is not here yet."""
+        return self._absent(update, 0) is not None
+
+    def _absent(self, update: Update, begin: int) -> Need | None:
+        """Return what an update needs that is not here yet; None where there is nothing.
+
+        Args:
+            update: the update.
+            begin: how many of its items and deletions were found to need nothing before.
+        """
         client, end = update.client, update.end
         if update.items and update.start > self.next_clock(client):
-            return True
+            return Need((client, update.start - 1), 0)
 
-        def absent(item: ItemId) -> bool:
+        def absent(item: ItemId | str | None) -> bool:
+            if not isinstance(item, tuple):
+                return False
             upto = end if item[0] == client else self.next_clock(item[0])
             return item[1] >= upto and not (self.forks and self.is_void(item))
 
-        for item in update.items:
-            if item.origin is not None and absent(item.origin):
-                return True
-            if item.right is not None and absent(item.right):
-                return True
-            if isinstance(item.parent, tuple) and absent(item.parent):
-                return True
-        return any(absent((cut.client, cut.clock + cut.length - 1)) for cut in update.deletions)
+        items = update.items
+        for place in range(begin, len(items)):
+            item = items[place]
+            for other in (item.origin, item.right, item.parent):
+                if absent(other):
+                    assert isinstance(other, tuple), "what is absent is an item"
+                    return Need(other, place)
+        for place in range(max(begin - len(items), 0), len(update.deletions)):
+            cut = update.deletions[place]
+            if absent(last := (cut.client, cut.clock + cut.length - 1)):
+                return Need(last, len(items) + place)
+        return None
+
+    def hold(self, digest: bytes, envelope: Envelope, update: Update) -> None:
+        """Keep an update until what it needs is here."""
+        need = self._absent(update, 0)
+        assert need is not None, "it needs something"
+        self.held.add(digest, envelope, update, need)
 
     def release(self) -> list[Held]:
         """Return the held updates that need nothing any more, and hold them no longer."""
-        return self.held.take(lambda update: not self.missing(update))
+        return self.held.take(
+            lambda item: item[1] >= self.next_clock(item[0]) and not (self.forks and self.is_void(item)), self._absent
+        )
 
     def plan(self, update: Update) -> Plan:
         """Return what an update does here.
@@ -216,7 +245,7 @@ class Document:
         neighbour = item.origin or item.right
         beside = known(neighbour) if neighbour is not None else None
         if self.forks and neighbour is not None and (beside is None or beside.path[:1] == (OPAQUE,)):
-            return self._element(item, here) if self._is_element(update, item, here) else LOST
+            return self._element(item, here) if here in self._elements_of(update) else LOST
         if beside is None:
             if self._has_text:
                 return Located(None, None, (OPAQUE,), nested=False)
@@ -225,11 +254,14 @@ class Document:
             return self._element(item, here)
         return Located(beside.entry, beside.container, beside.path, nested)
 
-    def _is_element(self, update: Update, item: Item, here: ItemId) -> bool:
-        """Tell by itself whether an item is an element, where what it stands beside differs from peer to peer."""
-        return self._array is not None and any(
-            inner.parent == here and inner.key == self._entry_key for inner in update.items
-        )
+    def _elements_of(self, update: Update) -> frozenset[ItemId]:
+        """Return which items of an update are elements, where what they stand beside differs from peer to peer."""
+        if self._array is None:
+            return frozenset()
+        if self._elements is None or self._elements[0] is not update:
+            found = (one.parent for one in update.items if one.key == self._entry_key)
+            self._elements = update, frozenset(parent for parent in found if isinstance(parent, tuple))
+        return self._elements[1]
 
     def _in_root(self, item: Item, here: ItemId, nested: bool) -> Located:
         root = self._roots.get(str(item.parent))
@@ -289,8 +321,11 @@ class Document:
                     container = item.parent if above is not None else None
                     layout[item.clock] = Located(node.id, container, path, item.kind == TYPE)
             self._layouts[node.id] = layout
-            while len(self._layouts) > LAYOUTS_KEPT:
-                self._layouts.popitem(last=False)
+            self._layout_items += len(layout)
+            while len(self._layouts) > 1 and (
+                len(self._layouts) > LAYOUTS_KEPT or self._layout_items > LAYOUT_ITEMS_KEPT
+            ):
+                self._layout_items -= len(self._layouts.popitem(last=False)[1])
         return layout
 
     def accept(self, update: Update, signer: EntityId, entries: Iterable[EntryRow]) -> None:

@@ -286,7 +286,7 @@ class Intake:
         self._check_client(document, envelope, update)
         if document.missing(update):
             self._engine.quotas.may_wait(document, envelope, update)
-            document.held.add(digest, envelope, update)
+            document.hold(digest, envelope, update)
             self._keep_contents(document, contents, envelope.signer)
             self.counts["held"] += 1
             outcome.gaps.add(document.row.doc_id)

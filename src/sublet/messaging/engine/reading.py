@@ -17,19 +17,23 @@ from sublet.messaging.engine.backend import WriteRow
 from sublet.messaging.engine.contexts import AfterRead
 from sublet.messaging.engine.declaration import AnnotationPlace
 from sublet.messaging.engine.document import Document
+from sublet.messaging.engine.ordered import Ranges
 from sublet.messaging.engine.sequence import Node, in_order
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.ids import ContentId, EntityId, RefId, RoomId
 from sublet.protocol.ezagent.keys import doc_id
 from sublet.protocol.ezagent.yjs.decode import decode_update
-from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, Deletion, ItemId, Update
+from sublet.protocol.ezagent.yjs.model import ANY, BINARY, TYPE, ItemId, Update
 from sublet.protocol.ezagent.yjs.reader import Reader
 
 if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 UPDATES_KEPT: Final = 512
+UPDATES_KEPT_BYTES: Final = 16 << 20
+ITEM_BYTES: Final = 320
+"""What one item of an update takes in memory beside its bytes, about."""
 Path: TypeAlias = tuple[str, ...]
 
 
@@ -57,20 +61,29 @@ class Reading:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._updates: OrderedDict[int, Update] = OrderedDict()
+        self._updates: OrderedDict[int, tuple[Update, int]] = OrderedDict()
+        self._size = 0
 
     def update(self, seq: int) -> Update:
         """Return an accepted update by its number in the log."""
-        found = self._engine.intake.staged.get(seq) or self._updates.get(seq)
-        if found is None:
-            found = self._updates[seq] = decode_update(unpack(self._engine.store.envelope(seq)).payload)
-            while len(self._updates) > UPDATES_KEPT:
-                self._updates.popitem(last=False)
-        return found
+        staged = self._engine.intake.staged.get(seq)
+        if staged is not None:
+            return staged
+        if seq in self._updates:
+            return self._updates[seq][0]
+        payload = unpack(self._engine.store.envelope(seq)).payload
+        update = decode_update(payload)
+        size = len(payload) + ITEM_BYTES * (len(update.items) + len(update.deletions))
+        self._updates[seq] = update, size
+        self._size += size
+        while len(self._updates) > 1 and (len(self._updates) > UPDATES_KEPT or self._size > UPDATES_KEPT_BYTES):
+            self._size -= self._updates.popitem(last=False)[1][1]
+        return update
 
     def forget(self) -> None:
         """Forget updates by their numbers, which may be given anew."""
         self._updates.clear()
+        self._size = 0
 
     def ref(self, ref_id: RefId) -> dict[str, Any] | None:
         """Return a ref as it counts, with its place; None where there is none that counts."""
@@ -347,15 +360,14 @@ class Reading:
 
     def _deleted(self, document: Document, clients: set[int]) -> Callable[[ItemId, Callable[[EntityId], bool]], bool]:
         rows = self._engine.store.deletions(document.row.number, clients)
-        by_client: dict[int, list[tuple[Deletion, EntityId]]] = {}
+        by_client: dict[int, dict[EntityId, Ranges]] = {}
         for row in rows:
-            by_client.setdefault(row.deletion.client, []).append((row.deletion, row.signer))
+            cut = row.deletion
+            cuts = by_client.setdefault(cut.client, {}).setdefault(row.signer, Ranges())
+            cuts.add(cut.clock, cut.clock + cut.length)
 
         def deleted(item: ItemId, may: Callable[[EntityId], bool]) -> bool:
-            return any(
-                cut.clock <= item[1] < cut.clock + cut.length and may(signer)
-                for cut, signer in by_client.get(item[0], ())
-            )
+            return any(cuts.holds(item[1]) and may(signer) for signer, cuts in by_client.get(item[0], {}).items())
 
         return deleted
 

@@ -28,6 +28,8 @@ Each client's updates come in one order, so that all peers stop at the same one.
 MAX_CLIENT_ITEMS: Final = 1 << 16
 """Of one client's updates of a text, in the same way."""
 MOST_ITEMS_OF_EDIT: Final = 16
+RUN_BYTES: Final = 1_024
+"""What one part of a text takes in memory, about."""
 MAX_TEXT_LOG_BYTES: Final = 32 << 20
 """Of all that is applied to one text."""
 
@@ -92,6 +94,11 @@ class Replay:
         if self.items_of[client] + MOST_ITEMS_OF_EDIT > MAX_CLIENT_ITEMS:
             return False
         return self.bytes_of[client] + size <= MAX_CLIENT_BYTES and beyond <= MAX_TEXT_LOG_BYTES - MAX_STEP_BYTES
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes of memory the text takes."""
+        return self.bytes_of.total() + RUN_BYTES * self.items_of.total()
 
     @property
     def is_full(self) -> bool:

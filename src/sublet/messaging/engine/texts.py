@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from sublet.messaging.engine.engine import Engine
 
 MAX_OPEN_TEXTS: Final = 64
+MAX_OPEN_BYTES: Final = 64 << 20
+"""Of all open texts together, beside the one that was read last; others are read again from the log."""
 MAX_BEGUN: Final = 16
 """How often the log of a text is read from its beginning, before nobody is shown the text."""
 _ENVELOPE_BYTES: Final = 2_048
@@ -157,7 +159,9 @@ class Texts:
         if found.replay.is_full:  # of more, each replica would have read something else
             raise SubletError(LocalCode.CONFLICT, "this text is too long to be read", "Ask its author to send it anew.")
         self._open[name] = found
-        while len(self._open) > MAX_OPEN_TEXTS:
+        while len(self._open) > MAX_OPEN_TEXTS or (
+            len(self._open) > 1 and sum(one.replay.size for one in self._open.values()) > MAX_OPEN_BYTES
+        ):
             self._open.popitem(last=False)
         return found.replay.text
 

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
-from sublet.protocol.ezagent.room.seen import CONFIG, covers
+from sublet.protocol.ezagent.room.ancestry import Ancestry, Known
+from sublet.protocol.ezagent.room.seen import CONFIG, Seen, covers
 from sublet.protocol.ezagent.room.state import Grant, Level, Membership, Removal, Role, RoomState
 from sublet.protocol.ezagent.room.statements import MEMBERS, USERS, NestedMap, Statement, genesis
 from sublet.protocol.ezagent.room.table import allowed, level_of
 from sublet.protocol.ezagent.yjs.model import ItemId
 
 MAX_REASON_CHARS: Final = 500
+MAX_TURNS: Final = 32
+"""In which restrictions strike out one by one; in as many more they do at once, and then nothing is struck out."""
+RETRIES_OF_STATEMENT: Final = 64
+"""How often on average a statement is tried again whose writer was not let in yet."""
 
 
 def evaluate(room: RoomId, statements: Iterable[Statement]) -> RoomState:
@@ -36,14 +42,16 @@ def evaluate(room: RoomId, statements: Iterable[Statement]) -> RoomState:
         return RoomState(room)
     placed = _placed(known, start)
     order = _order(placed)
+    ancestry = Ancestry({id: statement.origin for id, statement in placed.items()})
     struck: set[ItemId] = set()
-    while True:
-        fold = _Fold(room, placed, start)
+    for turn in itertools.count():
+        fold = _Fold(room, start, ancestry, placed)
         fold.take_all([statement for statement in order if statement.id not in struck])
-        more = fold.uncovered()
+        more = fold.uncovered(every=turn >= MAX_TURNS) if turn < 2 * MAX_TURNS else set()
         if not more:
-            return fold.finished(list(placed.values()))
+            break
         struck |= more
+    return fold.finished(list(placed.values()))
 
 
 def _founding(statement: Statement, start: Statement) -> bool:
@@ -88,16 +96,17 @@ def _order(statements: Mapping[ItemId, Statement]) -> list[Statement]:
             after(statement.container, statement.id)
         seen = statement.seen
         for client, upto in (seen.get(CONFIG, {}) if seen is not None else {}).items():
-            covered = [known for known in by_client.get(client, ()) if known < upto]
-            if covered:
-                after((client, covered[-1]), statement.id)
+            clocks = by_client.get(client, [])
+            if covered := bisect_left(clocks, upto):
+                after((client, clocks[covered - 1]), statement.id)
     ready = [(_rank(statements[id]), id) for id, count in waits.items() if count == 0]
     heapq.heapify(ready)
     left = set(statements)
+    first = iter(sorted((_rank(statements[id]), id) for id in statements))
     order: list[Statement] = []
     while left:
         if not ready:  # somebody claims to have seen what follows their own write: break that at one place, alike
-            ready = [min((_rank(statements[id]), id) for id in left)]
+            ready = [next(one for one in first if one[1] in left)]
         taken = heapq.heappop(ready)[1]
         if taken not in left:
             continue
@@ -110,6 +119,13 @@ def _order(statements: Mapping[ItemId, Statement]) -> list[Statement]:
     return order
 
 
+def _lets_in(statement: Statement) -> bool:
+    """Tell whether a statement may change what others may write."""
+    path = statement.path
+    about = statement.about_member() or path[:2] == USERS or path == ("membership", "policy")
+    return about or level_of(path) is not None
+
+
 _FREE: Final = (Role.MEMBER, Role.LEFT)
 
 
@@ -120,8 +136,11 @@ def _rank(statement: Statement) -> int:
 class _Fold:
     """The state while statements are taken in order."""
 
-    def __init__(self, room: RoomId, statements: Mapping[ItemId, Statement], start: Statement) -> None:
+    def __init__(
+        self, room: RoomId, start: Statement, ancestry: Ancestry, statements: Mapping[ItemId, Statement]
+    ) -> None:
         self.state = RoomState(room, start.signer)
+        self._ancestry = ancestry
         self._statements = statements
         self._start = start
         self._effective: dict[ItemId, tuple[Statement, int]] = {}
@@ -129,11 +148,17 @@ class _Fold:
     def take_all(self, statements: Sequence[Statement]) -> None:
         """Let statements count, in order; one whose writer is let in by a later one counts right after that."""
         waiting: list[Statement] = []
+        left = RETRIES_OF_STATEMENT * len(statements)
         for statement in statements:
             if not self._take(statement):
                 waiting.append(statement)
                 continue
-            while (found := next((index for index, late in enumerate(waiting) if self._take(late)), None)) is not None:
+            changed = _lets_in(statement)
+            while changed and left > 0:
+                left -= len(waiting)
+                found = next((index for index, late in enumerate(waiting) if self._take(late)), None)
+                if found is None:
+                    break
                 del waiting[found]
 
     def _take(self, statement: Statement) -> bool:
@@ -168,12 +193,14 @@ class _Fold:
             return
         membership = self.state.entities.setdefault(statement.subject, Membership())
         if role is not Role.LEFT:
-            after = frozenset(self._ancestors(statement))
-            membership.grants.append(Grant(statement.id, role, statement.signer, seen, after))
+            known = Known(self._ancestry, statement.id, statement.origin not in self._statements)
+            membership.grant(Grant(statement.id, role, statement.signer, seen, known))
+            if role is Role.OWNER:
+                self.state.owners[statement.subject] = None
             return
         value = statement.value if isinstance(statement.value, dict) else {}
         reason = value.get("reason")
-        membership.removals.append(
+        membership.remove(
             Removal(
                 statement.id,
                 statement.signer,
@@ -183,51 +210,65 @@ class _Fold:
             )
         )
 
-    def _ancestors(self, statement: Statement) -> Iterable[ItemId]:
-        """Yield the earlier writes of the same key that a write's author knew."""
-        here, steps = statement.origin, 0
-        while here is not None and here in self._statements and steps <= len(self._statements):
-            yield here
-            here, steps = self._statements[here].origin, steps + 1
+    def uncovered(self, *, every: bool) -> set[ItemId]:
+        """Return what the most powerful restriction strikes out, of those that strike out anything.
 
-    def uncovered(self) -> set[ItemId]:
-        """Return what the most powerful restriction strikes out, of those that strike out anything."""
+        Args:
+            every: return what all of them strike out.
+        """
+        all_struck: set[ItemId] = set()
         by_signer: dict[EntityId, list[tuple[Statement, int]]] = {}
         for found in self._effective.values():
             by_signer.setdefault(found[0].signer, []).append(found)
         restrictions = [found for found in self._effective.values() if self._takes_power(found[0])]
         restrictions.sort(key=lambda found: (-found[1], found[0].id))
+        outside: dict[ItemId, bool] = {}
         for restriction, power in restrictions:
+            seen = restriction.seen
             struck = {
                 statement.id
                 for statement, held in by_signer.get(restriction.subject, ())
-                if statement.id != restriction.id and held < power and self._void(restriction, statement)
+                if statement.id != restriction.id and held < power and self._void(restriction, seen, statement, outside)
             } | {
                 statement.id
                 for statement, _ in by_signer.get(restriction.subject, ())
                 if restriction.signer == restriction.subject
                 and statement.id[1] > restriction.id[1]
-                and self._void(restriction, statement)
+                and self._void(restriction, seen, statement, outside)
             }
-            if struck:
+            if struck and not every:
                 return struck
-        return set()
+            all_struck |= struck
+        return all_struck
 
     def _takes_power(self, statement: Statement) -> bool:
         if statement.about_member():
             return statement.role is Role.LEFT
         return statement.restricts() and statement.signer != statement.subject
 
-    def _void(self, restriction: Statement, statement: Statement) -> bool:
-        seen = restriction.seen
+    def _void(
+        self, restriction: Statement, seen: Seen | None, statement: Statement, outside: dict[ItemId, bool]
+    ) -> bool:
+        """Tell whether a restriction that has seen so much strikes out a statement.
+
+        Args:
+            restriction: takes power from the one who made the statement.
+            seen: what its writer had seen.
+            statement: of its subject.
+            outside: whether statements were written by no member, as far as that was asked before.
+        """
         if seen is not None and covers(seen, CONFIG, statement.id):
             return False
         if restriction.path[:2] == USERS:
             if statement.about_member() and statement.subject == statement.signer and statement.role in _FREE:
                 return False  # to come into an open room and to leave takes no power
             return not allowed(statement, self.state)  # less power is not none: what it still reaches stays
-        membership = self.state.entities.get(restriction.subject)
-        return membership is not None and not membership.counts(CONFIG, statement.id)
+        found = outside.get(statement.id)
+        if found is None:
+            membership = self.state.entities.get(restriction.subject)
+            found = membership is not None and not membership.counts(CONFIG, statement.id)
+            outside[statement.id] = found
+        return found
 
     def finished(self, statements: Sequence[Statement]) -> RoomState:
         """Return the state, with the plain fields as the CRDT orders the writes that count."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sublet.protocol.ezagent.ids import EntityId, RoomId
+from sublet.protocol.ezagent.room.ancestry import Known
 from sublet.protocol.ezagent.room.seen import Seen, covers
 from sublet.protocol.ezagent.yjs.model import ItemId, Value
 
@@ -41,6 +42,10 @@ NO_POWER: Final = -1
 DEFAULT_ADMIN_LEVEL: Final = 50
 DEFAULT_EXT_LEVEL: Final = 50
 MAX_LEVELS_KEPT: Final = 32
+MAX_REMOVALS: Final = 128
+"""Of one entity of a room; who was removed as often comes back no more."""
+MAX_GRANTS: Final = 256
+"""Of one entity of a room, among them changes of its role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class Grant:
     role: Role
     by: EntityId
     seen: Seen | None
-    after: frozenset[ItemId]
+    after: Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +102,23 @@ class Membership:
 
     grants: list[Grant] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
+    _holding: list[Grant] = field(default_factory=list)
+    """Grants whose writers knew of every removal."""
+
+    def grant(self, grant: Grant) -> None:
+        """Take a grant that counts."""
+        self.grants.append(grant)
+        if all(removal.id in grant.after for removal in self.removals):
+            self._holding.append(grant)
+
+    def remove(self, removal: Removal) -> None:
+        """Take a removal that counts."""
+        self.removals.append(removal)
+        self._holding = [grant for grant in self._holding if removal.id in grant.after]
 
     def current(self) -> Grant | None:
         """Return the grant that holds: one that knew of every removal, the last written of those."""
-        gone = frozenset(removal.id for removal in self.removals)
-        holding = [grant for grant in self.grants if gone <= grant.after]
-        return holding[-1] if holding else None
+        return self._holding[-1] if self._holding else None
 
     def banned(self) -> bool:
         """Tell whether the last removal is a ban."""
@@ -113,16 +129,20 @@ class Membership:
         if not self.grants:
             return False
         first = self.grants[0]
-        if not first.after and first.seen is not None and covers(first.seen, doc, item):
+        if first.after.is_first and first.seen is not None and covers(first.seen, doc, item):
             return False  # written before the first grant
+        holding = self.current()
+        if holding is not None and not (holding.seen is not None and covers(holding.seen, doc, item)):
+            return True  # after a return that knew of every removal
         return all(
-            covers(removal.seen, doc, item) or self._after_return(removal, doc, item) for removal in self.removals
+            covers(removal.seen, doc, item) or self._after_return(removal, doc, item)
+            for removal in reversed(self.removals)
         )
 
     def _after_return(self, removal: Removal, doc: str, item: ItemId) -> bool:
         return any(
             removal.id in grant.after and not (grant.seen is not None and covers(grant.seen, doc, item))
-            for grant in self.grants
+            for grant in reversed(self.grants)
         )
 
 
@@ -136,6 +156,8 @@ class RoomState:
     users: dict[EntityId, Level] = field(default_factory=dict)
     fields: dict[tuple[str, ...], Value] = field(default_factory=dict)
     levels: dict[str, Level] = field(default_factory=dict)
+    owners: dict[EntityId, None] = field(default_factory=dict, compare=False)
+    """Entities that have been owners, whoever was one last in front."""
 
     @property
     def policy(self) -> Policy:
@@ -165,6 +187,13 @@ class RoomState:
         """Return every member with its role."""
         found = ((entity, self.role(entity)) for entity in sorted(self.entities))
         return {entity: role for entity, role in found if role is not None}
+
+    def has_other_owner(self, entity: EntityId) -> bool:
+        """Tell whether somebody else is an owner."""
+        found = next((one for one in self.owners if one != entity and self.role(one) is Role.OWNER), None)
+        if found is not None and found != next(iter(self.owners)):
+            self.owners = {found: None, **self.owners}  # the next question ends with the first one
+        return found is not None
 
     def level(self, name: str) -> Level:
         """Return one of the room's levels: ``default``, ``events_default``, ``admin``, or that of an extension."""

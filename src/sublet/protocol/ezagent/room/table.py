@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from sublet.protocol.ezagent.ids import is_entity_id
-from sublet.protocol.ezagent.room.state import ROLE_POWER, Policy, Role, RoomState
+from sublet.protocol.ezagent.room.state import MAX_GRANTS, MAX_REMOVALS, ROLE_POWER, Policy, Role, RoomState
 from sublet.protocol.ezagent.room.statements import KNOCKS, MEMBERS, USERS, NestedMap, Path, Statement
 
 Check: TypeAlias = Callable[[Statement, RoomState], bool]
@@ -90,8 +90,11 @@ def _leaves(statement: Statement, state: RoomState) -> bool:
     role = state.role(subject)
     if statement.seen is None:
         return False
-    if role is Role.OWNER and [entity for entity, held in state.members().items() if held is Role.OWNER] == [subject]:
+    if role is Role.OWNER and not state.has_other_owner(subject):
         return False
+    membership = state.entities.get(subject)
+    if role is None and membership is not None and len(membership.removals) >= MAX_REMOVALS:
+        return False  # what is over can't be over once more without end
     if signer == subject:
         return role is not None
     return _is_admin(statement, state) and state.power(signer) > state.power(subject)
@@ -101,6 +104,8 @@ def _joins(statement: Statement, state: RoomState, role: Role) -> bool:
     subject, signer = statement.subject, statement.signer
     power, held = state.power(signer), state.role(subject)
     membership = state.entities.get(subject)
+    if membership is not None and (len(membership.removals) >= MAX_REMOVALS or len(membership.grants) >= MAX_GRANTS):
+        return False
     if held is not None and signer != subject and power <= state.power(subject) and role is not Role.OWNER:
         return False  # a change of somebody's role asks for more power than it takes away
     if signer == subject and held is None:
@@ -113,7 +118,7 @@ def _joins(statement: Statement, state: RoomState, role: Role) -> bool:
     if role is Role.OWNER:
         return state.role(signer) is Role.OWNER
     if signer == subject and held is Role.OWNER:
-        return [entity for entity, kept in state.members().items() if kept is Role.OWNER] != [subject]
+        return state.has_other_owner(subject)
     return _is_admin(statement, state) and power >= ROLE_POWER[role]
 
 

@@ -1,0 +1,424 @@
+"""What a peer's bytes cost in rooms and on the bus, and how many of them are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from attacks.kit.neighbour import HOST, shake
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
+from protocol.ezagent.configs import EVE, OWNER, ROOM, room
+from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.engine.held import HeldUpdates, Need
+from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.network import Sample
+from sublet.messaging.engine.ordered import Ranges
+from sublet.messaging.engine.sequence import Node, YataList, in_order
+from sublet.messaging.engine.text_body import TextBody
+from sublet.messaging.engine.text_order import TextOrder
+from sublet.messaging.engine.waiting import WaitingForKeys
+from sublet.messaging.links.keys import LinkKeys
+from sublet.messaging.links.links import Links
+from sublet.protocol.ezagent import ids, keys, shards, writer_rules
+from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.envelope import seal, unpack
+from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.room.fold import evaluate
+from sublet.protocol.ezagent.room.statements import Statement
+from sublet.protocol.ezagent.yjs.decode import decode_update
+from sublet.protocol.ezagent.yjs.encode import Transaction
+from sublet.protocol.ezagent.yjs.model import STRING, Deletion, Item, ItemId, Update
+from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
+from sublet.protocol.ezagent.yjs.writer import write_number
+from support.rooms import entity_key
+
+WRITERS = 8
+
+
+def _swallowed(call: Callable[[Any], object]) -> Callable[[Any], object]:
+    def run(given: Any) -> object:
+        with contextlib.suppress(Refused, ValueError):
+            return call(given)
+        return None
+
+    return run
+
+
+def _part(clock: int, left: ItemId | None, right: ItemId | None) -> Item:
+    return Item(clock, 1, STRING, left, right, None, None, "x")
+
+
+def _parts(number: int, shape: str) -> list[tuple[int, Item]]:
+    """Return parts of a text that eight clients put at one place, none of which knew of the others."""
+    found = []
+    for client in range(1, WRITERS + 1):
+        for clock in range(number // WRITERS):
+            own = (client, clock - 1) if clock else None
+            left, right = {"beginning": (None, None), "before": (None, own), "behind": (own, None)}[shape]
+            found.append((client, _part(clock, left, right)))
+    return found
+
+
+def _place(parts: list[tuple[int, Item]]) -> TextOrder:
+    order = TextOrder()
+    for client, item in parts:
+        order.place(client, [item])
+    return order
+
+
+def _text(parts: list[tuple[int, Item]]) -> str:
+    body = TextBody("body")
+    for client, item in parts:
+        body.place(client, [item])
+        body.delete([Deletion(client, item.clock, 1 + item.clock % 2)])
+    transaction = Transaction(99, 0)
+    body.edit(transaction, 0, len(body.value), "z", {})
+    return body.value
+
+
+def _nodes(number: int) -> list[Node]:
+    return [
+        Node((client, clock), 1, None, None, f"{client}-{clock}", "", 0)
+        for client in range(1, WRITERS + 1)
+        for clock in range(number // WRITERS)
+    ]
+
+
+def _integrate(nodes: list[Node]) -> None:
+    made = YataList()
+    for node in nodes:
+        made.integrate(Node(node.id, 1, None, None, node.entry_id, "", 0))
+
+
+def _writes(number: int) -> list[tuple[ItemId, ItemId | None, ItemId | None, int]]:
+    return [(node.id, None, None, place) for place, node in enumerate(_nodes(number))]
+
+
+def _cuts(number: int) -> list[tuple[int, int]]:
+    return [(2 * (place * 7919 % number), 2 * (place * 7919 % number) + 1) for place in range(number)]
+
+
+def _add_ranges(cuts: list[tuple[int, int]]) -> None:
+    ranges = Ranges()
+    for start, end in cuts:
+        ranges.add(start, end)
+    list(ranges.left(0, 1 << 20))
+    ranges.holds(5)
+
+
+def _held(number: int) -> tuple[list[Update], int]:
+    """Return updates that wait for all clocks of one that comes clock by clock."""
+    items = [_part(clock, (1, clock), None) for clock in range(number)]
+    return [Update(2, 0, number, items, [])], number
+
+
+def _release(given: tuple[list[Update], int]) -> None:
+    updates, number = given
+    held, there = HeldUpdates(), 0
+
+    def absent(item: ItemId) -> bool:
+        return item[1] >= there
+
+    def need(update: Update, begin: int) -> Need | None:
+        for place in range(begin, len(update.items)):
+            origin = update.items[place].origin
+            if origin is not None and absent(origin):
+                return Need(origin, place)
+        return None
+
+    for update in updates:
+        first = need(update, 0)
+        assert first is not None
+        held.add(bytes(32), unpack(_envelope(b"x")), update, first)
+    for there in range(1, number + 1):  # noqa: B007  # read by ``absent``
+        held.take(absent, need)
+
+
+def _envelope(payload: bytes) -> bytes:
+    return seal(entity_key("eve"), "@eve:a", "ezagent/x/config", 1, payload).raw
+
+
+def _update_of(number: int, item: bytes) -> bytes:
+    out = bytearray()
+    for value in (1, number, 1 << 40, 0):
+        write_number(out, value)
+    return bytes(out + item * number + b"\0")
+
+
+def _deleting(number: int) -> bytes:
+    out = bytearray(b"\0\1\7")
+    write_number(out, number)
+    for place in range(number):
+        write_number(out, 2 * place)
+        out.append(1)
+    return bytes(out)
+
+
+def _statements(number: int, kind: str) -> list[Statement]:
+    """Return a config in which somebody comes and goes, or writes what nobody let them, while the rules change."""
+    owner, _, _, eve = room("open")
+    found = list(owner.known.values())
+    members = owner.latest(("membership", "members"))
+    policy = owner.latest(("membership", "policy"))
+    assert members is not None
+    assert policy is not None
+    before: ItemId | None = None if kind == "comes" else policy.id
+    for clock in range(number):
+        if kind == "comes":
+            seen = {"config": {str(eve.client): clock}}
+            value: Any = {"role": "left", "seen": seen} if clock % 2 else "member"
+            made = Statement((eve.client, clock), EVE, ("membership", "members", EVE), value, before, members.id, clock)
+        elif clock % 2:
+            made = Statement((eve.client, clock), EVE, ("name",), "x", None, None, 10**6 + clock)
+            found.append(made)
+            continue
+        else:
+            made = Statement(
+                (owner.client, 10**6 + clock), OWNER, policy.path, "open", before, policy.container, 10**7 + clock
+            )
+        before = made.id
+        found.append(made)
+    return found
+
+
+def _names(text: str) -> None:
+    for check in (ids.is_entity_id, ids.is_room_id, shards_of, keys_of):
+        with contextlib.suppress(ValueError, Refused):
+            check(text)
+
+
+def shards_of(text: str) -> object:
+    return shards.is_shard(text)
+
+
+def keys_of(text: str) -> object:
+    return keys.parse_doc_id(f"ezagent/{text}/index/2026-11")
+
+
+def _rule(text: str) -> object:
+    return writer_rules.parse_rule(text)
+
+
+@lru_cache(maxsize=1)
+def _links() -> tuple[Links, int]:
+    """Return links that nobody is let into, which last as long as the tests."""
+    place = Path(tempfile.mkdtemp(prefix="bus"))
+    with socket.create_server((HOST, 0)) as probe:
+        port = int(probe.getsockname()[1])
+    return Links(LinkKeys(place / "keys", Ed25519PrivateKey.generate()), place / "s", (HOST, port)), port
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[object]:
+    """Let strangers open connections without end and say nothing."""
+    links, port = _links()
+    made = [socket.create_connection((HOST, port)) for _ in range(200)]
+    try:
+        links.peers()
+        yield links
+    finally:
+        for one in made:
+            one.close()
+        links.trust(())  # ends all handshakes
+        links.peers()
+
+
+@contextlib.contextmanager
+def _flooded() -> Iterator[object]:
+    """Let one signer send more than is kept of anybody, until the engine has taken it."""
+    arrivals, waiting = Arrivals(), WaitingForKeys()
+    raw = _envelope(bytes(100_000))
+    for _ in range(2_000):
+        arrivals.hear(Sample("k", raw, b""))
+        waiting.keep("@eve:a", Arrival(raw + b"\0"))
+    try:
+        yield arrivals
+    finally:
+        while arrivals._count:
+            arrivals.take(256)
+        waiting.release("@eve:a")
+
+
+async def _broken_turn() -> None:
+    """Throw a failure in the thread of the links, which goes on."""
+    links, port = _links()
+    plain = links._accept
+    thrown = threading.Event()
+
+    def fail(listener: socket.socket) -> None:
+        links._accept = plain  # type: ignore[method-assign]
+        thrown.set()
+        raise RuntimeError("thrown by a test")
+
+    links._accept = fail  # type: ignore[method-assign]
+    socket.create_connection((HOST, port)).close()
+    assert thrown.wait(10)
+    assert shake(port, None, b"x").told == b""
+    assert links.peers() == []
+
+
+async def _broken_handshake() -> None:
+    """Say what is no TLS, and break off in the middle."""
+    links, port = _links()
+    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(70_000)):
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port)) as one:
+            one.sendall(said)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    assert shake(port, None, b"x").told == b""
+    assert links.peers() == []
+
+
+PROBES: list[Probe] = [
+    *(
+        CostProbe(
+            name=f"rooms: parts of a text at one {shape}",
+            covers=[
+                "messaging.engine.text_order:TextOrder._take_out",
+                "messaging.engine.text_order:TextOrder.place",
+                "messaging.engine.ordered:Ordered.insert",
+            ],
+            make=lambda number, shape=shape: _parts(number, shape),  # type: ignore[misc]
+            run=_place,
+            size=2_048,
+        )
+        for shape in ("beginning", "before", "behind")
+    ),
+    CostProbe(
+        name="rooms: a text with what was deleted of it",
+        covers=["messaging.engine.text_body:TextBody.edit", "messaging.engine.ordered:Ranges.left"],
+        make=lambda number: _parts(number, "before"),
+        run=_text,
+        size=2_048,
+    ),
+    CostProbe(
+        name="rooms: elements at one place",
+        covers=["messaging.engine.sequence:YataList._walk", "messaging.engine.sequence:YataList.integrate"],
+        make=_nodes,
+        run=_integrate,
+        size=2_048,
+    ),
+    CostProbe(
+        name="rooms: writes of one key",
+        covers=["messaging.engine.sequence:in_order"],
+        make=_writes,
+        run=in_order,
+        size=2_048,
+    ),
+    CostProbe(
+        name="rooms: ranges that are deleted",
+        covers=["messaging.engine.ordered:Ranges.add", "messaging.engine.reading:Reading._deleted"],
+        make=_cuts,
+        run=_add_ranges,
+        size=4_096,
+    ),
+    CostProbe(
+        name="rooms: a gap that closes clock by clock",
+        covers=["messaging.engine.held:HeldUpdates.take", "messaging.engine.held:HeldUpdates.add"],
+        make=_held,
+        run=_release,
+        size=1_024,
+    ),
+    CostProbe(
+        name="rooms: an update of many items",
+        covers=["protocol.ezagent.yjs.decode:decode_update", "protocol.ezagent.yjs.reader:Reader.number"],
+        make=lambda number: _update_of(number, b"\x04\1\4body\1x"),
+        run=_swallowed(decode_update),
+        size=4_096,
+    ),
+    CostProbe(
+        name="rooms: numbers that go on",
+        covers=["protocol.ezagent.yjs.reader:Reader._signed"],
+        make=lambda number: _update_of(number, b"\x08\1\4body\1\x7d\xbf\xff\x7f"),
+        run=_swallowed(decode_update),
+        size=4_096,
+    ),
+    CostProbe(
+        name="rooms: an update that deletes many ranges",
+        covers=["protocol.ezagent.yjs.decode:_deletions"],
+        make=_deleting,
+        run=_swallowed(decode_update),
+        size=4_096,
+    ),
+    CostProbe(
+        name="rooms: a state vector",
+        covers=["protocol.ezagent.yjs.vectors:decode_vector"],
+        make=lambda number: encode_vector(dict.fromkeys(range(1, number), 1)),
+        run=_swallowed(decode_vector),
+        size=4_096,
+    ),
+    CostProbe(
+        name="rooms: a bundle of many records",
+        covers=["protocol.ezagent.bundle:decode_bundle"],
+        make=lambda number: encode_bundle([(RecordKind.ENVELOPE, b"x")] * number),
+        run=_swallowed(decode_bundle),
+        size=1_024,
+    ),
+    CostProbe(
+        name="rooms: an envelope",
+        covers=["protocol.ezagent.envelope:unpack"],
+        make=lambda number: _envelope(bytes(number)),
+        run=_swallowed(unpack),
+    ),
+    CostProbe(
+        name="rooms: somebody who comes and goes",
+        covers=["protocol.ezagent.room.ancestry:Ancestry.__init__", "protocol.ezagent.room.fold:evaluate"],
+        make=lambda number: _statements(number, "comes"),
+        run=lambda statements: evaluate(ROOM, statements),
+        size=1_024,
+    ),
+    CostProbe(
+        name="rooms: what nobody let somebody write",
+        covers=["protocol.ezagent.room.fold:_Fold.take_all", "protocol.ezagent.room.fold:_order"],
+        make=lambda number: _statements(number, "writes"),
+        run=lambda statements: evaluate(ROOM, statements),
+        size=512,
+    ),
+    CostProbe(
+        name="rooms: names and ids",
+        covers=[
+            "protocol.ezagent.ids:is_entity_id",
+            "protocol.ezagent.ids:is_room_id",
+            "protocol.ezagent.shards:is_shard",
+            "protocol.ezagent.keys:parse_doc_id",
+        ],
+        make=lambda number: "@" + "a" * number + ":",
+        run=_names,
+    ),
+    CostProbe(
+        name="rooms: a writer rule",
+        covers=["protocol.ezagent.writer_rules:parse_rule"],
+        make=lambda number: "signer.power_level >= " + " AND" * number,
+        run=_swallowed(_rule),
+    ),
+    KeptProbe(
+        name="bus: silent connections",
+        covers=["messaging.links.links:Links._accept", "messaging.links.links:Links._turn"],
+        attack=_silent,
+        bound=16 << 20,
+    ),
+    KeptProbe(
+        name="rooms: more than is kept of a signer",
+        covers=["messaging.arrivals:Arrivals.hear", "messaging.engine.waiting:WaitingForKeys.keep"],
+        attack=_flooded,
+    ),
+    FailureProbe(
+        name="bus: a failure in the thread of the links",
+        covers=["messaging.links.links:Links._run"],
+        throw=_broken_turn,
+    ),
+    FailureProbe(
+        name="bus: handshakes that break off",
+        covers=["messaging.links.links:Links._guarded", "messaging.links.links:Links._shaken"],
+        throw=_broken_handshake,
+    ),
+]
