@@ -277,8 +277,11 @@ class DataPlane:
             SubletError: ``MOUNT_FAILED`` where the data plane does not run, or is being stopped.
         """
         if self._group is not None:
-            with contextlib.suppress(RuntimeError):  # the group takes no more: it is being cancelled
-                return self._group.create_task(alone("a lease", self._serve_ssh, sock, connection, authenticated))
+            serving = alone("a lease", self._serve_ssh, sock, connection, authenticated)
+            try:
+                return self._group.create_task(serving)
+            except RuntimeError:  # the group takes no more: it is being cancelled
+                serving.close()
         raise SubletError(ErrorCode.MOUNT_FAILED, "the data plane is not running", "Start the daemon first.")
 
     def _live(self, lease_id: str, code: ErrorCode | LocalCode) -> ServedLease:
