@@ -330,7 +330,7 @@ PROBES: Sequence[Probe] = (
             "workspace.changes.apply_dir:ApplyDir._attributes",
             "workspace.changes.edits:order",
             "workspace.changes.edits:fit",
-            "workspace.changes.export:_add_above",
+            "workspace.changes.edits:add_above",
             "workspace.changes.merge:Merger.run",
             "workspace.changes.transaction:Transaction.forward",
             "workspace.changes.transaction:_as_expected",

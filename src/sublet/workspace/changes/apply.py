@@ -21,7 +21,7 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.edits import Edit, Make, Operation, Step, Wanted, fit, order
+from sublet.workspace.changes.edits import Edit, Make, Operation, Step, Wanted, add_above, fit, order
 from sublet.workspace.changes.merge import Merger, mass_deletion
 from sublet.workspace.changes.record import ChangeRecord
 from sublet.workspace.changes.together import DECIDED, Action, Together, forget, is_decided, members
@@ -381,8 +381,23 @@ def _paths(plan: Plan) -> tuple[bytes, ...]:
 
 
 def _directories(plan: Plan) -> tuple[bytes, ...]:
-    """Return the directories that a plan makes, removes, or gives other permissions."""
-    return tuple(sorted({s.path for s in plan.steps if _is_of_directory(s.operation, s.expect)}))
+    """Return the directories that a plan makes, removes, or gives other permissions.
+
+    One that is made for a file in it, or goes with the files in it, is told by those.
+    """
+    with_files: set[bytes] = set()
+    for path in _paths(plan):
+        add_above(with_files, path)
+    return tuple(
+        sorted(
+            {
+                step.path
+                for step in plan.steps
+                if _is_of_directory(step.operation, step.expect)
+                and (step.operation == "chmod" or step.path not in with_files)
+            }
+        )
+    )
 
 
 def _does_not_stop(root: Path) -> SubletError:

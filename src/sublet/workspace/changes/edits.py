@@ -209,6 +209,14 @@ class _Emptying:
         return all(child in self.removed or self.empties(child) for child in inside)
 
 
+def add_above(directories: set[bytes], path: bytes) -> None:
+    """Add the directories above ``path``; where one is there, those above it are."""
+    end = path.rfind(b"/")
+    while end > 0 and path[:end] not in directories:
+        directories.add(path[:end])
+        end = path.rfind(b"/", 0, end)
+
+
 def _guarded(path: bytes, rules: ViewRules | None) -> bool:
     parts = path.split(b"/")
     return rules is not None and (rules.hidden(parts) or rules.locked(parts))

@@ -18,6 +18,7 @@ from sublet.protocol.patterns import Match, Pattern
 from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES, STAND_IN_BYTES, is_stand_in
 from sublet.workspace.changes.change_set import ChangeSets
+from sublet.workspace.changes.edits import add_above
 from sublet.workspace.changes.merge import refusal
 from sublet.workspace.changes.record import Entry
 from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, git_program, start_git
@@ -147,7 +148,7 @@ def not_carried(changes: ChangeSets, key: str) -> list[str]:
     record = changes.record(key)
     with_files: set[bytes] = set()
     for entry in record.entries:
-        _add_above(with_files, entry.path)
+        add_above(with_files, entry.path)
     told = []
     for directory in record.directories:
         if directory.change == "mode":
@@ -160,14 +161,6 @@ def not_carried(changes: ChangeSets, key: str) -> list[str]:
         if plain and before is not None and (before ^ entry.permissions) & ~_EXECUTE:
             told.append(f"{entry.shown().shown}: its permissions")
     return told
-
-
-def _add_above(directories: set[bytes], path: bytes) -> None:
-    """Add the directories above ``path``; where one is there, those above it are."""
-    end = path.rfind(b"/")
-    while end > 0 and path[:end] not in directories:
-        directories.add(path[:end])
-        end = path.rfind(b"/", 0, end)
 
 
 def _left_out(git: ShadowGit, entry: Entry) -> bool:

@@ -231,6 +231,8 @@ class Preview:
 class Applied:
     """What ``apply`` or ``undo`` did: the files and directories that it changed, and what it left out.
 
+    A directory that was made for a file in it, or went with the files in it, is told by those.
+
     Without ``partial``, a conflict means that nothing was changed at all.
     """
 
