@@ -122,8 +122,14 @@ class SftpCore:
         Raises:
             ProtocolAbort: the stream cannot be followed any further.
         """
-        if not self.has_request():
-            return None
+        return self.reply() if self.has_request() else None
+
+    def reply(self) -> Reply:
+        """Do the request that ``has_request`` has told of, and return its answer.
+
+        Raises:
+            ProtocolAbort: as ``next_reply``.
+        """
         if self._later:
             self._data = b"".join((self._data[self._start :], *self._later))
             self._later.clear()
