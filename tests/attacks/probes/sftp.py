@@ -483,7 +483,7 @@ async def _a_feed_is_cut() -> None:
         _transport = Transport()
 
     turns = Turns()
-    feed = InputFeed(given.append, turns.share("a", "b", at_once=False), lambda: False, lambda: None)
+    feed = InputFeed(given.append, turns.share("a", "b", at_once=False), lambda: None)
     receive = feed.receiver(Connection(), lambda _: True)  # type: ignore[arg-type]
     receive(bytes(1 << 20))
     assert not given

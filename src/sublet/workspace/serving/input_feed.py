@@ -23,7 +23,6 @@ class InputFeed:
     Args:
         receive: asyncssh's own ``data_received``.
         share: the caller's share of the loop.
-        is_behind: tells whether what was delivered waits for a turn, so that more must not be delivered yet.
         check: called after each piece, to look at what asyncssh keeps of it.
     """
 
@@ -31,12 +30,10 @@ class InputFeed:
         self,
         receive: Callable[[bytes], None],
         share: Share,
-        is_behind: Callable[[], bool],
         check: Callable[[], None],
     ) -> None:
         self._receive = receive
         self._share = share
-        self._is_behind = is_behind
         self._check = check
         self._transport: asyncio.Transport | None = None
         self._waiting = memoryview(b"")
@@ -68,11 +65,12 @@ class InputFeed:
     def work(self) -> None:
         """Deliver pieces as long as it is the caller's turn."""
         transport = self._transport
+        self._share.begin()
         while self._waiting:
             if transport is None or transport.is_closing():
                 self._waiting = memoryview(b"")
                 return
-            if self._is_behind() or self._share.is_over():
+            if self._share.behind or self._share.is_over():
                 transport.pause_reading()
                 self._share.ask(self)
                 return

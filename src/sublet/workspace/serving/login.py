@@ -104,11 +104,11 @@ class LeaseConnection(asyncssh.SSHServer):
             conn.abort()
             return
         transported = cast(_Transported, conn)
-        feed = InputFeed(transported.data_received, self._share, self._is_behind, self._cut_if_excessive)
+        feed = InputFeed(transported.data_received, self._share, self._cut_if_excessive)
         transported.data_received = feed.deliver
         transported.pause_writing = self._pause
         transported.resume_writing = self._resume
-        if not tune(conn, self._admits_input, self._share, self._is_behind):
+        if not tune(conn, self._admits_input, self._share):
             transported.data_received = feed.receiver(conn, self._admits_input)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -216,10 +216,6 @@ class LeaseConnection(asyncssh.SSHServer):
         """Nothing is kept for the connection any more."""
         self._blocked.empty()
         self._channels.empty()
-
-    def _is_behind(self) -> bool:
-        """Tell whether requests wait for a turn: then more is not even read."""
-        return any(session.is_behind for session in self._sessions)
 
     def _admits_input(self, size: int) -> bool:
         """Count what arrives before the login, or while requests wait, and cut a client that pours on regardless."""

@@ -129,10 +129,16 @@ class SftpCore:
         Raises:
             ProtocolAbort: the stream cannot be followed any further.
         """
+        return self.reply() if self.has_request() else None
+
+    def reply(self) -> Reply:
+        """Do the request that ``has_request`` has told of, and return its answer.
+
+        Raises:
+            ProtocolAbort: as ``next_reply``.
+        """
         if (again := self._again) is not None:
             return again.reply() or self._handle(again.data, again.start, again.end, again)
-        if not self.has_request():
-            return None
         if self._later:
             self._data = b"".join((self._data[self._start :], *self._later))
             self._later.clear()

@@ -65,6 +65,7 @@ class SftpSession(ChannelSession):
     def _pump(self) -> None:
         out: list[bytes] = []
         size = 0
+        self._share.begin()
         try:
             while not self.is_blocked and not self._ended:
                 if self._steps is None and not self._core.has_request():
@@ -94,7 +95,7 @@ class SftpSession(ChannelSession):
         """Do the next request, or the next step of the one under way; None where more steps follow."""
         steps = self._steps
         if steps is None:
-            reply: Reply = self._core.next_reply() or b""
+            reply: Reply = self._core.reply()
             if not isinstance(reply, SteppedReply):
                 return reply
             steps = self._steps = reply.steps

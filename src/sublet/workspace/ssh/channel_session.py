@@ -167,14 +167,14 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Let go of everything and answer nothing any more. Idempotent."""
         if not self._ended:
             self._ended = True
-            self.is_behind = False
+            self._catch_up()
             self._close()
 
     # turns.Worker
 
     def work(self) -> None:
         """Go on: it is this session's turn."""
-        self.is_behind = False
+        self._catch_up()
         self.is_blocked = self.is_held
         self._resume()
 
@@ -203,9 +203,16 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Tell whether to go on now; else the session goes on when its turn comes."""
         if not self._share.is_over():
             return True
-        self.is_behind = self.is_blocked = True
-        self._share.ask(self)
+        if not self.is_behind:
+            self.is_behind = self.is_blocked = True
+            self._share.behind += 1
+            self._share.ask(self)
         return False
+
+    def _catch_up(self) -> None:
+        if self.is_behind:
+            self.is_behind = False
+            self._share.behind -= 1
 
     def _pause_input(self) -> None:
         """Read nothing more while something blocks."""

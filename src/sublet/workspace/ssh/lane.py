@@ -134,7 +134,6 @@ class FastLane(asyncio.BufferedProtocol):
         connection: has only AES-GCM ciphers and no compression on offer.
         admits: asked with the size of all that arrives; where it says no, it has ended the connection.
         share: the caller's share of the loop.
-        is_behind: tells whether what was delivered waits for a turn, so that more must not be delivered yet.
     """
 
     def __init__(
@@ -142,12 +141,10 @@ class FastLane(asyncio.BufferedProtocol):
         connection: asyncssh.SSHServerConnection | asyncssh.SSHClientConnection,
         admits: Callable[[int], bool],
         share: Share,
-        is_behind: Callable[[], bool],
     ) -> None:
         self._connection = cast(Connection, connection)
         self._admits = admits
         self._share = share
-        self._is_behind = is_behind
         self._receive_stock = self._connection.data_received
         self._send_stock = self._connection.send_packet
         assert self._connection._transport is not None
@@ -217,8 +214,9 @@ class FastLane(asyncio.BufferedProtocol):
     def work(self) -> None:
         """Deliver whole packets, and send together whatever that brings to send; the rest waits for another turn."""
         self._batching = True
+        self._share.begin()
         try:
-            if self._deliver() and not self._is_behind():
+            if self._deliver() and not self._share.behind:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
@@ -231,6 +229,7 @@ class FastLane(asyncio.BufferedProtocol):
             self._batching = False
             self._at_end.clear()
             self._flush()
+            self._share.rest()
 
     def eof_received(self) -> None:
         """Pass it on."""
@@ -252,11 +251,11 @@ class FastLane(asyncio.BufferedProtocol):
 
     def _deliver(self) -> bool:
         """Deliver whole packets until the turn is over; False where some are left then."""
-        connection, buffer, end = self._connection, self._buffer, self._end
+        connection, buffer, end, share = self._connection, self._buffer, self._end, self._share
         start, all_done = 0, True
         keyed = self._keyed_for_receiving() if self._framed else None
         while start < end and connection._transport is not None:
-            if self._is_behind() or self._share.is_over():
+            if share.behind or share.is_over():
                 all_done = False
                 break
             if not self._framed:

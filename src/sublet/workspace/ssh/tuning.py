@@ -67,7 +67,6 @@ def tune(
     connection: SshConnection,
     admits: Callable[[int], bool] | None = None,
     share: Share | None = None,
-    is_behind: Callable[[], bool] | None = None,
 ) -> bool:
     """Make a connection of either side faster; to be called from its ``connection_made``.
 
@@ -75,15 +74,13 @@ def tune(
         connection: has a transport, and has neither sent nor received anything.
         admits: asked with the size of everything that arrives; where it says no, it has ended the connection.
         share: the caller's share of the loop; by default one of the connection's own.
-        is_behind: tells whether what was delivered waits for a turn, so that more must not be delivered yet.
 
     Returns:
         Whether it is tuned. Where it is not, nothing is changed, and nobody asks ``admits``.
     """
     if asyncssh.__version__ != TUNED_VERSION or not _fits(connection):
         return False
-    share = share or Turns().share("", "")
-    lane = FastLane(connection, admits or _admits_all, share, is_behind or _is_never_behind)
+    lane = FastLane(connection, admits or _admits_all, share or Turns().share("", ""))
     connection.set_extra_info(**{_LANE: lane})
     return True
 
@@ -121,7 +118,3 @@ def _has(thing: object, parts: type) -> bool:
 
 def _admits_all(size: int) -> bool:
     return True
-
-
-def _is_never_behind() -> bool:
-    return False

@@ -14,8 +14,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-SLICE_SECONDS: Final = 0.002
+SLICE_SECONDS: Final = 0.004
 """How long one piece of work may go on before others get the loop."""
+_PAUSE_SECONDS: Final = 0.001
+"""After a pause of this length the loop has certainly come round to everybody."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,21 +45,22 @@ class _Peer:
 class Turns:
     """Who may work on the loop, and for how long. Belongs to one event loop.
 
-    Work is done at once as long as nobody waits, for one slice in each pass of the loop; then everybody waits for a
-    turn. The next turn is that of the peer that has used the least time while it waited, and of its leases likewise.
+    Work is done at once as long as nobody waits, for one slice from when it begins after a pause; then everybody waits
+    for a turn. The next turn is that of the peer that has used the least time while it waited, and of its leases
+    likewise.
     """
 
     def __init__(self) -> None:
-        self._peers: dict[str, _Peer] = {}
+        self.peers: dict[str, _Peer] = {}
         self._clock = 0.0
-        self._until = 0.0
-        self._in_turn = False
-        self._in_pass = False
+        self.until = 0.0
+        self.worked_at = 0.0
+        self.in_turn = False
 
     @property
     def waiting(self) -> int:
         """How many workers wait for a turn."""
-        return sum(len(lease.workers) for peer in self._peers.values() for lease in peer.leases.values())
+        return sum(len(lease.workers) for peer in self.peers.values() for lease in peer.leases.values())
 
     def share(self, peer: str, lease: str, *, at_once: bool = True) -> Share:
         """Return the share of a lease.
@@ -69,80 +72,88 @@ class Turns:
         """
         return Share(self, peer, lease, at_once=at_once)
 
-    def until(self, *, at_once: bool) -> float:
-        """Return the monotonic time until which work may go on now; it is in the past where a turn is needed."""
-        if self._in_turn:
-            return self._until
-        if self._peers or not at_once:
-            return 0.0
-        if not self._in_pass:
-            self._in_pass = True
-            self._until = time.monotonic() + SLICE_SECONDS
-            asyncio.get_running_loop().call_soon(self._pass_ended)
-        return self._until
+    def begin(self) -> None:
+        """Take note that work begins: after a pause, that is a slice of its own."""
+        now = time.monotonic()
+        if not self.in_turn and now >= self.until and now - self.worked_at > _PAUSE_SECONDS:
+            self.until = now + SLICE_SECONDS
+
+    def rest(self) -> None:
+        """Take note that work ends."""
+        self.worked_at = time.monotonic()
 
     def ask(self, peer: str, lease: str, worker: Worker) -> None:
         """Give ``worker`` a turn when its lease's time has come. Asking again before has no effect."""
-        if not self._peers:
+        if not self.peers:
             asyncio.get_running_loop().call_soon(self._turn)
-        waiting = self._peers.get(peer)
+        waiting = self.peers.get(peer)
         if waiting is None:
-            waiting = self._peers[peer] = _Peer(self._clock)
+            waiting = self.peers[peer] = _Peer(self._clock)
         of_lease = waiting.leases.get(lease)
         if of_lease is None:
             of_lease = waiting.leases[lease] = _Lease(waiting.clock)
         of_lease.workers[worker] = None
 
-    def _pass_ended(self) -> None:
-        self._in_pass = False
-
     def _turn(self) -> None:
-        name, peer = min(self._peers.items(), key=_time_used)
+        name, peer = min(self.peers.items(), key=_time_used)
         lease_id, lease = min(peer.leases.items(), key=_time_used)
         worker = next(iter(lease.workers))
         del lease.workers[worker]
         self._clock, peer.clock = peer.used, lease.used
         began = time.monotonic()
-        self._until, self._in_turn = began + SLICE_SECONDS, True
+        self.until, self.in_turn = began + SLICE_SECONDS, True
         try:
             worker.work()
         except Exception:  # a worker that breaks must not keep all others from their turns
             _log.exception("a turn broke")
         finally:
-            self._in_turn = False
-        spent = time.monotonic() - began
+            self.in_turn = False
+        self.worked_at = time.monotonic()
+        spent = self.worked_at - began
         peer.used += spent
         lease.used += spent
         if not lease.workers:
             del peer.leases[lease_id]
             if not peer.leases:
-                del self._peers[name]
-        if self._peers:
+                del self.peers[name]
+        if self.peers:
             asyncio.get_running_loop().call_soon(self._turn)
 
 
 class Share:
-    """The share of one lease, or of a caller that has not logged in yet."""
+    """The share of one connection: that of its lease, or of a caller that has not logged in yet.
 
-    __slots__ = ("_at_once", "_lease", "_peer", "_turns")
+    ``behind`` counts what waits for a turn and has to be done before more of the connection's input is.
+    """
+
+    __slots__ = ("_at_once", "_lease", "_peer", "_turns", "behind")
 
     def __init__(self, turns: Turns, peer: str, lease: str, *, at_once: bool) -> None:
         self._turns = turns
         self._peer = peer
         self._lease = lease
         self._at_once = at_once
+        self.behind = 0
 
     def belong_to(self, peer: str, lease: str) -> None:
         """Count for a lease from now on, and work at once where nobody waits: its caller has logged in."""
         self._peer, self._lease, self._at_once = peer, lease, True
 
-    def until(self) -> float:
-        """Return ``Turns.until`` of this share."""
-        return self._turns.until(at_once=self._at_once)
+    def begin(self) -> None:
+        """Take note that work begins."""
+        self._turns.begin()
 
     def is_over(self) -> bool:
         """Tell whether the time for work is over, so that a turn has to be asked for."""
-        return time.monotonic() >= self._turns.until(at_once=self._at_once)
+        turns = self._turns
+        if not turns.in_turn and (turns.peers or not self._at_once):
+            return True
+        turns.worked_at = now = time.monotonic()
+        return now >= turns.until
+
+    def rest(self) -> None:
+        """Take note that work ends."""
+        self._turns.rest()
 
     def ask(self, worker: Worker) -> None:
         """Ask for a turn of ``worker``."""
