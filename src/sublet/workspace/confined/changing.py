@@ -70,6 +70,7 @@ class ChangingFs(ConfinedFs):
         self._on_refused = on_refused
         self._umask = process_umask()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
+        self._names_changed = 0
         self._open_files: set[WriteFile] = set()
         self._copies: OrderedDict[tuple[int, int, int], Copy] = OrderedDict()
 
@@ -90,6 +91,11 @@ class ChangingFs(ConfinedFs):
                 raise self._denied(parts, SHARED) from None
         if not self._shared.stays_inside(status, parts, patient=self._patient):
             self._copy_up(parts, status, status.st_size if keep is None else min(keep, status.st_size))
+
+    @property
+    def names_changed(self) -> int:
+        """``Changing.names_changed``."""
+        return self._names_changed
 
     def closed(self, file: WriteFile) -> None:
         """``Changing.closed``."""

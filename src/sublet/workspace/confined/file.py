@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,6 +16,9 @@ from sublet.workspace.viewpath import Parts
 
 PERMISSION_BITS: Final = 0o777
 """Modes a client may set: never setuid, setgid or sticky."""
+SURE_SECONDS: Final = 0.05
+"""How long a file with one name is known to have it in the view, unless the lease changes names: by then the lender may
+have moved it elsewhere."""
 _KEPT_FLAGS: Final = os.O_RDONLY | os.O_WRONLY | os.O_RDWR | os.O_APPEND
 
 _UMASK_TELLERS: Final = Path("/proc/self/status")
@@ -39,6 +43,10 @@ OnChange = Callable[[Parts], None]
 class Changing(Protocol):
     """What a file asks before it is changed; implemented by the tree it is in."""
 
+    @property
+    def names_changed(self) -> int:
+        """How often the lease has made, moved or removed a name."""
+
     def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None) -> None:
         """Make sure that a file is changed in the view alone: one with names elsewhere gets a copy of its own here.
 
@@ -60,7 +68,7 @@ class Changing(Protocol):
 class WriteFile(ReadFile):
     """A regular file that may be changed: its data as far as it is open for writing, its mode and times anyway."""
 
-    __slots__ = ("_append", "_changed", "_quota", "_tell", "_tree")
+    __slots__ = ("_append", "_changed", "_quota", "_sure_of", "_sure_until", "_tell", "_tree")
 
     def __init__(
         self,
@@ -79,6 +87,7 @@ class WriteFile(ReadFile):
         self._tell = tell
         self._append = append
         self._changed = False
+        self._sure_of, self._sure_until = -1, 0.0
 
     @property
     def parts(self) -> Parts:
@@ -162,7 +171,11 @@ class WriteFile(ReadFile):
             os.close(fd)
 
     def _claim(self, keep: int | None = None) -> None:
-        self._tree.claim(self._parts, os.fstat(self.fd), keep)
+        status = os.fstat(self.fd)
+        names = self._tree.names_changed
+        if status.st_nlink != 1 or names != self._sure_of or time.monotonic() > self._sure_until:
+            self._tree.claim(self._parts, status, keep)
+            self._sure_of, self._sure_until = self._tree.names_changed, time.monotonic() + SURE_SECONDS
         if not self._changed:
             self._changed = True
             self._tell(self._parts)

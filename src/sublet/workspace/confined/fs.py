@@ -223,6 +223,10 @@ class ConfinedFs:
         if self._track_handles:
             self._quota.opened(fd)
 
+    def covers(self, parts: Parts) -> bool:
+        """Tell whether something is mounted on this name, or on a directory above it."""
+        return self._mounts.covers(parts)
+
     def shows(self, parts: Parts) -> bool:
         """Tell whether there may be something to be seen under this name; ``visible`` then tells of what is there."""
         if self._rules.hidden(parts) and (not self._own or self._own.at(parts) is None):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Protocol
 
 from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts
 
 # A FIFO, whose open would block, is refused by its type before it is opened; O_NONBLOCK is for one swapped in after.
@@ -18,6 +20,13 @@ _SKIPPED_AT_ONCE: Final = 64
 
 class Shown(Protocol):
     """What a handle asks of the tree that it is in; implemented by ``ConfinedFs``."""
+
+    @property
+    def rules(self) -> ViewRules:
+        """Names that are hidden or locked."""
+
+    def covers(self, parts: Parts) -> bool:
+        """Tell whether something is mounted on this name, or on a directory above it."""
 
     def shows(self, parts: Parts) -> bool:
         """Tell whether there may be something to be seen under this name."""
@@ -59,6 +68,8 @@ class Directory(Iterator[tuple[bytes, os.stat_result] | None]):
         self._fd = fd
         self._parts = tuple(parts)
         self._fs = fs
+        self._hidden, self._directory_only = fs.rules.hidden, fs.rules.directory_only
+        self._covers = fs.covers
         self._entries = os.scandir(fd)
         self._undecided: os.DirEntry[str] | None = None
 
@@ -87,10 +98,16 @@ class Directory(Iterator[tuple[bytes, os.stat_result] | None]):
             self._undecided = None
             name = os.fsencode(entry.name)
             parts = (*self._parts, name)
-            if not fs.shows(parts):
+            hidden = self._hidden(parts)
+            if (hidden and not fs.shows(parts)) or self._covers(parts):
                 continue
             try:
-                return name, fs.visible(parts, entry.stat(follow_symlinks=False), self._fd, name)
+                status = entry.stat(follow_symlinks=False)
+                if not hidden and (
+                    stat.S_ISDIR(status.st_mode) or (status.st_nlink == 1 and not self._directory_only(parts))
+                ):
+                    return name, status  # as nearly all are
+                return name, fs.visible(parts, status, self._fd, name)
             except FileNotFoundError:
                 continue
             except NotKnownYet:

@@ -88,6 +88,7 @@ class MovingFs(ChangingFs):
         self._check_replaceable(old)
         self._check_mutable(new)
         self._check_unchecked(old)
+        self._names_changed += 1
         if self._rules.kept(new) and not self._rules.checked(new):
             raise refused(errno.EACCES)
         for parts in (old, new):
@@ -120,6 +121,7 @@ class MovingFs(ChangingFs):
         self._check_replaceable(old)
         self._check_mutable(old, directory=True)
         self._check_mutable(new, directory=True, new=True)
+        self._names_changed += 1
         for parts in (old, new):
             if self._rules.guards_below(parts) or self._mounts.lie_below(parts):
                 raise self._denied(parts, HOLDS)

@@ -148,6 +148,7 @@ class WritableFs(MovingFs):
         self._check_replaceable(parts)
         with self._parent(parts) as directory:
             gone = self._look_at(directory, parts)
+            self._names_changed += 1
             with self._followed(directory, parts[-1], gone, -1):
                 os.unlink(parts[-1], dir_fd=directory)
         self._own.gone(parts)
