@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import anyio
 import pytest
@@ -19,7 +23,10 @@ from sublet.daemon.net.slots import Slots, Standing
 from sublet.daemon.paths import Home, resolve_home
 from sublet.mcp_server import host
 from sublet.protocol.errors import SubletError
+from sublet.supervisor.acp.stream import AgentStream
+from sublet.supervisor.guarded_process import GuardedProcess
 from sublet.turns import Turns
+from sublet.unix_sockets import UnixStream
 from sublet.web.face import MAX_CONNECTIONS as WEB_CONNECTIONS
 from support.daemon_double import STATUS, DaemonDouble
 from support.fake_daemon_api import FakeDaemonApi
@@ -177,6 +184,47 @@ async def serving(double: DaemonDouble, home: Home) -> AsyncIterator[ControlClie
         async with ControlClient(home) as client:
             yield client
         group.cancel_scope.cancel()
+
+
+async def test_what_has_arrived_on_a_unix_socket_is_no_reason_to_go_on_alone() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.send(b"\n" * 50)
+    stream, turns = UnixStream(ours), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with contextlib.closing(theirs):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(other())
+            for _ in range(50):
+                assert await stream.receive(1) == b"\n"
+            task.cancel()
+        stream.close()
+    assert turns >= 50
+
+
+async def test_blank_lines_of_an_acp_agent_do_not_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sublet.turns.TURN_SECONDS", 0)
+    reader, turns = asyncio.StreamReader(limit=1 << 20), 0
+    reader.feed_data(b"\n" * 500 + b" \n" * 500 + b'{"method":"x"}\n')
+    process = SimpleNamespace(stdin=object(), stdout=reader)
+    stream = AgentStream(cast(GuardedProcess, process), lambda _: None)
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(other())
+        assert await stream.receive() == {"method": "x"}
+        task.cancel()
+    assert turns >= 1_000
 
 
 def _home(base: Path) -> Home:

@@ -11,12 +11,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from acp.schema import ToolCallUpdate
 
 import sublet
 from sublet.policy.guardrail.extract import candidates
 from sublet.policy.guardrail.relaxed import TooManySteps
 from sublet.protocol.patterns import MADE, BadPattern, Pattern, glob
 from sublet.protocol.text import clean, clean_line
+from sublet.supervisor.acp.tool_calls import tool_call
 from sublet.supervisor.router.syntax import mentions, parse, words
 
 SRC = Path(sublet.__file__).parent
@@ -129,3 +131,12 @@ def test_values_that_are_begun_again_and_again_end_in_a_refusal_not_in_a_wait() 
     reply = "[" * 600 + "1," * 100_000
     with pytest.raises(TooManySteps):
         candidates(reply)
+
+
+def test_an_acp_tools_name_means_what_it_meant() -> None:
+    def named(name: str) -> str:
+        return tool_call(ToolCallUpdate(tool_call_id="x", field_meta={"x": {"toolName": name}}), []).tool
+
+    assert named("mcp__files__read_all") == "mcp.files.read_all"
+    assert named("mcp__a__b__c") == "mcp.a.b__c"
+    assert named("mcp__" + "_" * 40_000 + "!").startswith("acp.mcp__")
