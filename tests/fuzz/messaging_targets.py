@@ -199,7 +199,7 @@ def _room(data: bytes) -> None:
         _applied(bob, name)
 
 
-@target("lied_to_text", "protocol.ezagent.yjs.blank:blank", raises=[])
+@target("lied_to_text", "messaging.engine.text_replay:Replay.take", raises=[])
 def _lied_to_text(data: bytes) -> None:
     """Take the bytes as an update of a text that a member has signed, who may edit it or not by the first byte.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from sublet.messaging import arrivals
-from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.arrivals import BATCH_BYTES, Arrivals
 from sublet.messaging.engine.network import Sample
 
 
@@ -103,3 +103,13 @@ def test_calls_come_first_but_never_alone() -> None:
     queue.put(None)
     reader.join(30)
     assert got == [None]
+
+
+def test_what_is_large_is_taken_in_small_batches_so_that_calls_come_in_between() -> None:
+    arrivals = Arrivals()
+    large = Sample("k", bytes([1, 0, 1]) + b"x" + bytes(BATCH_BYTES // 2), b"")
+    for _ in range(8):
+        arrivals.hear(large)
+    assert len(arrivals.take(256)) == 2
+    arrivals.put("a call")
+    assert arrivals.take(256)[0] == "a call"

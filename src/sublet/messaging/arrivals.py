@@ -19,6 +19,8 @@ MAX_WAITING_BYTES: Final = 64 << 20
 MAX_OF_SIGNER: Final = 16_384
 MAX_BYTES_OF_SIGNER: Final = 16 << 20
 """Beyond all of these they are dropped, and a difference heals it."""
+BATCH_BYTES: Final = 256 << 10
+"""Of samples and queries that are taken at once; calls of this machine come in between, however large these are."""
 MAX_SIGNERS: Final = 1_024
 """Queues; whoever comes beyond shares one."""
 _HEAD_BYTES: Final = 3
@@ -61,8 +63,9 @@ class Arrivals:
             calls = most - min(most // 2, self._count)
             while self._calls and len(batch) < calls:
                 batch.append(self._calls.popleft())
-            while self._others and len(batch) < most:
-                self._round(batch, most)
+            least = self._size - BATCH_BYTES
+            while self._others and len(batch) < most and self._size > least:
+                self._round(batch, most, least)
         return batch
 
     def rest(self) -> list[Any]:
@@ -96,10 +99,10 @@ class Arrivals:
             self._ready.notify()
         return True
 
-    def _round(self, batch: list[Any], most: int) -> None:
-        """Take one of each signer."""
+    def _round(self, batch: list[Any], most: int, least: int) -> None:
+        """Take one of each signer, as long as more bytes than ``least`` are left."""
         for signer in list(self._others):
-            if len(batch) >= most:
+            if len(batch) >= most or self._size <= least:
                 return
             mine = self._others.pop(signer)
             item = mine.popleft()

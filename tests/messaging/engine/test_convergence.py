@@ -10,6 +10,7 @@ from pycrdt import Array, Doc
 
 from sublet.messaging.answers import state
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine import sequence
 from sublet.messaging.engine.declaration import Annotation, AnnotationPlace, Declaration, Origin
 from sublet.messaging.engine.sequence import Node, YataList
 from sublet.messaging.engine.writing import Outgoing
@@ -143,3 +144,23 @@ def test_no_choice_of_neighbours_makes_replicas_order_elements_differently(seed:
             chain.integrate(Node(id, 1, origin, None, str(id), "", 0))
         orders.add(tuple(node.id for node in chain))
     assert len(orders) == 1
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_place_is_found_by_the_index_as_by_the_walk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, made, clocks = Random(seed), list[tuple[ItemId, ItemId | None]](), dict[int, int]()
+    for _ in range(random.randint(5, 200)):
+        client = random.randint(1, random.choice((2, 6, 30)))
+        clocks[client] = clock = clocks.get(client, -1) + 1
+        near = [None, *(id for id, _ in made[-3:])]
+        origin = random.choice(near if random.random() < 0.5 else [None, *(id for id, _ in made)])
+        made.append(((client, clock), origin))
+    orders = []
+    for steps in (1 << 30, 0, 3, 20):
+        monkeypatch.setattr(sequence, "STEPS", steps)
+        chain = YataList()
+        for id, origin in made:
+            chain.integrate(Node(id, 1, origin, None, str(id), "", 0))
+        orders.append([node.id for node in chain])
+        assert orders[-1] == [node.id for node in chain.backwards()][::-1]
+    assert orders[1:] == orders[:1] * 3

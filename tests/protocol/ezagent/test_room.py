@@ -9,6 +9,7 @@ import pytest
 from protocol.ezagent.configs import ADMIN, BOB, EVE, OWNER, ROOM, Writer, room
 from sublet.protocol.ezagent.room.fold import evaluate
 from sublet.protocol.ezagent.room.seen import parse_seen
+from sublet.protocol.ezagent.room.state import MAX_REMOVALS
 from sublet.protocol.ezagent.room.statements import NESTED_MAP
 from sublet.protocol.ezagent.yjs.model import Value
 
@@ -265,3 +266,18 @@ def test_every_peer_finds_the_same_state_whatever_it_heard_first(seed: int) -> N
         state = evaluate(ROOM, everything)
         assert (state.entities, state.users, state.levels) == (expected.entities, expected.users, expected.levels)
     assert "owner" in [str(role) for role in expected.members().values()]
+
+
+def test_who_was_removed_very_often_comes_back_no_more() -> None:
+    owner, _, _, eve = room("open")
+    for _ in range(MAX_REMOVALS):
+        eve.hear(owner)
+        eve.grant(EVE)
+        owner.hear(eve)
+        assert EVE in owner.roles()
+        owner.remove(EVE)
+        assert EVE not in owner.roles()
+    eve.hear(owner)
+    eve.grant(EVE)
+    owner.hear(eve)
+    assert EVE not in owner.roles()

@@ -10,7 +10,7 @@ from typing import Final
 
 from sublet.messaging.engine.backend import DocumentRow, EntryRow, Fork, Store, WriteRow
 from sublet.messaging.engine.held import Held, HeldUpdates, Need
-from sublet.messaging.engine.plan import LOST, OPAQUE, Located, NewEntry, NewWrite, Plan, plain_value, put
+from sublet.messaging.engine.plan import LOST, OPAQUE, Fresh, Located, NewEntry, NewWrite, Plan, plain_value, put
 from sublet.messaging.engine.sequence import Node, YataList
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -19,6 +19,8 @@ from sublet.protocol.ezagent.keys import Place
 from sublet.protocol.ezagent.roots import Root, StorageType
 from sublet.protocol.ezagent.yjs.model import HOLE, MAP, TYPE, Item, ItemId, Update
 
+MAX_DEPTH: Final = 16
+"""Of maps in maps."""
 LAYOUTS_KEPT: Final = 256
 LAYOUT_ITEMS_KEPT: Final = 1 << 16
 """Of all layouts of a document together."""
@@ -189,19 +191,18 @@ class Document:
             Refused: ``WRONG_SHAPE``: it writes something that such a document does not hold, or puts it before another,
                 which no writer of a timeline or of keys does: so nobody places a thing where replicas disagree.
         """
-        plan, fresh = Plan(), dict[int, Located]()
+        plan, fresh = Plan(), Fresh()
         entry: NewEntry | None = None
         for item in update.items:
             if item.kind == HOLE:
                 continue
             if entry is not None and entry.continues(item):
-                fresh[item.clock] = entry.add(item)
+                fresh.add(item, entry.add(item))
                 continue
             located = self._locate_new(update, item, fresh)
             if item.right is not None and OPAQUE not in located.path:
                 raise Refused(Refusal.WRONG_SHAPE, "something that is put before another, where all are added behind")
-            for offset in range(item.length):
-                fresh[item.clock + offset] = located
+            fresh.add(item, located)
             if not located.path and located.entry is not None:
                 entry = NewEntry(located.entry, item, item.length, {}, set())
                 plan.entries.append(entry)
@@ -223,7 +224,7 @@ class Document:
             return
         plan.writes.append(NewWrite(item, located, value, located.nested))
 
-    def _locate_new(self, update: Update, item: Item, fresh: dict[int, Located]) -> Located:
+    def _locate_new(self, update: Update, item: Item, fresh: Fresh) -> Located:
         nested = item.kind == TYPE and item.value == MAP
 
         def known(other: ItemId) -> Located | None:
@@ -240,6 +241,8 @@ class Document:
                 return LOST
             if holder is None or not (holder.nested or not holder.path) or item.key is None:
                 raise Refused(Refusal.WRONG_SHAPE, "a key of something that is no map")
+            if len(holder.path) >= MAX_DEPTH:
+                raise Refused(Refusal.WRONG_SHAPE, "maps that are nested too deep")
             container = item.parent if holder.path else None
             return Located(holder.entry, container, (*holder.path, item.key), nested)
         neighbour = item.origin or item.right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -23,6 +24,27 @@ class Located(NamedTuple):
 
 LOST: Final = Located(None, None, (OPAQUE,), nested=False)
 """Where something is that depends on what forks: kept in the log, and left out everywhere."""
+
+
+class Fresh:
+    """Where the items of an update belong that were looked at so far: one entry for each, however long it is."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._found: list[tuple[int, Located]] = []
+
+    def add(self, item: Item, located: Located) -> None:
+        """Add the next item."""
+        self._starts.append(item.clock)
+        self._found.append((item.clock + item.length, located))
+
+    def get(self, clock: int) -> Located | None:
+        """Return where a clock belongs; None where no item has it."""
+        place = bisect_right(self._starts, clock) - 1
+        if place < 0:
+            return None
+        end, located = self._found[place]
+        return located if clock < end else None
 
 
 @dataclass(slots=True)

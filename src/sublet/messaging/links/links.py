@@ -36,6 +36,8 @@ PENDING_SECONDS: Final = 5.0
 MAX_LINKS_OF_PEER: Final = 4
 """More than one, since who has lost a link may be back before that is noticed here."""
 ACCEPTED_A_TURN: Final = 16
+PAUSE_SECONDS: Final = 0.1
+"""After a failure of the thread, which then goes on."""
 BACKLOG: Final = 64
 MAX_SOCKET_PATH: Final = 100
 _OURS: Final = "bus"
@@ -163,6 +165,7 @@ class Links:
                 self._turn()
             except Exception:  # one link's failure must not be everybody's
                 log.exception("a turn of the bus links failed")
+                time.sleep(PAUSE_SECONDS)
         for link in [*self._pending, *(one for all_of in self._open.values() for one in all_of)]:
             self._end(link)
         for key in list(self._callers):
