@@ -147,6 +147,14 @@ def test_a_mount_is_not_entered_and_the_rest_goes(tmp_path: Path) -> None:
     assert is_removed(tmp_path / "top")
 
 
+def test_a_removal_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    nest(tmp_path / "top", 3)
+    with pytest.raises(TimeoutError):
+        remove_tree(tmp_path / "top", seconds=-1)
+    assert not is_removed(tmp_path / "top", seconds=-1)
+    assert is_removed(tmp_path / "top")
+
+
 def test_what_goes_on_being_filled_ends_in_time(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
