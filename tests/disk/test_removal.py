@@ -121,8 +121,11 @@ def test_flags_are_no_obstacle_where_we_may_take_them_off(tmp_path: Path) -> Non
     for path, flag in ((top / "file", "+i"), (top / "sub" / "file", "+a"), (top / "sub", "+i"), (top, "+a")):
         if subprocess.run(["chattr", flag, str(path)], capture_output=True, check=False).returncode != 0:
             pytest.skip("this file system has no such flags")
-    remove_tree(top)
-    assert not top.exists()
+    try:
+        remove_tree(top)
+        assert not top.exists()
+    finally:  # nobody else could remove it
+        subprocess.run(["chattr", "-R", "-ia", str(tmp_path)], capture_output=True, check=False)
 
 
 @needs_root
