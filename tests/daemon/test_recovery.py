@@ -170,7 +170,7 @@ async def _die_and_recover(
     # What a peer has to be told stays until it is.
     untold = before.settled and "remote_task" in held
     assert {one.kind for one in await journal.open_resources()} == ({"remote_task"} if untold else set())
-    assert not machine.scratch.exists()
+    assert list(machine.scratch.iterdir()) == []
     assert list(machine.mounts.root.iterdir()) == []
     # The next start finds nothing to do.
     newest = await journal.newest_event()

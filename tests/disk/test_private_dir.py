@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sublet.disk import private_dir
 from sublet.disk.private_dir import PrivateDir, make_fresh
 from support.deep_tree import nest
 from support.ordinary_user import as_ordinary_user, needs_root
@@ -22,7 +23,7 @@ OBSTACLES: dict[str, PutThere] = {
     "file": lambda path, victim: path.write_bytes(b"theirs"),
     "hard link": lambda path, victim: os.link(victim / "kept", path),
     "directory": lambda path, victim: nest(path, 3),
-    "deep directory": lambda path, victim: nest(path, 3_000),
+    "deep directory": lambda path, victim: nest(path, 300),
     "closed directory": lambda path, victim: nest(path, 2, mode=0),
 }
 
@@ -53,6 +54,21 @@ def test_a_file_is_put_in_place_of_anything(scratch: Path, victim: Path, obstacl
     assert (scratch / "prompt.txt").stat().st_mode & 0o777 == 0o600
     assert os.listdir(scratch) == ["prompt.txt"]
     assert [(path.name, path.read_bytes()) for path in victim.iterdir()] == [("kept", b"kept")]
+
+
+def test_what_takes_too_long_to_remove_is_moved(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_dir, "CLEAR_SECONDS", -1.0)
+    nest(scratch / "home", 3)
+    (scratch / "tmp").mkdir()
+    nest(scratch / "prompt.txt", 3)
+    with PrivateDir.open(scratch) as private:
+        private.write("prompt.txt", b"ours")
+        private.directory("home", fresh=True).close()
+    assert (scratch / "prompt.txt").read_bytes() == b"ours"
+    assert os.listdir(scratch / "home") == []
+    assert sorted(name.partition("-")[0] for name in os.listdir(scratch)) == [
+        ".replaced", ".replaced", "home", "prompt.txt", "tmp",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)

@@ -121,8 +121,11 @@ def test_flags_are_no_obstacle_where_we_may_take_them_off(tmp_path: Path) -> Non
     for path, flag in ((top / "file", "+i"), (top / "sub" / "file", "+a"), (top / "sub", "+i"), (top, "+a")):
         if subprocess.run(["chattr", flag, str(path)], capture_output=True, check=False).returncode != 0:
             pytest.skip("this file system has no such flags")
-    remove_tree(top)
-    assert not top.exists()
+    try:
+        remove_tree(top)
+        assert not top.exists()
+    finally:  # nobody else could remove it
+        subprocess.run(["chattr", "-R", "-ia", str(tmp_path)], capture_output=True, check=False)
 
 
 @needs_root
@@ -144,6 +147,14 @@ def test_a_mount_is_not_entered_and_the_rest_goes(tmp_path: Path) -> None:
         assert not is_removed(place)
     finally:
         subprocess.run(["umount", str(place)], check=True)
+    assert is_removed(tmp_path / "top")
+
+
+def test_a_removal_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    nest(tmp_path / "top", 3)
+    with pytest.raises(TimeoutError):
+        remove_tree(tmp_path / "top", seconds=-1)
+    assert not is_removed(tmp_path / "top", seconds=-1)
     assert is_removed(tmp_path / "top")
 
 

@@ -3,13 +3,12 @@
 The scratch directory of a job is the daemon's and the agent's at once: the daemon puts a home, a prompt and copies of
 logins there before each prompt, and the agent may have put a link, a FIFO or a directory in place of any of them.
 Everything here starts at the descriptor of that directory, goes down name by name without following a link or entering
-a mount, and never opens what is there already to write into it: a file is made under a new name and put in place.
-What stands in the way is the agent's own, and is removed.
+a mount, and never opens what is there already to write into it: what stands in the way is the agent's own, and is
+removed, and a file is always a new one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import secrets
@@ -26,8 +25,8 @@ PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 MAX_TRIES: Final = 8
 """How often a name is tried again that somebody keeps changing."""
-CLEAR_SECONDS: Final = 10.0
-"""How long it may take to remove what stands in the way of one name."""
+CLEAR_SECONDS: Final = 5.0
+"""How long it is tried to remove what stands in the way of one name."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -97,18 +96,10 @@ class PrivateDir:
             OSError: it can't be written.
             ValueError: what can't be a name.
         """
-        target = _name(name)
-        draft = f".new-{secrets.token_hex(8)}".encode()
-        fd = os.open(draft, _CREATE, mode, dir_fd=self._fd)
-        try:
-            with open(fd, "wb") as file:
-                os.fchmod(fd, mode)  # whatever the umask is
-                file.write(data)
-            self._replace(draft, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(draft, dir_fd=self._fd)
-            raise
+        fd = self._created(_name(name), mode)
+        with open(fd, "wb") as file:
+            os.fchmod(fd, mode)  # whatever the umask is
+            file.write(data)
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the content of a regular file, up to one byte more than ``limit``: ``read_plain``."""
@@ -122,16 +113,13 @@ class PrivateDir:
         """Remove whatever has that name, with all that is below it: ``remove_beneath``."""
         remove_beneath(self._fd, _name(name))
 
-    def _replace(self, draft: bytes, target: bytes) -> None:
+    def _created(self, name: bytes, mode: int) -> int:
+        """Return a descriptor of a new file, in place of whatever has that name."""
         for _ in range(MAX_TRIES):
             try:
-                os.rename(draft, target, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            except OSError as error:
-                if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                remove_beneath(self._fd, target, seconds=CLEAR_SECONDS)
-            else:
-                return
+                return os.open(name, _CREATE, mode, dir_fd=self._fd)
+            except FileExistsError:
+                _clear(self._fd, name)
         raise OSError(errno.EBUSY, "its name is changed all the time")
 
 
@@ -160,17 +148,29 @@ def _name(name: str) -> bytes:
     return encoded
 
 
+def _clear(parent: int, name: bytes) -> None:
+    """Remove what stands in the way; what takes too long, or can't be removed, gets another name beside it.
+
+    Raises:
+        OSError: it can't be moved either.
+    """
+    try:
+        remove_beneath(parent, name, seconds=CLEAR_SECONDS)
+    except OSError:
+        os.rename(name, f".replaced-{secrets.token_hex(8)}".encode(), src_dir_fd=parent, dst_dir_fd=parent)
+
+
 def _entered(parent: int, name: bytes, *, fresh: bool) -> int:
     """Return a descriptor of a directory that we may write in, made anew where something else stands there."""
     if fresh:
-        remove_beneath(parent, name, seconds=CLEAR_SECONDS)
+        _clear(parent, name)
     opener = choose_opener()
     for _ in range(MAX_TRIES):
         try:
             os.mkdir(name, PRIVATE_DIRECTORY, dir_fd=parent)
         except FileExistsError:
             if fresh:
-                remove_beneath(parent, name, seconds=CLEAR_SECONDS)
+                _clear(parent, name)
                 continue
         try:
             fd = opener(parent, name, DIRECTORY_PATH | os.O_NOFOLLOW)
@@ -179,7 +179,7 @@ def _entered(parent: int, name: bytes, *, fresh: bool) -> int:
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
-            remove_beneath(parent, name, seconds=CLEAR_SECONDS)
+            _clear(parent, name)
             continue
         try:
             if stat.S_IMODE(os.fstat(fd).st_mode) & PRIVATE_DIRECTORY != PRIVATE_DIRECTORY:

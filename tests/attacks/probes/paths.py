@@ -214,8 +214,9 @@ _REMOVAL = (
 )  # fmt: skip
 _PRIVATE = (
     "disk.private_dir:PrivateDir.open", "disk.private_dir:PrivateDir.directory", "disk.private_dir:PrivateDir.write",
-    "disk.private_dir:PrivateDir.open_file", "disk.private_dir:PrivateDir._replace", "disk.private_dir:_entered",
-    "disk.private_dir:make_fresh", "disk.plain_file:open_plain", "disk.plain_file:read_plain",
+    "disk.private_dir:PrivateDir.open_file", "disk.private_dir:PrivateDir._created", "disk.private_dir:_entered",
+    "disk.private_dir:_clear", "disk.private_dir:make_fresh", "disk.plain_file:open_plain",
+    "disk.plain_file:read_plain",
     "supervisor.job_env:make_home", "supervisor.job_env:write_prompt", "supervisor.job_env:copy_login",
     "supervisor.tool_server.opened:_listen", "supervisor.super_agent:_own_directory",
 )  # fmt: skip
@@ -265,7 +266,7 @@ PROBES = (
         name="paths: rows that are no records",
         covers=(
             "daemon.storage.journal:Journal._load", "daemon.storage.journal:Journal.set_torn_aside",
-            "daemon.storage.journal:Journal._set_aside", "daemon.storage.journal:_detail",
+            "daemon.storage.journal:Journal._set_aside", "daemon.storage.event_log:load_object",
             "disk.set_aside:SetAside.keep",
         ),
         throw=torn_rows,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from sublet.daemon.storage import event_log
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, ResourceRecord
 from sublet.daemon.storage.store import Store
+from sublet.disk.set_aside import SetAside
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventFilter, EventKeys, EventKind
@@ -245,3 +247,36 @@ async def test_events_of_sessions_can_be_left_out(journal: Journal) -> None:
     only = EventFilter(sessions=False)
     page = await journal.wait_for_events(0, timeout=0, only=only)
     assert [event.seq for event in page.events] == [other.seq]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "[" * 100_000])
+def test_a_torn_row_is_an_empty_object(text: str) -> None:
+    assert event_log.load_object(text) == {}
+    assert event_log.load_object('{"a": 1}') == {"a": 1}
+
+
+def torn(connection: sqlite3.Connection) -> int:
+    """Add a row that is no record to both tables."""
+    common = "(id, state, record, created_at, updated_at, {}) VALUES ('one', 'running', '{{}}', '', '', '')"
+    connection.execute("INSERT INTO delegations " + common.format("caller"))
+    return connection.execute("INSERT INTO assignments " + common.format("peer")).rowcount
+
+
+async def test_a_row_that_is_no_record_leaves_the_others_alone(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "sublet.db")
+    aside = SetAside(tmp_path)
+    journal = Journal(store, aside)
+    try:
+        await store.write(torn)
+        assert await journal.load_delegation("one") is None
+        assert await journal.load_assignment("one") is None
+        assert await journal.list_delegations() == []
+        assert [(thing.what, Path(thing.kept_as).read_bytes()) for thing in aside.told] == [
+            ("delegations/one", b"{}"),
+            ("assignments/one", b"{}"),
+        ]
+        await store.write(torn)
+        with pytest.raises(SubletError, match="is no record"):
+            await Journal(store).load_delegation("one")
+    finally:
+        await store.close()

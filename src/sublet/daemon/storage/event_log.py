@@ -31,8 +31,12 @@ MAX_READERS = 512
 
 
 def load_object(text: str) -> dict[str, JsonValue]:
-    """Return the JSON object that this module or the journal has written."""
-    return cast("dict[str, JsonValue]", json.loads(text))
+    """Return the JSON object that was kept; an empty one where the row is torn, since nobody may fail who reads on."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, JsonValue]", found) if isinstance(found, dict) else {}
 
 
 class Recorder:

@@ -18,7 +18,7 @@ import structlog
 from pydantic import ValidationError
 
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder
+from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339, unix_seconds
@@ -294,7 +294,7 @@ class Journal(EventLog):
                 "SELECT * FROM resources WHERE released_at IS NULL AND (?1 IS NULL OR owner = ?1) ORDER BY id", (owner,)
             )
             return [
-                HeldResource(row["id"], row["owner"], row["kind"], _detail(row["detail"]), row["acquired_at"])
+                HeldResource(row["id"], row["owner"], row["kind"], load_object(row["detail"]), row["acquired_at"])
                 for row in rows
             ]
 
@@ -388,12 +388,3 @@ class Journal(EventLog):
             connection.executemany(table.delete, [(one,) for one, *_ in rows])
 
         await self.transact(work)
-
-
-def _detail(text: str) -> dict[str, JsonValue]:
-    """Return what is kept of a resource; nothing where that can't be read, as the resource is released in any case."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
