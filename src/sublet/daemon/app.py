@@ -21,6 +21,7 @@ import structlog
 from sublet.daemon.api.daemon_models import ServiceView, StatusView
 from sublet.daemon.approvals.views import approver_remarks
 from sublet.daemon.audit_log.log import AuditLog
+from sublet.daemon.audit_log.opening import open_audit_log
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.server import ControlServer
 from sublet.daemon.control.service import DaemonService
@@ -34,7 +35,7 @@ from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.own_files import OwnFiles
-from sublet.daemon.parts import Parts, make_parts, open_audit_log
+from sublet.daemon.parts import Parts, make_parts
 from sublet.daemon.paths import Home
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
@@ -112,6 +113,8 @@ class _Daemon:
         finally:
             with anyio.CancelScope(shield=True):
                 await audit_log.close()
+            if self._home is not self._config.home:
+                self._home.clean_up()
 
     async def _run(self, ready: Callable[[StatusView], None], audit_log: AuditLog) -> None:
         parts = await make_parts(

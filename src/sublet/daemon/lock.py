@@ -57,6 +57,22 @@ class InstanceLock:
         """Whether the file that is locked is still the one by its name, so that no other daemon can start here."""
         return _is_current(self._descriptor, self._path)
 
+    def renew(self) -> bool:
+        """Hold a file by its name again where somebody has removed it; return False where another daemon does."""
+        if self.holds:
+            return True
+        try:
+            descriptor = _open(self._path)
+        except SubletError:
+            return False
+        if not _try_lock(descriptor, self._path):
+            os.close(descriptor)
+            return False
+        _write(descriptor, self.owner)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        return True
+
     def moved(self, home: Home) -> None:
         """Write down that the sockets are in another directory now."""
         self.owner = replace(self.owner, socket=home.control_socket)

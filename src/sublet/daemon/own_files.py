@@ -17,9 +17,11 @@ from sublet.daemon.endings import Ending, Stop
 from sublet.daemon.lock import InstanceLock
 from sublet.daemon.paths import Home
 from sublet.daemon.running import KeptFace
+from sublet.disk.identity import identity_of
 from sublet.protocol.errors import SubletError
 
 LOOK_SECONDS: Final = 5.0
+STORE: Final = "sublet.db"
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +53,8 @@ class OwnFiles:
         self._stop = stop
         self._moved = moved
         self._look_seconds = look_seconds
+        self._store = f"{home.state_dir}/{STORE}"
+        self._identity = identity_of(self._store)
 
     async def serve(self) -> None:
         """Look from time to time until cancelled."""
@@ -60,7 +64,7 @@ class OwnFiles:
 
     async def look(self) -> None:
         """Look once, and mend what can be mended."""
-        if not await asyncio.to_thread(lambda: self._lock.holds):
+        if not await asyncio.to_thread(self._has_state):
             self._stop.now(Ending.STATE_GONE)
             return
         lost = [face for face in self._faces if face.running and not await asyncio.to_thread(face.is_there)]
@@ -80,6 +84,10 @@ class OwnFiles:
             lost = list(self._faces)
         for face in lost:
             face.make_anew()
+
+    def _has_state(self) -> bool:
+        """Tell whether the store is still found by its name, and no other daemon can start beside this one."""
+        return identity_of(self._store) == self._identity and self._lock.renew()
 
 
 def _made(home: Home) -> bool:

@@ -17,7 +17,6 @@ from sublet.daemon.approvals.questions import Questions
 from sublet.daemon.approvals.service import ApprovalParts, ApprovalService
 from sublet.daemon.approvals.tool_gate import GateParts
 from sublet.daemon.audit_log.log import AuditLog
-from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.config import DaemonConfig
 from sublet.daemon.control.callers import Callers, chain_signer
 from sublet.daemon.faces import load_peer_link, load_text_link
@@ -65,7 +64,6 @@ from sublet.daemon.working.remote_agents import PairedAndPublic
 from sublet.disk.set_aside import SetAside
 from sublet.policy.engine import Policy
 from sublet.policy.lending import KEY_DIRECTORIES, Protected
-from sublet.protocol.errors import LocalCode, SubletError
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.supervisor.agent_questions import AgentQuestions
 from sublet.supervisor.confinement import Confinement, confinement
@@ -388,21 +386,6 @@ async def make_parts(
         scratch_root=scratch_root,
         aside=aside,
     )
-
-
-async def open_audit_log(config: DaemonConfig, store: Store, identity: Identity) -> AuditLog:
-    """Return the audit log of this daemon.
-
-    Raises:
-        SubletError: ``UNAVAILABLE`` where it can't be read or written.
-    """
-    directory = Path(config.home.state_dir) / "audit-log"
-    try:
-        return await AuditLog.open(directory, LogMemory(store), identity.key)
-    except OSError as error:
-        raise SubletError(
-            LocalCode.UNAVAILABLE, f"the audit log in {directory} can't be used: {error.strerror}", "Check its disk."
-        ) from None
 
 
 def _sandbox(config: DaemonConfig, own: list[Path]) -> Sandbox:

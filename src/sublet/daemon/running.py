@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,6 +11,7 @@ import anyio
 
 from sublet.daemon.endings import Stop
 from sublet.daemon.ports import Face
+from sublet.disk.identity import identity_of
 from sublet.tasks import Service, Services
 
 MAX_BESIDE = 8
@@ -64,11 +64,11 @@ class KeptFace:
         """
         await self._face.start()
         self._started = True
-        self._identity = _identity_of(self._face.address)
+        self._identity = identity_of(self._face.address)
 
     def is_there(self) -> bool:
         """Tell whether the socket of a face whose address is a path is still the one that it listens on."""
-        return _identity_of(self._face.address) == self._identity
+        return identity_of(self._face.address) == self._identity
 
     def make_anew(self) -> None:
         """Make another face beside this one, whose socket is gone; who is connected to the old one goes on there."""
@@ -95,20 +95,11 @@ class KeptFace:
         made = self._make(self._face.address)
         await made.start()
         self._face, self._started = made, True
-        self._identity = _identity_of(made.address)
+        self._identity = identity_of(made.address)
 
 
 class Remade(Exception):
     """A face was made beside itself so often that those who are connected to old ones have to go."""
-
-
-def _identity_of(path: str) -> tuple[int, int] | None:
-    """Return what tells the file at ``path`` from another one that takes its name; None where there is none."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 @asynccontextmanager

@@ -214,7 +214,10 @@ class ZenohNetwork:
         while not self._closing.is_set():
             try:
                 session = zenoh.open(_config("client", endpoints))
-            except zenoh.ZError:
+            except Exception as error:
+                # No relay answers yet; or what it answers breaks the library, which is no reason to give up.
+                if not isinstance(error, zenoh.ZError):
+                    log.exception("the uplink to a relay failed and is tried again")
                 self._closing.wait(UPLINK_RETRY_SECONDS)
                 continue
             if self._closing.is_set():
