@@ -18,6 +18,7 @@ import asyncssh
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.login import CIPHERS, LOGIN_SECONDS, LeaseConnection
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.serving.sockets import connected, listening
@@ -56,16 +57,22 @@ class DataPlane:
         reverse: where connections go whose caller wants to serve us; one of its own by default.
         scratch: private directory for what transfers need meanwhile, which the caller clears after a crash; by default
             the system's directory for temporary files.
+        git: what git runs in for the transport of that name; by default a sandbox.
     """
 
     def __init__(
-        self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None, scratch: Path | None = None
+        self,
+        host_key: asyncssh.SSHKey,
+        reverse: ReverseAcceptor | None = None,
+        scratch: Path | None = None,
+        git: GitSandbox | None = None,
     ) -> None:
         self.reverse = reverse or ReverseAcceptor()
         self.take_up = TakeUp()
         """Leases of an earlier process that are not open yet: who logs in for one waits until that is decided."""
         self._host_key = host_key
         self._scratch = scratch or Path(tempfile.gettempdir())
+        self._git = git or GitSandbox()
         self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
         self._leases: dict[str, ServedLease] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -149,7 +156,7 @@ class DataPlane:
                 LocalCode.INVALID_ARGUMENT, "the lease id is no plain name", "Use a delegation id."
             ) from None
         loop = asyncio.get_running_loop()
-        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch)
+        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch, self._git)
         self._ended.pop(lease_id, None)
         self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)
         self.take_up.decide(lease_id)

@@ -17,6 +17,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.quota import Quota, QuotaMet
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.served_transfers import LeaseTransfers
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles
@@ -44,13 +45,14 @@ class ServedLease:
         export: what is served, to whom, how and for how long.
         threads: where transfers do their work.
         scratch: private directory for what transfers need meanwhile.
+        git: what git runs in for the transport of that name.
 
     Raises:
         SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
             directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
-    def __init__(self, export: Export, threads: Executor, scratch: Path) -> None:
+    def __init__(self, export: Export, threads: Executor, scratch: Path, git: GitSandbox) -> None:
         self.export = export
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
@@ -75,7 +77,17 @@ class ServedLease:
                 tree.close()
             raise
         self.transfers = LeaseTransfers(
-            trees, self.view, copies, quota, self.usage, self.is_live, export.transport, threads, scratch, export.memory
+            trees,
+            self.view,
+            copies,
+            quota,
+            self.usage,
+            self.is_live,
+            export.transport,
+            threads,
+            scratch,
+            git,
+            export.memory,
         )
 
     def is_live(self) -> bool:
