@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _STYLE = {"added": "green", "changed": "yellow", "deleted": "red", "renamed": "yellow", "mode": "yellow"}
 _OUTCOME = {"merged": "merges with your changes", "conflict": "conflict", "present": "is like that already"}
+_LEFT_OUT_SHOWN = 3
+"""Changes that a branch does not hold, in the line that tells of a result."""
+
 _MEANING = {
     "pending": "not applied yet",
     "applied": "applied",
@@ -36,6 +39,10 @@ def staged(changes: ChangeSet, symbols: Symbols, label: str = "staged result") -
     line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
     if changes.branch is not None:
         line.append(f" {symbols.dot} on branch {clean_line(changes.branch, 200)}", style="green")
+    if changes.branch_left_out:
+        left_out = "; ".join(clean_line(line, 300) for line in changes.branch_left_out[:_LEFT_OUT_SHOWN])
+        more = ", and more" if len(changes.branch_left_out) > _LEFT_OUT_SHOWN else ""
+        line.append(f" {symbols.dot} not on it: {left_out}{more}", style="yellow")
     if changes.branch_error is not None:
         line.append(f" {symbols.dot} on no branch: {clean_line(changes.branch_error, 300)}", style="yellow")
     return line
@@ -49,8 +56,10 @@ def review_steps(view: DelegationView) -> list[str]:
     if changes.is_empty:
         return [f"Drop it:  sublet discard {view.delegation_id}"]
     if changes.branch is not None:
+        rest = [f"Take the rest:  sublet apply {view.delegation_id}"] if changes.branch_left_out else []
         return [
             f"Take it:  git merge {clean_line(changes.branch, 200)}",
+            *rest,
             f"Drop it:  sublet discard {view.delegation_id}   (the branch stays)",
         ]
     return [
@@ -104,9 +113,12 @@ def obstacles(report: Review, symbols: Symbols) -> list[RenderableType]:
 def applied(report: Applied, symbols: Symbols) -> RenderableType:
     """Return what became of a result."""
     if report.branch is not None:
+        left_out = [clean_line(line, 300) for line in report.change_set.branch_left_out]
+        rest = f"\nnot on it, and waiting for `sublet apply {report.delegation_id}`:\n  " if left_out else ""
         return Text.assemble(
             (f"{symbols.good} branch {clean_line(report.branch, 200)}", "bold green"),
             f"  at {clean_line((report.commit or '')[:12])}; your files are as they were",
+            (rest + "\n  ".join(left_out), "yellow"),
         )
     parts: list[RenderableType] = []
     if report.applied:

@@ -121,6 +121,9 @@ class ChangeSet(View):
     status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
+    branch_left_out: list[str] = Field(
+        default=[], description="What of it is not on the branch, with the reason; it waits to be applied"
+    )
 
     @property
     def is_empty(self) -> bool:

@@ -101,6 +101,13 @@ def checked_index(content: bytes, id_bytes: int, before: bytes | None = None) ->
     return GoodIndex(good + digest.digest(), tuple(sorted({entry.path for entry in hiding})))
 
 
+def unsafe_path(path: bytes) -> bool:
+    """Tell whether git would refuse to add ``path``: it climbs, or has a component that some file system takes for
+    ``.git``.
+    """
+    return _BAD_PATH.search(path) is not None
+
+
 def _unseen_by(index: bytes, id_bytes: int) -> set[bytes]:
     """Return the paths that the lender's own index has git not look at; none where it can't be read."""
     version, count = int.from_bytes(index[4:8], "big"), int.from_bytes(index[8:_HEADER], "big")

@@ -12,7 +12,7 @@ import functools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -115,13 +115,19 @@ class GitSandbox:
         if reason:
             raise SubletError(
                 ErrorCode.DEP_MISSING,
-                f"{what_for} is not available: git reads here what a peer has made, and it can't be confined: {reason}",
-                "Install bubblewrap (apt install bubblewrap) and allow user namespaces, use --transport archive or "
-                "sshfs, or start the daemon with --unsandboxed and take the risk.",
+                f"{what_for} is not available: git would read what a peer has made, and can't be confined: {reason}",
+                "Install bubblewrap (apt install bubblewrap) and allow user namespaces. Or do without: --transport archive "
+                "brings files, `sublet apply` takes results. Or start the daemon with --unsandboxed and take the risk.",
             )
 
     def wrap(
-        self, script: str, arguments: Sequence[str] = (), *, writable: Sequence[Path], readable: Sequence[Path] = ()
+        self,
+        script: str,
+        arguments: Sequence[str] = (),
+        *,
+        writable: Sequence[Path],
+        readable: Sequence[Path] = (),
+        instead: Mapping[Path, Path] | None = None,
     ) -> list[str]:
         """Return the argv that runs ``script``, in which ``g`` is git, with ``arguments`` as its ``$1`` and so on.
 
@@ -132,6 +138,7 @@ class GitSandbox:
             arguments: what varies.
             writable: absolute paths that git may change; the first is where it starts.
             readable: absolute paths that it may read besides.
+            instead: files that it sees in place of others. Without a sandbox it sees those others.
 
         Raises:
             SubletError: as ``check``.
@@ -147,6 +154,8 @@ class GitSandbox:
             argv += ["--ro-bind", str(path), str(path)]
         for path in writable:
             argv += ["--bind", str(path), str(path)]
+        for path, other in (instead or {}).items():
+            argv += ["--ro-bind", str(other), str(path)]
         return [*argv, "--remount-ro", "/", "--chdir", str(writable[0]), "--", *inner]
 
     def _bwrap(self) -> str | None:
