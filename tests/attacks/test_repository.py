@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tracemalloc
 from pathlib import Path
 
 import asyncssh
 import pytest
 
-from attacks.kit.repository import META, bundle_of_files, file, hostile_lender, link, stream_of
-from sublet.protocol.errors import SubletError
+from attacks.kit.repository import (
+    META,
+    Objects,
+    bundle_of,
+    bundle_of_files,
+    delta,
+    entry_of_pack,
+    file,
+    hostile_lender,
+    link,
+    pack_of,
+    stream_of,
+)
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import Entry, TarLimits
 from sublet.workspace.bundles.carrier import GitCarrier
+from sublet.workspace.bundles.exchange import GitExchange
+from sublet.workspace.bundles.runs import GitRuns
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.ssh.connection import connect
 
 pytestmark = pytest.mark.anyio
@@ -91,3 +108,210 @@ async def test_a_view_of_an_archive_holds_directories_alone(tmp_path: Path, name
 async def test_a_link_in_meta_is_refused(tmp_path: Path) -> None:
     stream = stream_of([META, (Entry((b"meta", b"x"), "symlink", target=b"/etc/passwd"), b"")])
     assert "a link in /meta" in await attach(git_carrier(tmp_path), stream, "dlg_1")
+
+
+def bomb(name: str) -> bytes:
+    """Return a bundle that says little and means much."""
+    objects = Objects()
+    if name == "a tree that says it is large":
+        objects.entries.append(entry_of_pack(2, b"", says=256 << 20))
+        return bundle_of("1" * 40, pack_of(objects.entries))
+    if name == "a tree that is large":
+        return objects.bundle(objects.add("tree", bytes(256 << 20)))
+    if name == "a file that is large":
+        return objects.bundle(objects.tree([(b"100644", b"f", objects.blob(bytes(64 << 20)))]))
+    if name == "a file that says it is small":
+        objects.entries.append(entry_of_pack(3, bytes(1 << 20), says=10))
+        return bundle_of("1" * 40, pack_of(objects.entries))
+    if name == "many files of one difference":
+        base = objects.blob(bytes(1 << 20))
+        copy = b"\xff" + b"\0" * 4 + b"\0\0\x10"  # the first MiB of the base
+        for _ in range(64):
+            objects.delta(base, delta(1 << 20, 15 << 20, copy * 15))
+        return objects.bundle(objects.files({}))
+    if name == "one difference of 4 GiB":
+        base = objects.blob(bytes(1 << 20))
+        objects.delta(base, delta(1 << 20, 4 << 30, b"\xff" + b"\0" * 4 + b"\0\0\x10"))
+        return objects.bundle(objects.files({}))
+    if name == "a commit that is large":
+        return bundle_of(objects.add("commit", bytes(1 << 20)), pack_of(objects.entries))
+    if name == "a tag":
+        return bundle_of(objects.add("tag", b"x"), pack_of(objects.entries))
+    if name == "more objects than it says":
+        tree = objects.files({b"a": b"b"})
+        commit = objects.commit(tree)
+        return bundle_of(commit, pack_of(objects.entries, count=1))
+    if name == "a size without an end":
+        return bundle_of("1" * 40, b"PACK\0\0\0\2\0\0\0\1" + b"\xbf" * 4096)
+    if name == "a branch of another name":
+        tree = objects.files({b"a": b"b"})
+        return bundle_of(objects.commit(tree), pack_of(objects.entries), branch=b"refs/replace/" + b"1" * 40)
+    if name == "built on what is not there":
+        return objects.bundle(objects.files({b"a": b"b"}), needs=["2" * 40])
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a tree that says it is large", "says that it holds one object of 268,435,456 bytes"),
+        ("a tree that is large", "too large for its kind"),
+        ("a file that is large", "more than may come"),
+        ("a file that says it is small", "larger than it says"),
+        ("many files of one difference", "bytes when it is unpacked"),
+        ("one difference of 4 GiB", "makes 4,294,967,296 bytes"),
+        ("a commit that is large", "too large for its kind"),
+        ("a tag", "another kind than commits, trees and files"),
+        ("more objects than it says", "something follows its pack"),
+        ("a size without an end", "a size that can't be"),
+        ("a branch of another name", "another reference"),
+        ("built on what is not there", "built on commits that are not here"),
+    ],
+)
+async def test_a_bundle_that_means_more_than_it_says_is_refused_before_git_reads_it(
+    tmp_path: Path, name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GitRuns, "script", lambda *_, **__: pytest.fail("git was started"))
+    content = bomb(name)
+    repository = GitExchange(tmp_path / "own", GitRuns(GitSandbox()))
+    repository.create()
+    (tmp_path / "bundle").write_bytes(content)
+    tracemalloc.start()
+    try:
+        with open(tmp_path / "bundle", "rb") as bundle, pytest.raises(SubletError) as refused:
+            repository.take(bundle, max_bytes=1 << 24, max_names=1_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert reason in refused.value.message
+    assert peak < 2 << 20
+
+
+def nested_in_itself(objects: Objects, mode: bytes, name: bytes) -> str:
+    return objects.tree([(mode, name, objects.blob(b"x"))])
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        (b"100644", b".git"),
+        (b"100644", b".GIT"),
+        (b"100644", b"git~1"),
+        (b"100644", b".g\xe2\x80\x8cit"),
+        (b"100644", b".git "),
+        (b"100644", b".git::$INDEX_ALLOCATION"),
+        (b"100644", b".."),
+        (b"100644", b"a/b"),
+        (b"120000", b".gitmodules"),
+        (b"40000", b"a"),
+        (b"100644", b""),
+    ],
+)
+async def test_a_tree_that_git_would_not_make_is_refused(tmp_path: Path, mode: bytes, name: bytes) -> None:
+    objects = Objects()
+    evil = objects.bundle(nested_in_itself(objects, mode, name))
+    carrier = git_carrier(tmp_path)
+    assert await attach(carrier, stream_of([META, file(b"workspace.bundle", evil)]), "dlg_1")
+    assert os.listdir(tmp_path / "state" / "clones") == []
+
+
+async def test_a_gitmodules_with_options_in_it_is_refused(tmp_path: Path) -> None:
+    modules = b'[submodule "x"]\n\tpath = x\n\turl = --upload-pack=touch${IFS}owned\n'
+    evil = bundle_of_files({b".gitmodules": modules})
+    assert await attach(git_carrier(tmp_path), stream_of([META, file(b"workspace.bundle", evil)]), "dlg_1")
+
+
+async def test_a_gitlink_becomes_an_empty_directory_and_nothing_is_fetched(tmp_path: Path) -> None:
+    objects = Objects()
+    modules = objects.blob(b'[submodule "x"]\n\tpath = x\n\turl = https://localhost:1/x\n')
+    tree = objects.tree([(b"100644", b".gitmodules", modules), (b"160000", b"x", "3" * 40)])
+    stream = stream_of([META, file(b"workspace.bundle", objects.bundle(tree))])
+    async with hostile_lender(stream, KEY) as target, await connect(target, KEY, 5) as connection:
+        carrier = git_carrier(tmp_path)
+        view = await carrier.attach(carrier.reserve("dlg_1"), connection)
+        assert os.listdir(view.path / "workspace" / "x") == []
+        await view.detach(flush=False)
+
+
+def test_git_in_the_sandbox_sees_its_own_directory_and_no_network(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    script = (
+        f'for path in {tmp_path}/secret "$HOME" /etc/passwd /proc/1 /root /home /run /var /tmp/x; do\n'
+        'if [ -e "$path" ]; then echo "sees $path"; fi; done\n'
+        'if echo x >/new 2>/dev/null; then echo "writes /"; fi\n'
+        'if echo x >/usr/new 2>/dev/null; then echo "writes /usr"; fi\n'
+        "g config --get core.fsmonitor\n"
+        'for interface in /sys/class/net/*; do [ -e "$interface" ] && echo "$interface"; done\n'
+        "ulimit -v; echo x >own\n"
+    )
+    runs = GitRuns(GitSandbox())
+    ended = runs.script(script, [], None, writable=[own], git_dir=own / "no", limit=4096)
+    assert (ended.status, ended.errors) == (0, b"")
+    assert ended.output.decode().split() == ["false", "1048576"]
+    assert os.listdir(own) == ["own"]
+
+
+@pytest.mark.parametrize("planted", ["config", "hooks", "alternates", "commondir", "replace", "worktree config"])
+def test_what_git_left_in_its_repository_is_obeyed_by_no_later_git(tmp_path: Path, planted: str) -> None:
+    """As if a git had been taken over by what it read: what it leaves has no power outside of its directory."""
+    owned = tmp_path / "owned"
+    own = tmp_path / "own"
+    own.mkdir()
+    repository = GitExchange(own, GitRuns(GitSandbox()))
+    repository.create()
+    bare = own / "repository"
+    evil = f'[core]\n\talternateRefsCommand = "touch {owned};:"\n\tfsmonitor = "touch {owned}"\n\thooksPath = {bare}/hooks\n'
+    if planted in ("config", "worktree config"):
+        (bare / "config").write_text(evil + "[extensions]\n\tworktreeConfig = true\n")
+        (bare / "config.worktree").write_text(evil)
+    elif planted == "hooks":
+        (bare / "hooks").mkdir()
+        (bare / "hooks" / "reference-transaction").write_text(f"#!/bin/sh\ntouch {owned}\n")
+        (bare / "hooks" / "reference-transaction").chmod(0o755)
+    elif planted == "alternates":
+        (bare / "objects" / "info" / "alternates").write_text(f"{tmp_path}/objects\n")
+    elif planted == "commondir":
+        (bare / "commondir").write_text(f"{tmp_path}\n")
+    else:
+        (bare / "refs" / "replace").mkdir()
+        (bare / "refs" / "replace" / ("1" * 40)).write_text("2" * 40)
+    (tmp_path / "bundle").write_bytes(bundle_of_files({b"a": b"b"}))
+    with open(tmp_path / "bundle", "rb") as bundle, contextlib.suppress(SubletError):
+        repository.take(bundle, max_bytes=1 << 20, max_names=10)
+    assert not owned.exists()
+
+
+def test_a_bundle_that_git_left_as_a_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = GitExchange(tmp_path / "own", GitRuns(GitSandbox()))
+    repository.create()
+    for make in (lambda to: to.symlink_to("/etc/passwd"), os.mkfifo):
+        target = tmp_path / "own" / "whole.bundle"
+        make(target)
+        monkeypatch.setattr(GitExchange, "_run", lambda *_, **__: "")
+        with pytest.raises(SubletError, match="left no bundle"):
+            repository.bundle()
+        target.unlink()
+
+
+@pytest.mark.parametrize("what", ["missing", "broken"])
+async def test_without_a_sandbox_the_transport_is_refused_naming_the_flag(tmp_path: Path, what: str) -> None:
+    program = tmp_path / "bwrap"
+    if what == "broken":
+        program.write_text("#!/bin/sh\necho no namespaces for you >&2\nexit 1\n")
+        program.chmod(0o755)
+    sandbox = GitSandbox(program=str(program) if what == "broken" else None)
+    with pytest.MonkeyPatch.context() as patch:
+        if what == "missing":
+            patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(SubletError) as refused:
+            sandbox.check()
+    assert refused.value.code is ErrorCode.DEP_MISSING
+    assert "--unsandboxed" in refused.value.hint
+    GitSandbox(confined=False, program=str(program)).check()
+
+
+async def test_who_takes_the_risk_has_the_transport_without_a_sandbox(tmp_path: Path) -> None:
+    carrier = GitCarrier(tmp_path / "clones", lambda: LIMITS, GitSandbox(confined=False, program="/nowhere"))
+    assert not await attach(carrier, stream_of([META, file(b"w.bundle", bundle_of_files({b"a": b"b"}))]), "dlg_1")

@@ -181,7 +181,8 @@ class WritableFs(ConfinedFs):
             OSError: ``EDQUOT``, ``EEXIST`` and others.
         """
         self._check_mutable(parts, directory=True)
-        self._check_unchecked(parts)
+        if not self._rules.may_be_directory(parts):
+            self._check_unchecked(parts)
         with self._parent(parts) as directory:
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], mode & PERMISSION_BITS, dir_fd=directory))
         self._tell(parts)
@@ -229,7 +230,7 @@ class WritableFs(ConfinedFs):
                 size = max(size, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False).st_size)
             if size <= QUICK_BYTES:
                 return None
-            return looking(old_dir, old[-1], new_dir, new)
+            return looking(old_dir, old[-1], new_dir, new, self._rules)
 
     def link(self, old: Parts, new: Parts, looked: Looking | None = None) -> None:
         """Give a regular file a second name; ``looked`` is what has looked at it, where ``look`` returned one.
@@ -366,7 +367,7 @@ class WritableFs(ConfinedFs):
         self._quota.resize(0, size)
         try:
             if looked is None:
-                looked = looking(old_dir, old, new_dir, new)
+                looked = looking(old_dir, old, new_dir, new, self._rules)
                 looked.look()
             taken = take(old_dir, old, new_dir, looked, replace=replace)
         except OSError:

@@ -116,8 +116,9 @@ class GitSandbox:
             raise SubletError(
                 ErrorCode.DEP_MISSING,
                 f"{what_for} is not available: git would read what a peer has made, and can't be confined: {reason}",
-                "Install bubblewrap (apt install bubblewrap) and allow user namespaces. Or do without: --transport archive "
-                "brings files, `sublet apply` takes results. Or start the daemon with --unsandboxed and take the risk.",
+                "Install bubblewrap (apt install bubblewrap) and allow user namespaces. Or do without: --transport "
+                "archive brings files, `sublet apply` takes results. Or start the daemon with --unsandboxed and take "
+                "the risk.",
             )
 
     def wrap(

@@ -52,7 +52,7 @@ class ServedLease:
             directory or can't be opened, ``INVALID_ARGUMENT`` for a bad key, lease id or meta file.
     """
 
-    def __init__(self, export: Export, threads: Executor, scratch: Path, git: GitSandbox) -> None:
+    def __init__(self, export: Export, threads: Executor, scratch: Path, git: GitSandbox | None = None) -> None:
         self.export = export
         limits = export.limits
         quota = Quota(limits.max_total_bytes, limits.max_files, limits.max_file_bytes, self._quota_met)
@@ -86,7 +86,7 @@ class ServedLease:
             export.transport,
             threads,
             scratch,
-            git,
+            git or GitSandbox(),
             export.memory,
         )
 
