@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import subprocess
 import tracemalloc
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncssh
@@ -25,12 +28,21 @@ from attacks.kit.repository import (
 )
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.workspace.archive.carrier import ArchiveCarrier
+from sublet.workspace.archive.client import ArchiveChannel
 from sublet.workspace.archive.tar_format import Entry, TarLimits
+from sublet.workspace.archive.wire import Planned
 from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
+from sublet.workspace.changes.branch import export_branch
+from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
+from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
+from support.sftp_lender import public_line
+from support.staged import KEY as KEY_OF_CHANGES
+from support.staged import StagedBench
+from support.views import default_rules
 
 pytestmark = pytest.mark.anyio
 KEY = asyncssh.generate_private_key("ssh-ed25519")
@@ -59,9 +71,9 @@ async def test_a_bundle_without_a_name_makes_no_repository_of_the_state(tmp_path
             b"commondir": b"evil\n",
             b"evil/HEAD": b"ref: refs/heads/sublet\n",
             b"evil/config": f'[core]\n\talternateRefsCommand = "touch {owned};:"\n'.encode(),
-            b"evil/objects/info/alternates": str(tmp_path / "state" / "clones" / "objects").encode() + b"\n",
-            b"evil/refs/heads/x": b"",
-            b"objects/info/alternates": str(tmp_path / "state" / "clones" / ".git" / "objects").encode() + b"\n",
+            b"evil/objects/info/alternates": f"{tmp_path}/state/clones/.git/objects\n".encode(),
+            b"evil/objects/pack/x": b"",
+            b"evil/refs/heads/.keep": b"",
         }
     )
     carrier = git_carrier(tmp_path)
@@ -238,7 +250,7 @@ def test_git_in_the_sandbox_sees_its_own_directory_and_no_network(tmp_path: Path
     own.mkdir()
     (tmp_path / "secret").write_text("secret")
     script = (
-        f'for path in {tmp_path}/secret "$HOME" /etc/passwd /proc/1 /root /home /run /var /tmp/x; do\n'
+        f"for path in {tmp_path}/secret /etc/passwd /proc/1 /root /home /run /var /tmp/x; do\n"
         'if [ -e "$path" ]; then echo "sees $path"; fi; done\n'
         'if echo x >/new 2>/dev/null; then echo "writes /"; fi\n'
         'if echo x >/usr/new 2>/dev/null; then echo "writes /usr"; fi\n'
@@ -248,7 +260,7 @@ def test_git_in_the_sandbox_sees_its_own_directory_and_no_network(tmp_path: Path
     )
     runs = GitRuns(GitSandbox())
     ended = runs.script(script, [], None, writable=[own], git_dir=own / "no", limit=4096)
-    assert (ended.status, ended.errors) == (0, b"")
+    assert ended.status == 0, ended.errors
     assert ended.output.decode().split() == ["false", "1048576"]
     assert os.listdir(own) == ["own"]
 
@@ -262,7 +274,8 @@ def test_what_git_left_in_its_repository_is_obeyed_by_no_later_git(tmp_path: Pat
     repository = GitExchange(own, GitRuns(GitSandbox()))
     repository.create()
     bare = own / "repository"
-    evil = f'[core]\n\talternateRefsCommand = "touch {owned};:"\n\tfsmonitor = "touch {owned}"\n\thooksPath = {bare}/hooks\n'
+    evil = f'[core]\n\talternateRefsCommand = "touch {owned};:"\n\tfsmonitor = "touch {owned}"\n'
+    evil += f"\thooksPath = {bare}/hooks\n"
     if planted in ("config", "worktree config"):
         (bare / "config").write_text(evil + "[extensions]\n\tworktreeConfig = true\n")
         (bare / "config.worktree").write_text(evil)
@@ -315,3 +328,169 @@ async def test_without_a_sandbox_the_transport_is_refused_naming_the_flag(tmp_pa
 async def test_who_takes_the_risk_has_the_transport_without_a_sandbox(tmp_path: Path) -> None:
     carrier = GitCarrier(tmp_path / "clones", lambda: LIMITS, GitSandbox(confined=False, program="/nowhere"))
     assert not await attach(carrier, stream_of([META, file(b"w.bundle", bundle_of_files({b"a": b"b"}))]), "dlg_1")
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[DataPlane]:
+    plane = DataPlane(asyncssh.generate_private_key("ssh-ed25519"), scratch=tmp_path / "scratch")
+    await plane.start("127.0.0.1", 0)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(plane.serve())
+        try:
+            yield plane
+        finally:
+            serving.cancel()
+    assert not (tmp_path / "scratch").exists() or os.listdir(tmp_path / "scratch") == []
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "code.txt").write_text("one\n")
+    (project / ".env").write_text("TOKEN=1\n")
+    (project / ".envrc").write_text("the lender's own\n")
+    return project
+
+
+async def give_back(plane: DataPlane, project: Path, bundle: bytes, **limits: int) -> str:
+    """Send a bundle as the result of a lease, and return why the lender refused it; empty if it did not."""
+    lent = LentDirectory("workspace", project, "rw", default_rules())
+    export = Export("dlg_1", (lent,), public_line(KEY), 60, {}, ExportLimits(**limits), transport="git")
+    plane.open(export)
+    target = MountTarget(*plane.address, "dlg_1", plane.host_key_line)
+    async with await connect(target, KEY, 5) as connection:
+        channel = await ArchiveChannel.open(connection, lambda: None)
+        try:
+            await channel.plan([Planned((b"workspace.bundle",), "file", len(bundle))])
+            await channel.upload(stream_of([file(b"workspace.bundle", bundle)]))
+            await channel.finish()
+        except SubletError as error:
+            return error.message
+        finally:
+            channel.close()
+            plane.revoke("dlg_1", "the end of a test")
+    return ""
+
+
+@pytest.mark.parametrize(
+    "name", ["a tree that says it is large", "one difference of 4 GiB", "a branch of another name"]
+)
+async def test_a_hostile_result_is_refused_and_changes_nothing(plane: DataPlane, project: Path, name: str) -> None:
+    assert "a bundle failed" in await give_back(plane, project, bomb(name))
+    assert sorted(os.listdir(project)) == [".env", ".envrc", "code.txt"]
+    assert (project / "code.txt").read_text() == "one\n"
+
+
+async def test_a_result_is_bounded_by_what_the_lease_may_add(plane: DataPlane, project: Path) -> None:
+    objects = Objects()
+    small = [objects.blob(bytes([number]) * (9 << 20)) for number in range(8)]
+    tree = objects.tree([(b"100644", b"%d" % number, blob) for number, blob in enumerate(small)])
+    refused = await give_back(plane, project, objects.bundle(tree), max_total_bytes=1_000)
+    assert "which is more than may come" in refused
+    assert not (project / "0").exists()
+
+
+async def test_names_that_the_lease_hides_or_locks_do_not_come_in_with_a_result(
+    plane: DataPlane, project: Path
+) -> None:
+    objects = Objects()
+    good, evil = objects.blob(b"two\n"), objects.blob(b"touch owned\n")
+    out = objects.blob(b"/etc/passwd")
+    names = [
+        (b"100644", b".env", evil),
+        (b"100755", b".envrc", evil),
+        (b"100644", b"code.txt", good),
+        (b"120000", b"out", out),
+        (b"160000", b"sub", "3" * 40),
+    ]
+    assert await give_back(plane, project, objects.bundle(objects.tree(names))) == ""
+    assert (project / "code.txt").read_text() == "two\n"
+    assert (project / ".env").read_text() == "TOKEN=1\n"
+    assert (project / ".envrc").read_text() == "the lender's own\n"
+    assert sorted(os.listdir(project)) == [".env", ".envrc", "code.txt"]
+
+
+@pytest.mark.parametrize("where", ["the directory itself", "a directory above"])
+def test_a_directory_that_looks_like_a_repository_is_none_to_a_result_branch(tmp_path: Path, where: str) -> None:
+    """Git would take it for a bare repository, and run what its configuration names."""
+    owned = tmp_path / "owned"
+    (tmp_path / "bench").mkdir()
+    bench = StagedBench(tmp_path / "bench")
+    root = bench.root if where == "the directory itself" else bench.root.parent
+    subprocess.run(["git", "init", "-q", "--bare", str(root)], check=True)
+    with (root / "config").open("a") as config:
+        config.write(f'[core]\n\tfsmonitor = "touch {owned}"\n\tsshCommand = "touch {owned};:"\n')
+        config.write("[extensions]\n\tpartialClone = evil\n[protocol]\n\tallow = always\n")
+        config.write(f'[remote "evil"]\n\tpromisor = true\n\turl = ext::sh -c "touch% {owned}"\n')
+    (root / "HEAD").write_text("1" * 40 + "\n")
+    bench.write("a", "a")
+    with bench.work() as view:
+        (view / "a").write_text("A")
+    with pytest.raises(SubletError, match="is in no git repository"):
+        export_branch(bench.changes, KEY_OF_CHANGES, bench.rules, "work", "m")
+    assert not owned.exists()
+
+
+def test_what_an_executor_left_in_the_repository_changes_no_result_branch(tmp_path: Path) -> None:
+    """Replacements, grafts and a configuration that fetches objects: the branch is built on what HEAD really is."""
+    owned = tmp_path / "owned"
+    (tmp_path / "bench").mkdir()
+    bench = StagedBench(tmp_path / "bench")
+    bench.write("a", "a")
+
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=n", "-c", "user.email=e@localhost")
+        done = subprocess.run(
+            ["git", *identity, *arguments], cwd=bench.root, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    head = git("rev-parse", "HEAD")
+    bench.write("b", "forged")
+    git("add", "-A")
+    forged = git("commit-tree", "-m", "forged", git("write-tree"))
+    git("reset", "-q", "--hard", head)
+    git("replace", head, forged)
+    (bench.root / ".git" / "info").mkdir(exist_ok=True)
+    (bench.root / ".git" / "info" / "grafts").write_text(f"{head} {forged}\n")
+    for name, value in (
+        ("extensions.partialClone", "evil"),
+        ("remote.evil.promisor", "true"),
+        ("remote.evil.url", f"ext::sh -c touch% {owned}"),
+        ("protocol.ext.allow", "always"),
+        ("core.fsmonitor", f"touch {owned}"),
+        ("core.worktree", "/"),
+    ):
+        git("config", name, value)
+    with bench.work() as view:
+        (view / "a").write_text("A")
+    commit = export_branch(bench.changes, KEY_OF_CHANGES, bench.rules, "work", "m").commit
+    environment = {**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null"}
+    listed = subprocess.run(
+        ["git", "--git-dir", str(bench.root / ".git"), "ls-tree", "-r", "--name-only", commit],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert listed.split() == ["a"]
+    assert not owned.exists()
+
+
+def test_no_result_branch_where_git_can_not_be_confined(tmp_path: Path) -> None:
+    bench = StagedBench(tmp_path)
+    bench.changes.git = GitSandbox(program=str(tmp_path / "no-bwrap"))
+    bench.write("a", "a")
+    subprocess.run(["git", "init", "-q", str(bench.root)], check=True)
+    with bench.work() as view:
+        (view / "a").write_text("A")
+    with pytest.raises(SubletError) as refused:
+        export_branch(bench.changes, KEY_OF_CHANGES, bench.rules, "work", "m")
+    assert refused.value.code is ErrorCode.DEP_MISSING
+    assert "--unsandboxed" in refused.value.hint
+    bench.changes.git = GitSandbox(confined=False)
+    assert export_branch(bench.changes, KEY_OF_CHANGES, bench.rules, "work", "m").commit

@@ -214,13 +214,30 @@ def test_c17_commits_and_files_made_through_the_mount_are_the_owners(daemons: Pa
     assert {line[0] for line in git(repository, "ls-files", "-v").splitlines()} == {"H"}
 
 
-def test_a_repository_that_is_elsewhere_stays_hidden_and_that_is_said(daemons: Pair, repository: Path) -> None:
-    tree_of_it = repository.with_name("worktree")
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_d10_a_worktree_is_told_once_with_what_works_instead(daemons: Pair, repository: Path, mode: str) -> None:
+    tree_of_it = repository.with_name(f"worktree-{mode}")
     git(repository, "worktree", "add", "-q", str(tree_of_it))
 
-    ended = delegate(daemons[0], tree_of_it, "ls -a; cat .git; true", "--git", "ro")
+    ended = delegate(daemons[0], tree_of_it, "ls -a; cat .git; true", "--git", mode)
 
     assert ".git" not in ended["result"]["final_summary"]
     assert str(repository) not in ended["result"]["final_summary"]
-    assert [why for why in ended["git_hidden"] if "worktree" in why]
-    assert ".git stays hidden" in daemons[0].run("output", ended["delegation_id"]).stdout
+    assert (ended["git"], ended["hidden"], ended["left_out"]) == ("hidden", [], 0)
+    [why] = ended["git_hidden"]
+    assert "a linked worktree" in why
+    assert "--transport git" in why
+    said = daemons[0].run("output", ended["delegation_id"]).stdout
+    assert said.count(".git stays hidden") == 1
+    assert ".git shown" not in said
+    assert "as you asked" not in said
+
+
+def test_d10_by_transport_git_the_agent_of_a_worktree_has_a_repository(daemons: Pair, repository: Path) -> None:
+    tree_of_it = repository.with_name("worktree-git")
+    git(repository, "worktree", "add", "-q", str(tree_of_it))
+    script = "git log --format=%s; echo more >> main.py; git commit -qam work"
+    ended = delegate(daemons[0], tree_of_it, script, "--transport", "git", "--result-branch", "side")
+    assert ended["state"] == "completed", ended
+    assert ended["result"]["final_summary"].split() == ["snapshot"]
+    assert git(repository, "show", "side:main.py").endswith("more\n")

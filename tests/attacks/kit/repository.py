@@ -195,3 +195,14 @@ async def hostile_lender(stream: bytes, key: asyncssh.SSHKey) -> AsyncIterator[M
         server.close()
         async with asyncio.timeout(5):
             await server.wait_closed()
+
+
+def index_of(entries: Sequence[tuple[bytes, int, str]]) -> bytes:
+    """Return an index of version 2 with entries of path, mode and blob."""
+    pieces = []
+    for path, mode, blob in sorted(entries):
+        whole = bytes(24) + mode.to_bytes(4, "big") + bytes(12) + bytes.fromhex(blob)
+        whole += len(path).to_bytes(2, "big") + path
+        pieces.append(whole + bytes(8 - len(whole) % 8))
+    content = b"DIRC\0\0\0\2" + len(entries).to_bytes(4, "big") + b"".join(pieces)
+    return content + hashlib.sha1(content, usedforsecurity=False).digest()

@@ -23,7 +23,7 @@ from sublet.daemon.api.models import (
     Usage,
 )
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, TransportName
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
@@ -176,6 +176,10 @@ class DelegationRecord(Record):
             return False
         return unix_seconds(self.expires_at) <= now
 
+    def _git_shown(self) -> GitMode:
+        """Return what is shown of a repository: nothing where each that was asked for stays hidden."""
+        return "hidden" if len(self.git_hidden) >= len(self.resources) else self.request.git
+
     def view(self, now: float, *, cursor: int = 0) -> DelegationView:
         """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
         state, error = self.state, self.error
@@ -213,7 +217,7 @@ class DelegationRecord(Record):
             left_out=self.left_out,
             revealed=self.request.reveal,
             unlocked=self.request.unlock,
-            git=self.request.git,
+            git=self._git_shown(),
             git_hidden=self.git_hidden,
             audit=self.audit,
             audit_error=self.audit_error,

@@ -105,11 +105,12 @@ class GitSandbox:
         if not self.confined:
             return
         program = self._bwrap()
-        if program is None:
+        try:
+            seen = os.stat(program or "")
+        except OSError:
             reason = "bubblewrap (bwrap) is not on PATH"
         else:
-            seen = os.stat(program)
-            reason = _why_not(program, seen.st_ino, seen.st_mtime_ns, seen.st_size)
+            reason = _why_not(program or "", seen.st_ino, seen.st_mtime_ns, seen.st_size)
             if reason:
                 _why_not.cache_clear()  # it may be mended without a new program
         if reason:
