@@ -471,7 +471,7 @@ def test_what_an_executor_left_in_the_repository_changes_no_result_branch(tmp_pa
     commit = export_branch(bench.changes, KEY_OF_CHANGES, bench.rules, "work", "m").commit
     environment = {**os.environ, "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null"}
     listed = subprocess.run(
-        ["git", "--git-dir", str(bench.root / ".git"), "ls-tree", "-r", "--name-only", commit],
+        ["git", "--git-dir", str(bench.root / ".git"), "ls-tree", "-r", "--full-tree", "--name-only", commit],
         env=environment,
         check=True,
         capture_output=True,

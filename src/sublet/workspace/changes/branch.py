@@ -235,6 +235,13 @@ class _Exporter:
         commit = _demand("fast-import", self._on_objects(_IMPORT, stdin=stream))
         if not _COMMIT.match(commit):
             raise _failure("fast-import", "it names no commit")
+        try:
+            self._add_objects()
+        except OSError as error:
+            raise _failure("fast-import", f"an object could not be added: {error.strerror}") from None
+        return commit
+
+    def _add_objects(self) -> None:
         made, target = (os.open(path, _DIRECTORY) for path in (self._own / "objects", self._place.objects))
         try:
             for fan in sorted(os.listdir(made)):
@@ -243,7 +250,6 @@ class _Exporter:
         finally:
             os.close(made)
             os.close(target)
-        return commit
 
     def point(self, branch: str, commit: str) -> None:
         """Make the branch; a zero old value has it made only where there is none."""

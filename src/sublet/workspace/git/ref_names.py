@@ -17,6 +17,9 @@ MAX_REF_BYTES: Final = 1_024
 """Of a reference's file."""
 MAX_PACKED_BYTES: Final = 8 * 1024 * 1024
 MAX_NAME_BYTES: Final = 255
+"""Of one component of a name."""
+MAX_DEPTH: Final = 32
+"""Components of a name below ``refs``."""
 REPLACE: Final = b"replace"
 LOCK: Final = b".lock"
 _REFS: Final = b"refs/"
@@ -33,7 +36,7 @@ def good_name(below: Sequence[bytes]) -> bool:
     Args:
         below: the components below ``refs``.
     """
-    if not below or below[0].lower() == REPLACE:
+    if not below or len(below) > MAX_DEPTH or below[0].lower() == REPLACE:
         return False
     if len(below) > 1 and below[0] in _LISTED and below[1].startswith(b"-"):
         return False
