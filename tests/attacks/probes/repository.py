@@ -345,6 +345,8 @@ _INDEX = [
     "git.index:_cleared",
 ]
 _CONFIG = [
+    *(f"git.config_syntax:_Reader.{name}" for name in ("settings", "_section", "_subsection", "_setting", "_value")),
+    "git.config_syntax:settings",
     *(f"git.config:{name}" for name in ("read_config", "_listed", "_allowed", "_without_credentials", "_from_url")),
     *(f"git.config:{name}" for name in ("_from_scp", "_written", "_BOOLEAN", "_NUMBER", "_WORD", "_TEXT", "_REF")),
     *(f"git.config:{name}" for name in ("_REFSPEC", "_HOST", "_SCP", "_URL_PATH", "_PLAIN_KEYS", "_NAMED_KEYS")),

@@ -44,11 +44,7 @@ class Repository:
 
 
 def look_at(root: Path) -> Repository:
-    """Return what there is to know of the repository at ``root``, a real path; it blocks.
-
-    Raises:
-        SubletError: ``DEP_MISSING`` where there is a repository and no git.
-    """
+    """Return what there is to know of the repository at ``root``, a real path; it blocks on the disk."""
     try:
         top = open_real(root, DIRECTORY_PATH)
     except OSError:
