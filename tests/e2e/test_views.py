@@ -241,3 +241,20 @@ def test_d10_by_transport_git_the_agent_of_a_worktree_has_a_repository(daemons: 
     assert ended["state"] == "completed", ended
     assert ended["result"]["final_summary"].split() == ["snapshot"]
     assert git(repository, "show", "side:main.py").endswith("more\n")
+
+
+def test_ordinary_git_goes_on_through_the_mount(daemons: Pair, repository: Path) -> None:
+    script = """
+        git branch a/b && git branch -m a/b a/c && git pack-refs --all && git branch d && git branch -D d
+        echo x >> main.py && git stash -q && git stash pop -q && git commit -qam second && git notes add -m note
+        git switch -qc e && git reset -q --soft HEAD~1 && git commit -qm third && git update-ref refs/keep/x HEAD
+        git symbolic-ref refs/heads/link refs/heads/e && git replace HEAD HEAD~1 2>/dev/null && echo REPLACED
+        git for-each-ref --format='%(refname)'
+    """
+    ended = delegate(daemons[0], repository, script, "--git", "rw")
+    assert ended["state"] == "completed", ended
+    expected = ["a/c", "e", "link", "main"]
+    names = [f"refs/heads/{name}" for name in expected] + ["refs/keep/x", "refs/notes/commits"]
+    assert ended["result"]["final_summary"].split() == names
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == names
+    git(repository, "fsck", "--full")

@@ -143,7 +143,7 @@ class GitUpload:
         """``Upload.plan``: one bundle for each directory."""
         for planned in read_plan(payload):
             name = planned.parts[0].removesuffix(SUFFIX)
-            known = len(planned.parts) == 1 and name in self._branches and planned.parts not in self._planned
+            known = planned.parts == (name + SUFFIX,) and name in self._branches and planned.parts not in self._planned
             if not known or planned.kind != "file" or planned.size > MAX_BUNDLE_BYTES:
                 raise MalformedFrame("a bundle that is not expected, or too large")
             self._planned[planned.parts] = planned.size

@@ -32,7 +32,8 @@ _ETC: Final = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
 _STORES: Final = ("/nix/store", "/gnu/store")
 """Where some systems keep every program, each with a directory of its own."""
 _LIMITS: Final = (
-    f"ulimit -v {MAX_MEMORY_KIB}; ulimit -t {MAX_PROCESSOR_SECONDS}; ulimit -f {MAX_FILE_BLOCKS}; ulimit -c 0; set -e\n"
+    f"for bound in '-v {MAX_MEMORY_KIB}' '-t {MAX_PROCESSOR_SECONDS}' '-f {MAX_FILE_BLOCKS}' '-c 0'\n"
+    "do ulimit $bound 2>/dev/null || :; done; set -e\n"  # where the machine's own bound is tighter, that holds
 )
 _SHELL: Final = "/bin/sh"
 _BARE: Final = (
@@ -65,7 +66,6 @@ SETTINGS: Final = (
     "core.alternateRefsCommand=true",
     "commit.gpgSign=false",
     "credential.helper=",
-    "fsck.skipList=",
     "gc.auto=0",
     "maintenance.auto=false",
     "pack.threads=2",
