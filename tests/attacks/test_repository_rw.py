@@ -11,7 +11,10 @@ import pytest
 from attacks.kit.repository import index_of
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.git.history import UNKNOWN, brought
+from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.quota import Quota
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
@@ -264,3 +267,45 @@ def test_ordinary_work_goes_on(served: WritableFs, repository: Path) -> None:
         "refs/notes/commits",
         "refs/tags/v1",
     ]
+
+
+def commit_of(repository: Path, files: dict[str, str], parent: str) -> str:
+    """Make a commit of files by plumbing alone, as an executor can: no file is written."""
+    lines = "".join(f"100755 blob {blob_of(repository, content)}\t{name}\n" for name, content in files.items())
+    argv = ["git", "mktree"]
+    tree = subprocess.run(argv, cwd=repository, input=lines, capture_output=True, text=True, check=True).stdout.strip()
+    return git(repository, "commit-tree", "-m", "evil", "-p", parent, tree)
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/main", "refs/heads/new", "refs/tags/v1"])
+def test_names_that_a_checkout_would_bring_are_told_beside_the_reference(repository: Path, ref: str) -> None:
+    before = read_refs(repository)
+    first = git(repository, "rev-parse", "HEAD")
+    evil = commit_of(repository, {".envrc": "touch owned", ".env": "x", "a": "a", "fine": "f"}, first)
+    git(repository, "update-ref", ref, evil)
+    refs = moved(before, read_refs(repository))
+    assert brought(repository, refs, RULES, GitSandbox()) == [b".env", b".envrc"]
+    same = commit_of(repository, {".envrc": "touch owned", ".env": "x"}, evil)
+    git(repository, "symbolic-ref", "HEAD", "refs/heads/side")
+    git(repository, "update-ref", "refs/heads/side", same)
+    refs = moved(before, read_refs(repository))
+    assert brought(repository, refs, RULES, GitSandbox()) == [b".env", b".envrc"]
+
+
+def test_a_new_branch_of_what_is_checked_out_brings_nothing(repository: Path) -> None:
+    before = read_refs(repository)
+    git(repository, "switch", "-qc", "topic")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+    git(repository, "tag", "v1")
+    assert brought(repository, moved(before, read_refs(repository)), RULES, GitSandbox()) == []
+
+
+def test_what_can_not_be_looked_into_is_told_as_unknown(repository: Path, tmp_path: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD").encode()
+    refs = [MovedRef(b"refs/heads/main", first, b"3" * 40)]
+    assert brought(repository, refs, RULES, GitSandbox()) == [UNKNOWN]
+    assert brought(repository, refs, RULES, GitSandbox(program=str(tmp_path / "none"))) == [UNKNOWN]
+    assert brought(repository, [MovedRef(b"refs/heads/x", first, b"")], RULES, GitSandbox()) == []
+    git(repository, "commit", "-q", "--allow-empty", "-m", "second")
+    good = git(repository, "rev-parse", "HEAD").encode()
+    assert brought(repository, [MovedRef(b"refs/heads/main", first, good)], RULES, GitSandbox()) == []

@@ -210,6 +210,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
         ):
             lines += [f"{kind}: {clean_name(name)}" for name in names if name not in counted]
         lines += [f"ref: {clean_name(ref.name)} {ref.old or '(none)'} -> {ref.new or '(none)'}" for ref in audit.refs]
+        lines += [f"in moved refs, a checkout brings: {clean_name(name)}" for name in audit.refs_bring]
         lines += [f"mark in the index taken off: {clean_name(name)}" for name in audit.index_marks]
         lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
         lines += [f"unaudited: {clean_name(name)}" for name in audit.unaudited]

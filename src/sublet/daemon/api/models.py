@@ -239,6 +239,11 @@ class AuditReport(View):
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
     files: list[FileChange] = []
     refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
+    refs_bring: list[str] = Field(
+        default=[],
+        description="Hidden or locked names in commits that references were moved to: a checkout would write them; "
+        "* where that could not be told",
+    )
     index_marks: list[str] = Field(
         default=[],
         description="Files of which an index from the lease had git not see changes (assume-unchanged, skip-worktree); "

@@ -78,6 +78,7 @@ def audit_view(
     failed: Iterable[str] = (),
     refs: Mapping[str, Sequence[MovedRef]] | None = None,
     marks: Mapping[str, Collection[bytes]] | None = None,
+    bring: Mapping[str, Collection[bytes]] | None = None,
 ) -> AuditReport:
     """Return an audit as it is shown.
 
@@ -86,6 +87,7 @@ def audit_view(
         failed: directories of which there is no audit.
         refs: references that were moved, by the name of the directory.
         marks: files that an index had git not look at, by the name of the directory.
+        bring: hidden and locked names in commits of moved references, by the name of the directory.
     """
     failed = list(failed)
     several = len(results) + len(failed) > 1
@@ -108,6 +110,9 @@ def audit_view(
     marked = [
         shown(directory, clean_name(path)) for directory, paths in (marks or {}).items() for path in sorted(paths)
     ]
+    brought = [
+        shown(directory, clean_name(path)) for directory, paths in (bring or {}).items() for path in sorted(paths)
+    ]
     return AuditReport(
         added=named("added"),
         changed=named("changed"),
@@ -126,6 +131,7 @@ def audit_view(
             for directory, file in files[:MAX_LISTED_FILES]
         ],
         refs=moved[:MAX_LISTED_FILES],
+        refs_bring=brought[:MAX_LISTED_FILES],
         index_marks=marked[:MAX_LISTED_FILES],
         unaudited=[*(f"{directory}/" for directory in failed), *unaudited][:MAX_LISTED_FILES],
         lines_added=sum(result.lines_added for result in results.values()),

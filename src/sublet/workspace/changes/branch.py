@@ -29,14 +29,12 @@ from sublet.workspace.changes.record import Entry
 from sublet.workspace.git.index import unsafe_path
 from sublet.workspace.git.objects import check_object_file
 from sublet.workspace.git.place import Place, find
-from sublet.workspace.git_runner import GitEnded, finish_git, git_environment, start_git
+from sublet.workspace.git.repository_git import RepositoryGit
+from sublet.workspace.git_runner import GitEnded
 from sublet.workspace.model import ViewRules
-from sublet.workspace.sandbox.git_sandbox import GitSandbox, git_variables
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
-GIT_SECONDS: Final = 120.0
 MAX_BRANCH_BYTES: Final = 200
-MAX_ANSWER_BYTES: Final = 4096
-"""What git may say: names of objects."""
 MAX_LISTED_BYTES: Final = 512 << 20
 """What git may list of the names in the lender's repository; it goes to a file."""
 
@@ -163,7 +161,7 @@ def _write(stream: IO[bytes], head: str, message: str, prefix: bytes, entries: S
 
 
 class _Exporter:
-    """Git in two sandboxes: one that reads objects and makes new ones, one that sees the lender's references.
+    """Makes a commit of the lender's repository and a branch of it.
 
     Args:
         place: the lender's repository.
@@ -172,24 +170,13 @@ class _Exporter:
     """
 
     def __init__(self, place: Place, directory: Path, sandbox: GitSandbox) -> None:
-        self._place = place
-        self._directory = directory
-        self._sandbox = sandbox
-        self._own = directory / "own"
-        self._sha256 = b"sha256" in place.config.copy
-        sandbox.check("a result on a branch")
+        self._git = RepositoryGit(place, directory, sandbox, "a result on a branch")
         if place.config.ref_storage != "files":
             raise SubletError(
                 LocalCode.UNAVAILABLE,
                 "the repository keeps its references in a way that is not served, so no branch can be made",
                 "Apply the result, or save it as a patch.",
             )
-        for name in ("objects/pack", "objects/info", "refs/heads"):
-            (self._own / name).mkdir(mode=0o700, parents=True)
-        (self._own / "HEAD").write_text("ref: refs/heads/result\n")
-        kind = "\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n" if self._sha256 else ""
-        (self._own / "config").write_text(f"[core]\n\tbare = true\n{kind}[fastimport]\n\tunpackLimit = 100000000\n")
-        (directory / "config").write_bytes(place.config.copy)
 
     def look(self, branch: str) -> str:
         """Return the commit of HEAD, empty before the first; the branch can be made.
@@ -199,7 +186,7 @@ class _Exporter:
         """
         status = _BAD_NAME
         if _BRANCH.match(branch) and len(os.fsencode(branch)) <= MAX_BRANCH_BYTES:
-            ended = self._on_references(_LOOK, branch, self._place.head)
+            ended = self._git.on_references(_LOOK, branch, self._git.place.head)
             status = ended.status
         if status == _BAD_NAME:
             raise SubletError(
@@ -218,8 +205,8 @@ class _Exporter:
 
     def gitlinks(self, commit: str) -> list[bytes]:
         """Return the paths of the submodules in a commit."""
-        with tempfile.TemporaryFile(dir=self._directory.parent) as listed:
-            _demand("ls-tree", self._on_objects(_LIST, commit, stdout=listed))
+        with self._git.temporary() as listed:
+            _demand("ls-tree", self._git.on_objects(_LIST, commit, stdout=listed))
             listed.seek(0)
             try:
                 return [line.partition(b"\t")[2] for line in records(listed) if line.startswith(_GITLINK)]
@@ -228,11 +215,11 @@ class _Exporter:
 
     def stream(self) -> IO[bytes]:
         """Return a file for what ``commit`` reads."""
-        return tempfile.TemporaryFile(dir=self._directory.parent)
+        return self._git.temporary()
 
     def commit(self, stream: IO[bytes]) -> str:
         """Make the commit that ``stream`` describes, add its objects to the lender's, and return it."""
-        commit = _demand("fast-import", self._on_objects(_IMPORT, stdin=stream))
+        commit = _demand("fast-import", self._git.on_objects(_IMPORT, stdin=stream))
         if not _COMMIT.match(commit):
             raise _failure("fast-import", "it names no commit")
         try:
@@ -242,7 +229,7 @@ class _Exporter:
         return commit
 
     def _add_objects(self) -> None:
-        made, target = (os.open(path, _DIRECTORY) for path in (self._own / "objects", self._place.objects))
+        made, target = (os.open(path, _DIRECTORY) for path in (self._git.own / "objects", self._git.place.objects))
         try:
             for fan in sorted(os.listdir(made)):
                 if _FAN.match(fan):
@@ -253,49 +240,7 @@ class _Exporter:
 
     def point(self, branch: str, commit: str) -> None:
         """Make the branch; a zero old value has it made only where there is none."""
-        _demand("update-ref", self._on_references(_POINT, branch, commit, "0" * len(commit)))
-
-    def _on_objects(
-        self, script: str, *arguments: str, stdin: IO[bytes] | None = None, stdout: IO[bytes] | None = None
-    ) -> GitEnded:
-        objects = [self._place.objects, *self._place.alternates]
-        environment = {
-            "GIT_DIR": str(self._own),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(_listed(path) for path in objects),
-        }
-        return self._run(script, arguments, environment, [self._own], objects, stdin, stdout)
-
-    def _on_references(self, script: str, *arguments: str) -> GitEnded:
-        common = self._place.common
-        environment = {"GIT_DIR": str(common)}
-        readable = [common, *self._place.alternates]
-        writable = [self._own, common / "refs" / "heads"]
-        instead = {common / "config": self._directory / "config"} if (common / "config").is_file() else {}
-        return self._run(script, arguments, environment, writable, readable, None, None, instead)
-
-    def _run(
-        self,
-        script: str,
-        arguments: Sequence[str],
-        environment: dict[str, str],
-        writable: Sequence[Path],
-        readable: Sequence[Path],
-        stdin: IO[bytes] | None,
-        stdout: IO[bytes] | None,
-        instead: dict[Path, Path] | None = None,
-    ) -> GitEnded:
-        argv = self._sandbox.wrap(script, arguments, writable=writable, readable=readable, instead=instead or {})
-        variables = git_environment(TMPDIR=str(self._own), **git_variables(), **environment)
-        with tempfile.TemporaryFile() as nothing:
-            process = start_git(argv, variables, "/", stdin or nothing, *([stdout] if stdout else []))
-            ended = finish_git(process, limit=MAX_ANSWER_BYTES, seconds=GIT_SECONDS)
-        if ended.late:
-            raise SubletError(
-                LocalCode.UNAVAILABLE,
-                f"git took longer than {GIT_SECONDS:.0f} s for the branch",
-                "Try again when the machine is less busy.",
-            )
-        return ended
+        _demand("update-ref", self._git.on_references(_POINT, branch, commit, "0" * len(commit)))
 
 
 def _add_fan(made: int, target: int, fan: str) -> None:
@@ -330,14 +275,6 @@ def _add(content: IO[bytes], directory: int, name: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=directory)
         raise
-
-
-def _listed(path: Path) -> str:
-    """Return a path as a list of alternates holds it."""
-    text = str(path)
-    if os.pathsep in text or text.startswith('"') or "\n" in text:
-        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return text
 
 
 def _demand(what: str, ended: GitEnded) -> str:
