@@ -40,11 +40,12 @@ from sublet.workspace.changes.export import _INDEX_LINE
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.git.config import read_config
+from sublet.workspace.git.history import brought
 from sublet.workspace.git.index import checked_index, unsafe_path
 from sublet.workspace.git.objects import check_object
 from sublet.workspace.git.place import find
 from sublet.workspace.git.ref_names import check_packed, check_reference, replacements
-from sublet.workspace.git.refs import moved, read_refs
+from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import look_at
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
@@ -77,6 +78,17 @@ def deltas(size: int) -> bytes:
     """Return a pack of differences that mean more than they hold."""
     step = entry_of_pack(7, delta(10, 1 << 20, b"x" * 8), base="1" * 40)
     return pack_of([step] * (size // len(step)))
+
+
+def moved_references(size: int) -> tuple[Path, list[MovedRef]]:
+    """Return a repository, and references that were moved in it to what is not there."""
+    root = with_references(64)
+    objects = (b"%040x" % number for number in range(size // 40))
+    return root, [MovedRef(b"refs/heads/x", ONE, name) for name in objects]
+
+
+def brought_in(given: tuple[Path, list[MovedRef]]) -> None:
+    brought(*given, RULES, GitSandbox())
 
 
 def measured(pack: bytes) -> None:
@@ -404,6 +416,17 @@ PROBES: tuple[Probe, ...] = (
         referenced,
     ),
     cost("files of a repository", _FILES, with_references, found),
+    cost(
+        "moved references",
+        [
+            *("git.history:brought", "git.history:_checked_out", "git.history:_OBJECT", "git.history:_guarded"),
+            *("git.repository_git:RepositoryGit.on_objects", "git.repository_git:RepositoryGit.on_references"),
+            "git.repository_git:RepositoryGit._run",
+        ],
+        moved_references,
+        brought_in,
+        2_000,
+    ),
     cost("a configuration", _CONFIG, configuration, read_config),
     cost(
         "lines and names",
