@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import tracemalloc
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from types import FrameType
@@ -44,6 +44,13 @@ class Tracing:
         elif event == "line":
             self.lines += 1
         return self._trace
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """Return how many lines of Python ``call`` runs through."""
+    with Tracing() as seen:
+        call()
+    return seen.lines
 
 
 def place(frame: FrameType) -> str | None:

@@ -214,13 +214,47 @@ def test_c17_commits_and_files_made_through_the_mount_are_the_owners(daemons: Pa
     assert {line[0] for line in git(repository, "ls-files", "-v").splitlines()} == {"H"}
 
 
-def test_a_repository_that_is_elsewhere_stays_hidden_and_that_is_said(daemons: Pair, repository: Path) -> None:
-    tree_of_it = repository.with_name("worktree")
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_d10_a_worktree_is_told_once_with_what_works_instead(daemons: Pair, repository: Path, mode: str) -> None:
+    tree_of_it = repository.with_name(f"worktree-{mode}")
     git(repository, "worktree", "add", "-q", str(tree_of_it))
 
-    ended = delegate(daemons[0], tree_of_it, "ls -a; cat .git; true", "--git", "ro")
+    ended = delegate(daemons[0], tree_of_it, "ls -a; cat .git; true", "--git", mode)
 
     assert ".git" not in ended["result"]["final_summary"]
     assert str(repository) not in ended["result"]["final_summary"]
-    assert [why for why in ended["git_hidden"] if "worktree" in why]
-    assert ".git stays hidden" in daemons[0].run("output", ended["delegation_id"]).stdout
+    assert (ended["git"], ended["hidden"], ended["left_out"]) == ("hidden", [], 0)
+    [why] = ended["git_hidden"]
+    assert "a linked worktree" in why
+    assert "--transport git" in why
+    said = daemons[0].run("output", ended["delegation_id"]).stdout
+    assert said.count(".git stays hidden") == 1
+    assert ".git shown" not in said
+    assert "as you asked" not in said
+
+
+def test_d10_by_transport_git_the_agent_of_a_worktree_has_a_repository(daemons: Pair, repository: Path) -> None:
+    tree_of_it = repository.with_name("worktree-git")
+    git(repository, "worktree", "add", "-q", str(tree_of_it))
+    script = "git log --format=%s; echo more >> main.py; git commit -qam work"
+    ended = delegate(daemons[0], tree_of_it, script, "--transport", "git", "--result-branch", "side")
+    assert ended["state"] == "completed", ended
+    assert ended["result"]["final_summary"].split() == ["snapshot"]
+    assert git(repository, "show", "side:main.py").endswith("more\n")
+
+
+def test_ordinary_git_goes_on_through_the_mount(daemons: Pair, repository: Path) -> None:
+    script = """
+        git branch a/b && git branch -m a/b a/c && git pack-refs --all && git branch d && git branch -D d
+        echo x >> main.py && git stash -q && git stash pop -q && git commit -qam second && git notes add -m note
+        git switch -qc e && git reset -q --soft HEAD~1 && git commit -qm third && git update-ref refs/keep/x HEAD
+        git symbolic-ref refs/heads/link refs/heads/e && git replace HEAD HEAD~1 2>/dev/null && echo REPLACED
+        git for-each-ref --format='%(refname)'
+    """
+    ended = delegate(daemons[0], repository, script, "--git", "rw")
+    assert ended["state"] == "completed", ended
+    expected = ["a/c", "e", "link", "main"]
+    names = [f"refs/heads/{name}" for name in expected] + ["refs/keep/x", "refs/notes/commits"]
+    assert ended["result"]["final_summary"].split() == names
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == names
+    git(repository, "fsck", "--full")

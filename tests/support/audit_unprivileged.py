@@ -13,6 +13,7 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.tree_manifest import difference, survey
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.walk import Budget
 from support.apply_unprivileged import NOBODY
 from support.staged import KEY, StagedBench, write
@@ -105,15 +106,18 @@ def git(base: Path) -> None:
     tree = base / "tree"
     (tree / "bin").mkdir(parents=True)
     (tree / "bin/tool").write_text("old")
-    exchange = GitExchange(base / "repository", GitRuns())
+    exchange = GitExchange(base / "exchange", GitRuns(GitSandbox()))
     exchange.create()
     root = os.open(tree, os.O_RDONLY)
-    parent = exchange.snapshot(root, default_rules(), Budget(100, 10))
+    parent = exchange.snapshot(root, default_rules(), Budget(100, 10)).commit
     (tree / "bin/tool").write_text("new")
     (tree / "bin/tool").chmod(0)
     (tree / "bin").chmod(0o311)
-    result = exchange.snapshot(root, default_rules(), Budget(100, 10), parent=parent)
-    assert [(change.path, change.mode) for change in exchange.changes(parent, result)] == [(b"bin/tool", 0o100644)]
+    result = exchange.result(root, default_rules(), Budget(100, 10), parent)
+    assert result is not None
+    taken = exchange.take(result, max_bytes=1 << 20, max_names=100, base=parent)
+    result.close()
+    assert [(change.path, change.mode) for change in taken.changes] == [(b"bin/tool", 0o100644)]
     os.close(root)
 
 

@@ -333,6 +333,10 @@ class PathRules:
         """Nothing is."""
         return False
 
+    def may_be_directory(self, parts: Sequence[bytes]) -> bool:
+        """Everything may."""
+        return True
+
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Nothing does."""
         return False

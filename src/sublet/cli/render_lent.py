@@ -44,7 +44,7 @@ def lent(view: DelegationView) -> Iterator[Text]:
         what = "read-only" if view.git == "ro" else "writable, but for what git executes"
         yield _line("repository  ", f".git shown, {what}", "yellow")
     for why in view.git_hidden:
-        yield _line(".git stays hidden  ", clean_line(why, 200))
+        yield _line(".git stays hidden  ", clean_line(why, 400))
 
 
 def repository_lines(report: AuditReport) -> Iterator[Text]:
@@ -55,6 +55,11 @@ def repository_lines(report: AuditReport) -> Iterator[Text]:
         )
     if (left := len(report.refs) - MAX_REFS_SHOWN) > 0:
         yield Text(f"and {left} more references", style="dim")
+    if report.refs_bring:
+        yield Text.assemble(
+            (names(report.refs_bring), "red"),
+            ("  (in commits of these references: hidden from the agent, or run by your tools once checked out)", "dim"),
+        )
     if report.index_marks:
         yield Text.assemble(
             (names(report.index_marks), "yellow"),

@@ -27,6 +27,9 @@ _OUTCOME = {
     "present": "is like that already",
     "stays": "stays, since it holds something else",
 }
+_LEFT_OUT_SHOWN = 3
+"""Changes that a branch does not hold, in the line that tells of a result."""
+
 _MEANING = {
     "pending": "not applied yet",
     "applied": "applied",
@@ -42,6 +45,10 @@ def staged(changes: ChangeSet, symbols: Symbols, label: str = "staged result") -
     line.append(f" {symbols.dot} {_counts(changes, symbols)}", style="dim")
     if changes.branch is not None:
         line.append(f" {symbols.dot} on branch {clean_line(changes.branch, 200)}", style="green")
+    if changes.branch_left_out:
+        left_out = "; ".join(clean_line(line, 300) for line in changes.branch_left_out[:_LEFT_OUT_SHOWN])
+        more = ", and more" if len(changes.branch_left_out) > _LEFT_OUT_SHOWN else ""
+        line.append(f" {symbols.dot} not on it: {left_out}{more}", style="yellow")
     if changes.branch_error is not None:
         line.append(f" {symbols.dot} on no branch: {clean_line(changes.branch_error, 300)}", style="yellow")
     return line
@@ -55,8 +62,10 @@ def review_steps(view: DelegationView) -> list[str]:
     if changes.is_empty:
         return [f"Drop it:  sublet discard {view.delegation_id}"]
     if changes.branch is not None:
+        rest = [f"Take the rest:  sublet apply {view.delegation_id}"] if changes.branch_left_out else []
         return [
             f"Take it:  git merge {clean_line(changes.branch, 200)}",
+            *rest,
             f"Drop it:  sublet discard {view.delegation_id}   (the branch stays)",
         ]
     return [
@@ -127,9 +136,12 @@ def not_carried(left_out: Sequence[str]) -> list[RenderableType]:
 def applied(report: Applied, symbols: Symbols) -> RenderableType:
     """Return what became of a result."""
     if report.branch is not None:
+        left_out = [clean_line(line, 300) for line in report.change_set.branch_left_out]
+        rest = f"\nnot on it, and waiting for `sublet apply {report.delegation_id}`:\n  " if left_out else ""
         line = Text.assemble(
             (f"{symbols.good} branch {clean_line(report.branch, 200)}", "bold green"),
             f"  at {clean_line((report.commit or '')[:12])}; your files are as they were",
+            (rest + "\n  ".join(left_out), "yellow"),
         )
         return Group(line, *not_carried(report.left_out)) if report.left_out else line
     parts: list[RenderableType] = []

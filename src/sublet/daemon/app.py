@@ -244,6 +244,7 @@ class _Daemon:
         directory = PeerDirectory(parts.peers, parts.link)
         return DaemonService(
             ServiceParts(
+                git=parts.git,
                 policy=parts.policy,
                 gate=parts.gate,
                 journal=parts.journal,

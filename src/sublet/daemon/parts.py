@@ -86,6 +86,7 @@ from sublet.workspace.requirements import require_sandbox, require_transport
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, Unsandboxed
 from sublet.workspace.sandbox.cage import Cages
 from sublet.workspace.sandbox.cgroups import Cgroups
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.reverse import ReverseAcceptor
 from sublet.workspace.staging.private_views import Staging
@@ -112,6 +113,7 @@ class Parts:
     lend_roots: LendRoots
     offer: Offer
     sandbox: Sandbox
+    git: GitSandbox
     hook: EndHook
     reloader: Reloader
     cages: Cages
@@ -262,10 +264,11 @@ async def make_parts(
     policy.use(await asyncio.to_thread(policy.prepare, rules_of(offer.agents)))
     hook = EndHook(config.hooks.on_end, notify=config.hooks.notify)
     reverse = ReverseAcceptor()
-    data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root)
+    git = GitSandbox(confined=not config.unsandboxed)
+    data_plane = DataPlane(identity.ssh_host_key, reverse, scratch_root, git)
     auditor = Auditor(state_dir)
     staging = Staging(state_dir, lambda: policy.limits.admission, aside)
-    trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging))
+    trees = Trees(journal, auditor, staging, ChangeSets(state_dir, auditor, staging, git))
     locks = DirectoryLocks()
 
     def reverse_port(source_host: str) -> int | None:
@@ -297,6 +300,8 @@ async def make_parts(
     def require(transport: str) -> None:
         """Raise ``DEP_MISSING`` where this machine can't do an executor's work with that transport."""
         require_transport(transport)
+        if transport == "git":
+            git.check()
         if sandbox.enforced:
             require_sandbox()
 
@@ -308,7 +313,7 @@ async def make_parts(
     carriers: dict[str, Carrier] = {
         "sshfs": Mounts(config.mount_root),
         "archive": ArchiveCarrier(state_dir / "work", unpacked_limits),
-        "git": GitCarrier(state_dir / "clones", unpacked_limits),
+        "git": GitCarrier(state_dir / "clones", unpacked_limits, git),
     }
     return Parts(
         identity=identity,
@@ -330,6 +335,7 @@ async def make_parts(
         hook=hook,
         reloader=reloader,
         sandbox=sandbox,
+        git=git,
         cages=cages,
         confinement=held,
         slots=slots,

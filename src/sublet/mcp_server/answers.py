@@ -83,6 +83,7 @@ class ChangeSetFacts(Answer):
     directories_mode_changed: int = 0
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
+    branch_left_out: list[str] = Field(default=[], description="Not on the branch, and why; apply takes it")
 
 
 class UsageFacts(Answer):

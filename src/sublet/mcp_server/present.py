@@ -33,6 +33,7 @@ MAX_PREVIEW_CHARS = 4_500
 MAX_NAMES = 40
 MAX_SHORT_CHARS = 200
 MAX_WHY_CHARS = 400
+MAX_LEFT_OUT = 10
 MAX_FOLLOW_UPS_SHOWN = 5
 MAX_FOLLOW_UP_CHARS = 80
 PAGE_RESERVE_CHARS = 200
@@ -231,6 +232,7 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
             lines += [f"{kind}: {clean_name(name)}" for name in names if name not in counted]
         lines += [f"directory {_directory_line(one)}" for one in audit.directories]
         lines += [f"ref: {clean_name(ref.name)} {ref.old or '(none)'} -> {ref.new or '(none)'}" for ref in audit.refs]
+        lines += [f"in moved refs, a checkout brings: {clean_name(name)}" for name in audit.refs_bring]
         lines += [f"mark in the index taken off: {clean_name(name)}" for name in audit.index_marks]
         lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
         lines += [f"unaudited: {clean_name(line)}" for line in audit.unseen_lines]
@@ -249,7 +251,10 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
 def change_set_facts(changes: ChangeSet) -> ChangeSetFacts:
     """Return the counts of a staged result as a model is shown them."""
     error = changes.branch_error
-    told = {"branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None}
+    told = {
+        "branch_error": clean_line(error, MAX_WHY_CHARS) if error is not None else None,
+        "branch_left_out": [clean_line(line, MAX_WHY_CHARS) for line in changes.branch_left_out[:MAX_LEFT_OUT]],
+    }
     return ChangeSetFacts(**{**changes.model_dump(), **told})
 
 

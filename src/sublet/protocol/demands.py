@@ -8,16 +8,16 @@ says that it enforces it, and declares no other value. Who declares no profile a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
 from sublet.protocol.bounds import DEMAND
 from sublet.protocol.messages import SandboxProfile
+from sublet.protocol.patterns import Pattern
 
 RESTRICTED: Final = {"cwd_only": True, "allow_network": False, "allow_exec": False}
 """The value of each item of ``sandbox_profile`` that holds an agent back."""
-_DEMAND: Final = re.compile(DEMAND)
+_DEMAND: Final = Pattern(DEMAND)
 
 
 def parse_demand(text: str) -> tuple[str, bool | None]:

@@ -50,7 +50,10 @@ class ViewRules(Protocol):
         """Tell whether the name may be created, but is neither changed nor removed once it is there."""
 
     def checked(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether the name is an index or object of a repository, which is looked at before it is taken."""
+        """Tell whether the name is something of a repository that git believes: it is looked at before it is taken."""
+
+    def may_be_directory(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether a name that is ``checked`` may also be made as a directory."""
 
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Tell whether no symbolic link may be put here."""

@@ -27,6 +27,7 @@ from sublet.policy.model import Action, Decision, Kind, Resource, Subject
 from sublet.protocol.chain import Chain
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.events import EventFilter
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from support.decisions import KeptDecisions
 
 pytestmark = pytest.mark.anyio
@@ -252,12 +253,16 @@ class Recorder(Effect):
         self.workspaces += [resource.path for resource in resources]
 
 
-def lending(recorder: Recorder, tmp_path: Path, *, journal: object = None) -> DaemonService:
+def lending(
+    recorder: Recorder, tmp_path: Path, *, journal: object = None, git: GitSandbox | None = None
+) -> DaemonService:
     policy = Policy(Protected(tmp_path / "home", (tmp_path / "state",)))
     made = parts([], policy)
     more = {} if journal is None else {"gate": Gatekeeper(policy, cast("Any", journal), list, KeptDecisions())}
     fields = {name: getattr(made, name) for name in inspect.signature(ServiceParts).parameters}
-    return DaemonService(ServiceParts(**cast("Any", {**fields, "delegator": recorder, **more})))
+    return DaemonService(
+        ServiceParts(**cast("Any", {**fields, "delegator": recorder, "git": git or GitSandbox(), **more}))
+    )
 
 
 async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path) -> None:
@@ -271,6 +276,32 @@ async def test_what_is_lent_is_the_directory_that_policy_has_seen(tmp_path: Path
     with pytest.raises(SubletError) as no:
         await service.create_delegation(request, Subject("mcp", "x", (str(tmp_path / "elsewhere"),)))
     assert no.value.code is LocalCode.POLICY_DENIED
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"transport": "git"}, "the transport git"),
+        ({"result_mode": "staged", "result_branch": "work"}, "a result on a branch"),
+    ],
+)
+async def test_what_needs_git_on_a_peers_data_is_refused_where_git_can_not_be_confined(
+    tmp_path: Path, asked: dict[str, object], named: str
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    recorder = Recorder()
+    service = lending(recorder, tmp_path, git=GitSandbox(program=str(tmp_path / "no-bwrap")))
+    request = CreateDelegation.model_validate({"workspace_dir": str(mine), "peer": "bob", "prompt": "p", **asked})
+    with pytest.raises(SubletError, match=named) as no:
+        await service.create_delegation(request, Subject("mcp", "x", (str(mine),)))
+    assert no.value.code is ErrorCode.DEP_MISSING
+    assert "--unsandboxed" in no.value.hint
+    assert recorder.workspaces == []
+    await lending(recorder, tmp_path, git=GitSandbox(confined=False)).create_delegation(
+        request, Subject("mcp", "x", (str(mine),))
+    )
+    assert recorder.workspaces == [str(mine)]
 
 
 async def test_policy_is_asked_for_each_directory(tmp_path: Path) -> None:

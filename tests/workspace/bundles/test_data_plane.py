@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.bundles import exchange
 from sublet.workspace.bundles.carrier import GitCarrier
-from sublet.workspace.bundles.exchange import BRANCH, GitExchange, objects_of
+from sublet.workspace.bundles.exchange import BRANCH, GitExchange
 from sublet.workspace.bundles.runs import GitRuns, Halted
 from sublet.workspace.git_runner import git_environment
 from sublet.workspace.model import Export, ExportLimits, LentDirectory, MountTarget
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
 from sublet.workspace.view.walk import Budget
 from support.daemons import wait_for
-from support.processes import is_alive
+from support.processes import is_alive, running
 from support.sftp_lender import public_line
 from support.views import default_rules
 
@@ -139,51 +141,58 @@ async def test_a_result_that_passes_the_quota_changes_nothing(plane: DataPlane, 
     assert not (project / "large").exists()
 
 
-def snapshot(tmp_path: Path, content: bytes) -> tuple[GitExchange, Path]:
+def exchange_at(directory: Path, runs: GitRuns | None = None) -> GitExchange:
+    made = GitExchange(directory, runs or GitRuns(GitSandbox()))
+    made.create()
+    return made
+
+
+def snapshot(tmp_path: Path, content: bytes) -> GitExchange:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "file").write_bytes(content)
-    repository = GitExchange(tmp_path / "made", GitRuns())
-    repository.create()
+    repository = exchange_at(tmp_path / "made")
+    committed(repository, tree)
+    return repository
+
+
+def committed(repository: GitExchange, tree: Path) -> str:
     descriptor = os.open(tree, os.O_RDONLY)
-    repository.snapshot(descriptor, AllVisible(), Budget(100, 10))
-    os.close(descriptor)
-    return repository, tmp_path / "made.bundle"
+    try:
+        return repository.snapshot(descriptor, AllVisible(), Budget(100, 10)).commit
+    finally:
+        os.close(descriptor)
 
 
 def test_a_bundle_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    repository, bundle = snapshot(tmp_path, bytes(1 << 20))
-    repository.bundle(bundle)
-    assert bundle.stat().st_size < 10_000
-    other = GitExchange(tmp_path / "other", GitRuns())
-    other.create()
-    with pytest.raises(SubletError, match="holds more than"):
-        other.take(bundle, max_bytes=1 << 19, max_names=10)
+    with snapshot(tmp_path, bytes(1 << 20)).bundle() as bundle:
+        assert os.fstat(bundle.fileno()).st_size < 10_000
+        with pytest.raises(SubletError, match="which is more than may come"):
+            exchange_at(tmp_path / "other").take(bundle, max_bytes=1 << 19, max_names=10)
 
 
 def test_a_bundle_of_too_many_objects_is_refused_before_git_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository, bundle = snapshot(tmp_path, b"content")
-    repository.bundle(bundle)
-    assert objects_of(bundle) == 3
     monkeypatch.setattr(exchange, "OBJECTS_BESIDE_NAMES", 0)
-    runs = GitRuns()
-    other = GitExchange(tmp_path / "other", runs)
-    other.create()
-    runs.halt()
-    with pytest.raises(SubletError, match="more than 2 names"):
-        other.take(bundle, max_bytes=1 << 20, max_names=2)
-    with pytest.raises(SubletError, match="more than 9 bytes"):
-        other.take(bundle, max_bytes=9, max_names=2)
+    with snapshot(tmp_path, b"content").bundle() as bundle:
+        runs = GitRuns(GitSandbox())
+        other = exchange_at(tmp_path / "other", runs)
+        runs.halt()
+        with pytest.raises(SubletError, match="more than 2 objects"):
+            other.take(bundle, max_bytes=1 << 20, max_names=2)
+        with pytest.raises(SubletError, match="more than 9 bytes"):
+            other.take(bundle, max_bytes=9, max_names=2)
 
 
 def test_one_tree_in_very_many_places_counts_as_often_as_it_stands_there(tmp_path: Path) -> None:
-    repository, bundle = snapshot(tmp_path, b"content")
+    repository = snapshot(tmp_path, b"content")
 
     def git(*arguments: str, given: str = "") -> str:
         argv = ["git", *arguments]
-        environment = git_environment(GIT_DIR=str(tmp_path / "made"), GIT_COMMITTER_NAME="x", GIT_COMMITTER_EMAIL="x")
+        environment = git_environment(
+            GIT_DIR=str(tmp_path / "made" / "repository"), GIT_COMMITTER_NAME="x", GIT_COMMITTER_EMAIL="x"
+        )
         environment |= {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x"}
         return subprocess.run(
             argv, env=environment, input=given, capture_output=True, text=True, check=True
@@ -193,32 +202,39 @@ def test_one_tree_in_very_many_places_counts_as_often_as_it_stands_there(tmp_pat
     for _ in range(4):
         tree = git("mktree", given="".join(f"040000 tree {tree}\t{number}\n" for number in range(10)))
     git("update-ref", BRANCH, git("commit-tree", "-m", "bomb", tree))
-    repository.bundle(bundle)
-    assert objects_of(bundle) < 10
-    for number, (max_bytes, max_names) in enumerate(((1 << 20, 1_000), (10_000, 100_000))):
-        other = GitExchange(tmp_path / f"other-{number}", GitRuns())
-        other.create()
-        with pytest.raises(SubletError, match="holds more than"):
-            other.take(bundle, max_bytes=max_bytes, max_names=max_names)
+    with repository.bundle() as bundle:
+        for number, (max_bytes, max_names) in enumerate(((1 << 20, 1_000), (10_000, 100_000))):
+            with pytest.raises(SubletError, match="holds more than"):
+                exchange_at(tmp_path / f"other-{number}").take(bundle, max_bytes=max_bytes, max_names=max_names)
 
 
 def test_a_result_is_measured_by_what_it_adds(tmp_path: Path) -> None:
-    repository, bundle = snapshot(tmp_path, bytes(100_000))
-    base = repository.snapshot(descriptor := os.open(tmp_path / "tree", os.O_RDONLY), AllVisible(), Budget(100, 10))
-    (tmp_path / "tree" / "more").write_bytes(b"more")
-    result = repository.snapshot(descriptor, AllVisible(), Budget(100, 10), parent=base)
-    os.close(descriptor)
-    repository.bundle(bundle, base)
-    other = GitExchange(tmp_path / "other", GitRuns())
-    other.create()
-    (tmp_path / "tree" / "more").unlink()
+    repository = snapshot(tmp_path, bytes(100_000))
+    base = committed(repository, tmp_path / "tree")
+    (tmp_path / "tree" / "new").mkdir()
+    (tmp_path / "tree" / "new" / "more").write_bytes(b"more")
     descriptor = os.open(tmp_path / "tree", os.O_RDONLY)
-    assert other.snapshot(descriptor, AllVisible(), Budget(100, 10)) == base
+    bundle = repository.result(descriptor, AllVisible(), Budget(100, 10), base)
     os.close(descriptor)
-    assert other.take(bundle, max_bytes=1_000, max_names=10, base=base) == result
-    (change,) = other.changes(base, result)
-    with other.open_content(change.blob) as content:
-        assert content.read() == b"more"
+    assert bundle is not None
+    other = exchange_at(tmp_path / "other")
+    (tmp_path / "tree" / "new" / "more").unlink()
+    (tmp_path / "tree" / "new").rmdir()
+    assert committed(other, tmp_path / "tree") == base
+    with bundle:
+        taken = other.take(bundle, max_bytes=1_000, max_names=10, base=base)
+    (change,) = taken.changes
+    assert (change.path, taken.more_bytes, taken.directories) == (b"new/more", 4, set())
+    (content,) = [file.read(4) for file in other.contents([(change.blob, taken.sizes[change.blob])])]
+    assert content == b"more"
+
+
+def test_a_tree_that_did_not_change_has_no_result(tmp_path: Path) -> None:
+    repository = snapshot(tmp_path, b"content")
+    base = committed(repository, tmp_path / "tree")
+    descriptor = os.open(tmp_path / "tree", os.O_RDONLY)
+    assert repository.result(descriptor, AllVisible(), Budget(100, 10), base) is None
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -232,15 +248,13 @@ def test_a_result_is_measured_by_what_it_adds(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
-    other = GitExchange(tmp_path / "other", GitRuns())
-    other.create()
     (tmp_path / "bundle").write_bytes(content)
-    with pytest.raises(SubletError):
-        other.take(tmp_path / "bundle", max_bytes=1 << 20, max_names=10)
+    with open(tmp_path / "bundle", "rb") as bundle, pytest.raises(SubletError):
+        exchange_at(tmp_path / "other").take(bundle, max_bytes=1 << 20, max_names=10)
 
 
 def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tmp_path: Path) -> None:
-    runs = GitRuns()
+    runs = GitRuns(GitSandbox())
     started = tmp_path / "started"
     ended: list[str] = []
 
@@ -262,6 +276,18 @@ def test_git_that_runs_is_killed_with_what_it_has_started_and_nothing_follows(tm
     assert not (tmp_path / "late").exists()
 
 
+def hanging_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> Callable[[], list[int]]:
+    """Put a git on PATH that hangs at ``command``, and return what tells the processes that hang."""
+    fake, real, seconds = tmp_path / "fake" / "bin", shutil.which("git"), f"6{secrets.randbelow(10**9):09}"
+    fake.mkdir(parents=True)
+    (fake / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" {command} "*) exec sleep {seconds};; esac\nexec {real} "$@"\n'
+    )
+    (fake / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    return lambda: running("sleep", seconds)
+
+
 @pytest.mark.parametrize("way", ["download", "upload"])
 async def test_a_lease_that_ends_takes_its_git_along(
     plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -270,29 +296,17 @@ async def test_a_lease_that_ends_takes_its_git_along(
     clones = carrier(tmp_path)
     async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
         view = await clones.attach(clones.reserve(LEASE), connection) if way == "upload" else None
-        fake = tmp_path / "bin"
-        fake.mkdir()
-        begun = tmp_path / "begun"
-        real = shutil.which("git")
         # what the executor's side does with commits is not held up: only the lender imports and bundles from here on
-        held = "bundle" if way == "download" else "fetch"
-        (fake / "git").write_text(
-            f'#!/bin/sh\ncase " $* " in *" {held} "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
-            f'exec {real} "$@"\n'
-        )
-        (fake / "git").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+        hanging = hanging_git(tmp_path, monkeypatch, "bundle" if way == "download" else "index-pack")
         if view is None:
             transfer = asyncio.create_task(_failing(clones.attach(clones.reserve(LEASE), connection)))
         else:
             (view.path / "workspace" / "code.txt").write_text("two\n")
             transfer = asyncio.create_task(view.detach())
-        await asyncio.to_thread(wait_for, begun.exists, what="git at the lender")
+        await asyncio.to_thread(wait_for, hanging, what="git at the lender")
         plane.revoke(LEASE, "a test")
         assert not await transfer
-        await asyncio.to_thread(
-            wait_for, lambda: not is_alive(int(begun.read_text())), what="the end of the lender's git"
-        )
+        await asyncio.to_thread(wait_for, lambda: not hanging(), what="the end of the lender's git")
     await asyncio.to_thread(
         wait_for, lambda: os.listdir(tmp_path / "scratch") == [], what="the lender's directory to be gone"
     )
@@ -313,19 +327,12 @@ async def test_work_that_is_cancelled_takes_the_executors_git_along(
     plane: DataPlane, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clones = carrier(tmp_path)
-    fake, begun, real = tmp_path / "bin", tmp_path / "begun", shutil.which("git")
-    fake.mkdir()
-    (fake / "git").write_text(
-        f'#!/bin/sh\ncase " $* " in *" checkout "*) echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 600;; esac\n'
-        f'exec {real} "$@"\n'
-    )
-    (fake / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    hanging = hanging_git(tmp_path, monkeypatch, "checkout")
     async with await connect(lend(plane, project, ExportLimits()), KEY, 5) as connection:
         attaching = asyncio.create_task(clones.attach(clones.reserve(LEASE), connection))
-        await asyncio.to_thread(wait_for, begun.exists, what="git at the executor")
+        await asyncio.to_thread(wait_for, hanging, what="git at the executor")
         attaching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attaching
-    assert not is_alive(int(begun.read_text()))
+    await asyncio.to_thread(wait_for, lambda: not hanging(), what="the end of the executor's git")
     assert os.listdir(tmp_path / "clones") == []

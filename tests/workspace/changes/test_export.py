@@ -10,7 +10,8 @@ import pytest
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
-from sublet.workspace.changes.export import export_branch, export_patch
+from sublet.workspace.changes.branch import export_branch
+from sublet.workspace.changes.export import export_patch
 from support.staged import KEY, Snapshot, StagedBench, Tree, make_tree, read_tree, tree_state, write
 
 
@@ -58,7 +59,7 @@ def test_a_branch_has_the_result_and_nothing_else_moves(bench: StagedBench) -> N
     git(bench.root, "add", "staged")
     write(bench.root, "same", "not committed")
     before = (git(bench.root, "status", "--porcelain"), git(bench.root, "rev-parse", "HEAD"), work_tree(bench.root))
-    commit = export_branch(bench.changes, KEY, bench.rules, "sublet/result", "What bob did\n")
+    commit = export_branch(bench.changes, KEY, bench.rules, "sublet/result", "What bob did\n").commit
     after = (git(bench.root, "status", "--porcelain"), git(bench.root, "rev-parse", "HEAD"), work_tree(bench.root))
     assert after == before
     assert git(bench.root, "rev-parse", "sublet/result") == commit
@@ -93,7 +94,7 @@ def test_a_branch_of_a_repository_without_commits(bench: StagedBench) -> None:
     git(bench.root, "init", "-q")
     with bench.work() as view:
         write(view, "a", "a")
-    commit = export_branch(bench.changes, KEY, bench.rules, "result", "m")
+    commit = export_branch(bench.changes, KEY, bench.rules, "result", "m").commit
     assert files_of(bench.root, commit) == {"a": "100644 a"}
 
 
@@ -186,3 +187,103 @@ def test_no_patch_is_made_of_what_snapshots_only_name(bench: StagedBench) -> Non
         write(view, "a", "a")
     with pytest.raises(SubletError, match=r"large is larger than 4 MiB"):
         export_patch(bench.changes, KEY)
+
+
+def with_submodule(bench: StagedBench, tmp_path: Path) -> str:
+    """Commit a repository with a submodule ``lib`` in the lent directory, and return the submodule's commit."""
+    library = tmp_path / "library"
+    make_tree(library, {"s": "1\n"})
+    commit_all(library)
+    bench.write("top", "t")
+    commit_all(bench.root)
+    git(bench.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib")
+    git(bench.root, "commit", "-q", "-m", "submodule")
+    return git(bench.root / "lib", "rev-parse", "HEAD")
+
+
+def test_d04_a_submodule_stays_one_on_a_branch_and_changes_in_it_wait(bench: StagedBench, tmp_path: Path) -> None:
+    commit = with_submodule(bench, tmp_path)
+    with bench.work() as view:
+        write(view, "lib/s", "1\n2\n")
+        write(view, "lib/new", "n")
+        write(view, "top", "T")
+    exported = export_branch(bench.changes, KEY, bench.rules, "work", "m")
+    assert git(bench.root, "ls-tree", "work", "lib") == f"160000 commit {commit}\tlib"
+    assert git(bench.root, "show", "work:top") == "T"
+    assert sorted(line.partition(":")[0] for line in exported.left_out) == ["lib/new", "lib/s"]
+    assert all("in the submodule lib" in line for line in exported.left_out)
+    assert bench.changes.get(KEY).status == "pending"
+    bench.applier.apply(KEY, bench.rules)
+    assert bench.read("lib/s") == "1\n2\n"
+    git(bench.root, "fsck", "--strict")
+
+
+def test_d04_a_submodule_that_was_removed_stays_on_the_branch(bench: StagedBench, tmp_path: Path) -> None:
+    commit = with_submodule(bench, tmp_path)
+    with bench.work() as view:
+        (view / "lib" / "s").unlink()
+        write(view, "top", "T")
+    exported = export_branch(bench.changes, KEY, bench.rules, "work", "m")
+    assert git(bench.root, "ls-tree", "work", "lib") == f"160000 commit {commit}\tlib"
+    assert [line.partition(":")[0] for line in exported.left_out] == ["lib/s"]
+
+
+def test_d04_a_result_of_which_nothing_can_be_on_a_branch_makes_none(bench: StagedBench, tmp_path: Path) -> None:
+    with_submodule(bench, tmp_path)
+    with bench.work() as view:
+        write(view, "lib/s", "2\n")
+    with pytest.raises(SubletError, match="nothing of the result can be on a branch: lib/s: it is in the submodule"):
+        export_branch(bench.changes, KEY, bench.rules, "work", "m")
+    assert git(bench.root, "branch", "--list", "work") == ""
+
+
+def test_what_is_refused_is_told_beside_the_branch(bench: StagedBench) -> None:
+    bench.write("a", "a")
+    commit_all(bench.root)
+    with bench.work() as view:
+        write(view, "a", "A")
+        write(view, ".envrc", "evil")
+    exported = export_branch(bench.changes, KEY, bench.rules, "result", "m")
+    assert [line.partition(":")[0] for line in exported.left_out] == [".envrc"]
+    assert files_of(bench.root, "result") == {"a": "100644 A"}
+
+
+def test_d10_a_linked_worktree_gets_its_branch(bench: StagedBench, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    make_tree(main, {"a": "a"})
+    commit_all(main)
+    (bench.root).rmdir()
+    git(main, "worktree", "add", "-q", "-b", "side", str(bench.root))
+    write(bench.root, "b", "b")
+    git(bench.root, "add", "b")
+    git(bench.root, "commit", "-q", "-m", "second")
+    with bench.work() as view:
+        write(view, "a", "A")
+    commit = export_branch(bench.changes, KEY, bench.rules, "result", "m").commit
+    assert git(main, "rev-parse", "result^") == git(main, "rev-parse", "side")
+    assert files_of(main, commit) == {"a": "100644 A", "b": "100644 b"}
+
+
+def test_a_repository_that_borrows_objects_gets_its_branch(bench: StagedBench, tmp_path: Path) -> None:
+    other = tmp_path / "other:colon"
+    make_tree(other, {"a": "a"})
+    commit_all(other)
+    bench.root.rmdir()
+    git(tmp_path, "clone", "-q", "--shared", str(other), str(bench.root))
+    with bench.work() as view:
+        write(view, "a", "A")
+    export_branch(bench.changes, KEY, bench.rules, "result", "m")
+    assert files_of(bench.root, "result") == {"a": "100644 A"}
+
+
+def test_a_repository_of_sha256_gets_its_branch(bench: StagedBench) -> None:
+    bench.write("a", "a")
+    git(bench.root, "init", "-q", "--object-format=sha256")
+    git(bench.root, "add", "-A")
+    git(bench.root, "commit", "-q", "-m", "first")
+    with bench.work() as view:
+        write(view, "a", "A")
+    commit = export_branch(bench.changes, KEY, bench.rules, "result", "m").commit
+    assert len(commit) == 64
+    assert files_of(bench.root, "result") == {"a": "100644 A"}
+    git(bench.root, "fsck", "--strict")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import Auditor
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
+from sublet.workspace.git.config_syntax import settings as read_settings
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import ELSEWHERE, NO_REPOSITORY, OTHER_STORAGE, look_at
 from sublet.workspace.view.rules import Rules
@@ -169,6 +170,24 @@ def test_whatever_is_written_the_copy_is_one_and_has_only_what_is_allowed(config
         assert key.lower() not in {"core.sshcommand", "core.pager", "core.editor", "core.worktree"}
     assert dict(entries(copy))["core.hookspath"] == "/dev/null"
     assert b"sshCommand" not in copy
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(WORDS, max_size=30).map("".join).map(str.encode))
+@example(b'[a "b\\"c\\\\"]\n\tk = "x;y" ; comment\n\tflag\n[a.b]\nk=1 \\\n  2 # c')
+@example(b"[a]\r\nk = v\r\n")
+@example(b"[a]\nk = a  b\t\n")
+@example(b"k = v\n")
+@example(b'[a ""]\nk = v')
+def test_a_configuration_is_read_as_git_reads_it(config: bytes) -> None:
+    config = config.replace(b"\0", b"").replace(b"\t", b" ")  # git's versions differ in tabs within a value
+    argv = ["git", "config", "--file", "-", "--no-includes", "--null", "--list"]
+    done = subprocess.run(argv, input=config, capture_output=True, check=False, cwd="/", timeout=20)
+    expected = []
+    for line in done.stdout.split(b"\0")[:-1] if done.returncode == 0 else []:
+        name, sign, value = line.partition(b"\n")
+        expected.append((name.decode("utf-8", "replace"), value.decode("utf-8", "replace") if sign else None))
+    assert read_settings(config, 1_000) == expected
 
 
 def test_a_huge_configuration_is_cut() -> None:

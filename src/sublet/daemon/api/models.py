@@ -146,6 +146,9 @@ class ChangeSet(View):
     status: Literal["pending", "applied", "partly_applied", "discarded", "undone"] = "pending"
     branch: str | None = Field(default=None, description="Git branch that it was put on")
     branch_error: str | None = Field(default=None, description="Why it is not on the branch that was asked for")
+    branch_left_out: list[str] = Field(
+        default=[], description="What of it is not on the branch, with the reason; it waits to be applied"
+    )
 
     @property
     def is_empty(self) -> bool:
@@ -283,6 +286,11 @@ class AuditReport(View):
         default={}, description="How many directories changed in each way, also where the list is cut"
     )
     refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
+    refs_bring: list[str] = Field(
+        default=[],
+        description="Hidden or locked names in commits that references were moved to: a checkout would write them; "
+        "* where that could not be told",
+    )
     index_marks: list[str] = Field(
         default=[],
         description="Files of which an index from the lease had git not see changes (assume-unchanged, skip-worktree); "

@@ -88,6 +88,7 @@ def audit_view(
     failed: Iterable[str] = (),
     refs: Mapping[str, Sequence[MovedRef]] | None = None,
     marks: Mapping[str, Collection[bytes]] | None = None,
+    bring: Mapping[str, Collection[bytes]] | None = None,
 ) -> AuditReport:
     """Return an audit as it is shown.
 
@@ -96,6 +97,7 @@ def audit_view(
         failed: directories of which there is no audit.
         refs: references that were moved, by the name of the directory.
         marks: files that an index had git not look at, by the name of the directory.
+        bring: hidden and locked names in commits of moved references, by the name of the directory.
     """
     failed = list(failed)
     several = len(results) + len(failed) > 1
@@ -120,6 +122,9 @@ def audit_view(
     unaudited_why += [shown(directory, with_reason(path, why)) for directory, path, why in unseen]
     marked = [
         shown(directory, clean_name(path)) for directory, paths in (marks or {}).items() for path in sorted(paths)
+    ]
+    brought = [
+        shown(directory, clean_name(path)) for directory, paths in (bring or {}).items() for path in sorted(paths)
     ]
     return AuditReport(
         added=named("added"),
@@ -154,6 +159,7 @@ def audit_view(
             sum((Counter(result.directory_counts) for result in results.values()), Counter[DirectoryKind]())
         ),
         refs=moved[:MAX_LISTED_FILES],
+        refs_bring=brought[:MAX_LISTED_FILES],
         index_marks=marked[:MAX_LISTED_FILES],
         unaudited=unaudited[:MAX_LISTED_FILES],
         unaudited_why=unaudited_why[:MAX_LISTED_FILES],

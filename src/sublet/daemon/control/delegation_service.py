@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sublet.daemon.api.models import (
     MAX_WAIT_SECONDS,
     AuditReport,
@@ -55,6 +57,9 @@ class DelegationService(PartOfService):
             )
         check_call(chain, None, max_depth=self._parts.max_depth())
         check_staged(request)
+        if request.transport == "git" or request.result_branch is not None:
+            what_for = "the transport git" if request.transport == "git" else "a result on a branch"
+            await asyncio.to_thread(self._parts.git.check, what_for)
         lent = [await self._may_lend(resource, request, caller) for resource in resources]
         check_apart(lent)
         required = sorted({*request.require_enforced, *self._parts.policy.limits.require_enforced})

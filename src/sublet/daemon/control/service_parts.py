@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sublet.daemon.api.daemon_models import Check, ReloadReport, StatusView
 from sublet.daemon.api.peer_models import PeerView
@@ -20,6 +20,7 @@ from sublet.daemon.working.executor import Executor
 from sublet.policy.engine import Policy
 from sublet.policy.model import Subject
 from sublet.protocol.chain import Chain
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ServiceParts:
     chain_of: Callable[[Subject], Chain]
     rest_of: Callable[[Chain], float]
     max_depth: Callable[[], int]
+    git: GitSandbox = field(default_factory=GitSandbox)
 
 
 class PartOfService:

@@ -15,8 +15,10 @@ from sublet.daemon.background import in_background
 from sublet.daemon.storage.records import DelegationRecord, error_view
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.auditor import MAX_PATCH_BYTES, Auditor, AuditResult, Patch
+from sublet.workspace.git.history import UNKNOWN, brought
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.model import LeaseUsage, LentDirectory
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.own_rules import with_own
 
 AUDIT_SECONDS = 600.0
@@ -49,6 +51,7 @@ async def audited(
     """
     results: dict[str, AuditResult] = {}
     refs: dict[str, list[MovedRef]] = {}
+    bring: dict[str, list[bytes]] = {}
     failures: dict[str, SubletError] = {}
     deadline = anyio.current_time() + AUDIT_SECONDS
     for one in resources:
@@ -60,13 +63,14 @@ async def audited(
             results[lent.name] = found
             if record.request.git == "rw" and lent.access_mode == "rw":
                 refs[lent.name] = await _moved(auditor, record, lent, deadline)
+                bring[lent.name] = await _brought(lent, refs[lent.name], deadline)
         else:
             failures[lent.name] = found
             log.warning("no audit could be made", delegation_id=record.id, resource=lent.name, reason=str(found))
     news: dict[str, object] = {}
     if results:
         snapshots = {name: result.result for name, result in results.items()}
-        news |= {"audit": audit_view(results, failures, refs, usage.marks), "result_snapshots": snapshots}
+        news |= {"audit": audit_view(results, failures, refs, usage.marks, bring), "result_snapshots": snapshots}
     if failures:
         news["audit_error"] = error_view(next(iter(failures.values())))
     return news
@@ -105,6 +109,15 @@ async def _moved(auditor: Auditor, record: DelegationRecord, lent: LentDirectory
     except (SubletError, TimeoutError) as error:
         log.warning("references could not be compared", delegation_id=record.id, reason=str(error))
         return [MovedRef(b"*", b"unknown", b"unknown")]
+
+
+async def _brought(lent: LentDirectory, refs: list[MovedRef], deadline: float) -> list[bytes]:
+    """Return which hidden and locked names the moved references would bring in by a checkout."""
+    try:
+        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+            return await in_background(brought, lent.path, refs, lent.rules, GitSandbox())
+    except TimeoutError:
+        return [UNKNOWN]
 
 
 def patch_of(auditor: Auditor, record: DelegationRecord) -> Patch:

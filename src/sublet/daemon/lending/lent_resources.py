@@ -108,9 +108,6 @@ def prepared(
 
     Returns:
         The directories, and where ``.git`` stays hidden although it was asked for, with the reason.
-
-    Raises:
-        SubletError: as ``look_at``.
     """
     served: list[LentDirectory] = []
     hidden: list[str] = []

@@ -177,11 +177,11 @@ class StagedTree:
     def _on_branch(self, record: DelegationRecord, changes: ChangeSetView, branch: str) -> ChangeSetView:
         """Put the result on the branch that was asked for; why that can't be done is told, and the result stays."""
         try:
-            put_on_branch(self._trees.changes, record, branch)
+            exported = put_on_branch(self._trees.changes, record, branch)
         except (OSError, SubletError) as error:
             log.warning("a result could not be put on a branch", delegation_id=self._id, reason=str(error))
             return changes.model_copy(update={"branch_error": str(error)})
-        return changes.model_copy(update={"branch": branch})
+        return changes.model_copy(update={"branch": branch, "branch_left_out": exported.left_out})
 
     def _remove(self) -> None:
         for key in self._keys.values():

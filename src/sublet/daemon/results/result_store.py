@@ -32,8 +32,9 @@ from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.audit.auditor import MAX_PATCH_BYTES
 from sublet.workspace.changes.apply import Applier
+from sublet.workspace.changes.branch import Exported, export_branch
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.export import export_branch, export_patch, not_carried
+from sublet.workspace.changes.export import export_patch, not_carried
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging import model as workspace_changes
 
@@ -41,6 +42,8 @@ log = structlog.get_logger(__name__)
 
 MAX_REVIEWED_FILES: Final = 2_000
 """Files that a review lists one by one; its counts and its patch go on."""
+MAX_LEFT_OUT: Final = 50
+"""Changes that are on no branch, told one by one."""
 MAX_WHOLE_PATCH_BYTES: Final = 32 << 20
 
 
@@ -84,7 +87,11 @@ class ResultStore:
         assert record.change_set is not None
         found = change_set_view(self._changes.get(part.key) for part in _parts(record))
         return found.model_copy(
-            update={"branch": record.change_set.branch, "branch_error": record.change_set.branch_error}
+            update={
+                "branch": record.change_set.branch,
+                "branch_error": record.change_set.branch_error,
+                "branch_left_out": record.change_set.branch_left_out,
+            }
         )
 
     def review(self, record: DelegationRecord, patch: bool) -> Review:
@@ -186,8 +193,11 @@ class ResultStore:
         undone, conflicts = _told(parts, self._applier.undo_all(parts))
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
 
-    def branch(self, record: DelegationRecord, name: str) -> str:
-        """Put a result on a new branch of each repository that it is of, and return the first commit.
+    def branch(self, record: DelegationRecord, name: str) -> Exported:
+        """Put a result on a new branch of each repository that it is of.
+
+        Returns:
+            The first commit, and what is on none of the branches.
 
         Raises:
             SubletError: as ``export_branch``.
@@ -252,15 +262,22 @@ class ResultStore:
         return text, truncated
 
 
-def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> str:
-    """Put a result on a new branch of each repository that it is of, and return the first commit.
+def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> Exported:
+    """Put a result on a new branch of each repository that it is of.
+
+    Returns:
+        The first commit, and what is on none of the branches, at most ``MAX_LEFT_OUT`` lines of it.
 
     Raises:
         SubletError: as ``export_branch``.
     """
     message = f"{record.description}\n\nWork of {record.peer} in the delegation {record.id}."
-    commits = [export_branch(changes, part.key, part.rules, name, message) for part in _parts(record)]
-    return commits[0]
+    parts = list(_parts(record))
+    exported = [export_branch(changes, part.key, part.rules, name, message) for part in parts]
+    left_out = [part.shown + line for part, one in zip(parts, exported, strict=True) for line in one.left_out]
+    if len(left_out) > MAX_LEFT_OUT:
+        left_out = [*left_out[:MAX_LEFT_OUT], f"and {len(left_out) - MAX_LEFT_OUT} more"]
+    return Exported(exported[0].commit, left_out)
 
 
 def _parts(record: DelegationRecord) -> Iterator[_Part]:

@@ -169,11 +169,15 @@ class StagedResults:
                 await self._note(record, changes, "recover", "the daemon", 0, 0)
 
     async def _branch(self, record: DelegationRecord, branch: str, who: str) -> Applied:
-        commit = await in_background(self._store.branch, record, branch)
-        changes = _changes(record).model_copy(update={"branch": branch, "branch_error": None})
+        exported = await in_background(self._store.branch, record, branch)
+        changes = _changes(record).model_copy(
+            update={"branch": branch, "branch_error": None, "branch_left_out": exported.left_out}
+        )
         await self._note(record, changes, "branch", who, 0, 0)
         left_out = await in_background(self._store.left_out, record)
-        return Applied(delegation_id=record.id, change_set=changes, branch=branch, commit=commit, left_out=left_out)
+        return Applied(
+            delegation_id=record.id, change_set=changes, branch=branch, commit=exported.commit, left_out=left_out
+        )
 
     async def _settled(self, delegation_id: str) -> DelegationRecord:
         """Return a delegation that has a result to look at.

@@ -25,7 +25,7 @@ from sublet.daemon.api.models import (
 )
 from sublet.daemon.cautions import cautions
 from sublet.daemon.times import unix_seconds
-from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, TransportName
+from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, AccessMode, GitMode, TransportName
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.lifecycle import (
     ASSIGNMENT_TABLE,
@@ -186,6 +186,10 @@ class DelegationRecord(Record):
         profile = self.accept.remote_constraints.sandbox_profile if self.accept is not None else None
         return SandboxView(**profile.model_dump()) if profile is not None else None
 
+    def _git_shown(self) -> GitMode:
+        """Return what is shown of a repository: nothing where each that was asked for stays hidden."""
+        return "hidden" if len(self.git_hidden) >= len(self.resources) else self.request.git
+
     def view(self, now: float, *, cursor: int = 0) -> DelegationView:
         """Return the delegation as a face shows it; an overdue lease reads as expired, whoever looks first."""
         state, error = self.state, self.error
@@ -225,7 +229,7 @@ class DelegationRecord(Record):
             left_out=self.left_out,
             revealed=self.request.reveal,
             unlocked=self.request.unlock,
-            git=self.request.git,
+            git=self._git_shown(),
             git_hidden=self.git_hidden,
             audit=self.audit,
             audit_error=self.audit_error,

@@ -16,9 +16,10 @@ import anyio
 import asyncssh
 
 from sublet.protocol.errors import SubletError
+from sublet.protocol.names import MalformedName, parse_name
 from sublet.protocol.text import clean_line
 from sublet.workspace.archive.client import ArchiveChannel, LinkLostError, failed
-from sublet.workspace.archive.tar_format import MalformedTar, Parts, TarLimits, TarReader
+from sublet.workspace.archive.tar_format import Entry, MalformedTar, Parts, TarLimits, TarReader, TarSink
 from sublet.workspace.archive.tree_manifest import Held, Interrupted, difference, survey
 from sublet.workspace.archive.tree_pack import AllVisible, TreeChanged, TreePacker
 from sublet.workspace.archive.tree_unpack import TreeWriter
@@ -155,7 +156,7 @@ class UnpackedView:
             os.dup(self._root), AllVisible(), Quota(None, None), lambda _: None, any_link=True, private=True
         )
         writer = TreeWriter(lambda parts: (fs, parts))
-        reader = TarReader(writer, limits)
+        reader = TarReader(_Admitted(writer, self._admit), limits)
         channel = await ArchiveChannel.open(connection, lambda: None)
         try:
             async with aclosing(channel.download()) as pieces:
@@ -180,6 +181,19 @@ class UnpackedView:
             self._held = await self._step(self._survey, {}, writer.digests)
         except (OSError, WalkOverrunError) as error:
             raise failed(f"what was unpacked can't be read: {error}") from None
+
+    def _admit(self, entry: Entry) -> None:
+        """Refuse an entry that can't be a part of this kind of view: what stands in it itself is a directory.
+
+        Raises:
+            MalformedTar: as it says.
+        """
+        try:
+            parse_name(entry.parts[0])
+        except MalformedName as error:
+            raise MalformedTar(str(error)) from None
+        if len(entry.parts) == 1 and entry.kind != "directory":
+            raise MalformedTar("something in the view itself is no directory")
 
     def _arrange(self, limits: TarLimits) -> None:
         """Make of what was unpacked what is worked in; here they are the same."""
@@ -273,6 +287,27 @@ class UnpackedView:
             self.cut.set()
 
 
+class _Admitted:
+    """Hands on the entries that ``admit`` lets through; a ``TarSink``."""
+
+    def __init__(self, sink: TarSink, admit: Callable[[Entry], None]) -> None:
+        self._sink = sink
+        self._admit = admit
+
+    def begin(self, entry: Entry) -> None:
+        """``TarSink.begin``."""
+        self._admit(entry)
+        self._sink.begin(entry)
+
+    def data(self, piece: memoryview) -> None:
+        """``TarSink.data``."""
+        self._sink.data(piece)
+
+    def end(self) -> None:
+        """``TarSink.end``."""
+        self._sink.end()
+
+
 class ArchiveCarrier:
     """The transport ``archive`` on the executor's side; a ``Carrier``.
 
@@ -280,8 +315,6 @@ class ArchiveCarrier:
         root: the one directory below which views are unpacked; private to this user.
         limits: what may be unpacked for one delegation.
     """
-
-    view: type[UnpackedView] = UnpackedView
 
     def __init__(self, root: Path, limits: Callable[[], TarLimits]) -> None:
         self._dirs = WorkDirs(root)
@@ -302,7 +335,7 @@ class ArchiveCarrier:
         """``Carrier.attach``."""
         if remote_path != "/":
             raise failed("only the whole view can be archived")
-        view = self.view(place, self._dirs, await asyncio.to_thread(self._dirs.open, place), self._threads)
+        view = self._view(place, await asyncio.to_thread(self._dirs.open, place))
         try:
             await view.fetch(connection, self._limits())
         except BaseException:
@@ -314,3 +347,7 @@ class ArchiveCarrier:
     def reap(self) -> list[str]:
         """``Carrier.reap``."""
         return self._dirs.reap()
+
+    def _view(self, place: Path, descriptor: int) -> UnpackedView:
+        """Return the view that ``place``, open as ``descriptor``, becomes."""
+        return UnpackedView(place, self._dirs, descriptor, self._threads)

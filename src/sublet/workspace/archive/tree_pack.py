@@ -63,6 +63,10 @@ class AllVisible:
         """Tell that no name is looked at."""
         return False
 
+    def may_be_directory(self, parts: object) -> bool:
+        """Tell that every name may be a directory."""
+        return True
+
     def bars_links(self, parts: object) -> bool:
         """Tell that links may be anywhere."""
         return False

@@ -1,7 +1,9 @@
 """The transport ``git`` on the executor's side: a repository to work in, whose result comes back as a bundle.
 
 Git runs in that repository once, when nobody has worked in it yet. What becomes of the work is then read by our own
-walk into a repository that the agent never sees (DESIGN 4.6).
+walk into a repository that the agent never sees (DESIGN 4.6). A lender's stream holds one bundle for each directory and
+``/meta``. The names of the directories are the lender's, those of all else are ours. Git runs in the sandbox alone,
+since all that it reads is the lender's.
 """
 
 from __future__ import annotations
@@ -9,29 +11,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+from sublet.protocol.bounds import MAX_RESOURCES
 from sublet.protocol.errors import SubletError
+from sublet.protocol.names import ForeignName, MalformedName, parse_plain_name
 from sublet.workspace.archive.carrier import MAX_SECONDS, MAX_WORK_ENTRIES, ArchiveCarrier, UnpackedView
 from sublet.workspace.archive.client import LinkLostError
-from sublet.workspace.archive.tar_format import END, Entry, Parts, TarLimits, header, padding
+from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, TarLimits, header, padding
 from sublet.workspace.archive.tree_manifest import Held
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.bundles.server import SUFFIX
+from sublet.workspace.confined.fs import OPEN_FILE
+from sublet.workspace.openat2 import open_beneath
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
+from sublet.workspace.view.export_view import META
 from sublet.workspace.view.walk import Budget, WalkOverrunError
 from sublet.workspace.work_dirs import WorkDirs
 
 _CHUNK: Final = 256 * 1024
 
-Bundles = dict[bytes, tuple[Path, int]]
-"""By the name of the directory: where its bundle is, and its size."""
+Results = dict[bytes, tuple[IO[bytes], int]]
+"""By the name of the directory: its bundle, open, and the size of that."""
 
 _log = logging.getLogger(__name__)
 
@@ -45,27 +53,52 @@ class _WithoutRepository(AllVisible):
 
 
 class ClonedView(UnpackedView):
-    """One view whose directories are repositories. Arguments are those of ``UnpackedView``."""
+    """One view whose directories are repositories.
 
-    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int, threads: Executor) -> None:
+    Args:
+        place, dirs, descriptor, threads: those of ``UnpackedView``.
+        sandbox: what git runs in.
+    """
+
+    def __init__(self, place: Path, dirs: WorkDirs, descriptor: int, threads: Executor, sandbox: GitSandbox) -> None:
         super().__init__(place, dirs, descriptor, threads)
-        self._runs = GitRuns()
-        self._results: dict[bytes, tuple[GitExchange, str]] = {}
-        self._bundled: Bundles | None = None
+        self._runs = GitRuns(sandbox)
+        self._arrived: list[ForeignName] = []
+        self._repositories: dict[bytes, tuple[GitExchange, str]] = {}
+        self._results: Results | None = None
+
+    def _admit(self, entry: Entry) -> None:
+        top, *below = entry.parts
+        if top == META:
+            if entry.kind not in ("file", "directory") or (not below and entry.kind != "directory"):
+                raise MalformedTar("a link in /meta")
+            return
+        if below or entry.kind != "file" or not top.endswith(SUFFIX):
+            raise MalformedTar("something beside the bundles of the directories")
+        try:
+            name = parse_plain_name(top.removesuffix(SUFFIX))
+        except MalformedName as error:
+            raise MalformedTar(str(error)) from None
+        if name.raw == META or name.raw.endswith(SUFFIX):
+            raise MalformedTar("a directory has a name that is taken")
+        if len(self._arrived) >= MAX_RESOURCES:
+            raise MalformedTar(f"more than {MAX_RESOURCES} directories")
+        self._arrived.append(name)
 
     def _arrange(self, limits: TarLimits) -> None:
         self._private.mkdir(mode=0o700)
-        for file in sorted(os.listdir(self.path)):
-            name = os.fsencode(file)
-            if not name.endswith(SUFFIX):
-                continue
-            name = name.removesuffix(SUFFIX)
-            repository = GitExchange(self._private / os.fsdecode(name), self._runs)
+        for number, name in enumerate(self._arrived):
+            own = self._private / str(number)
+            own.mkdir(mode=0o700)
+            repository = GitExchange(own, self._runs)
             repository.create()
-            base = repository.take(self.path / file, max_bytes=limits.max_bytes, max_names=limits.max_entries)
-            repository.check_out(self.path / file, self.path / os.fsdecode(name))
-            (self.path / file).unlink()
-            self._results[name] = (repository, base)
+            file = name.raw + SUFFIX
+            with os.fdopen(open_beneath(self._root, file, os.O_RDONLY | OPEN_FILE), "rb") as bundle:
+                taken = repository.take(bundle, max_bytes=limits.max_bytes, max_names=limits.max_entries)
+            os.unlink(file, dir_fd=self._root)
+            os.mkdir(name, 0o700, dir_fd=self._root)
+            repository.check_out(taken.commit, self.path / name)
+            self._repositories[name.raw] = (repository, taken.commit)
 
     def _stop(self) -> None:
         super()._stop()
@@ -81,6 +114,8 @@ class ClonedView(UnpackedView):
     async def discard(self) -> None:
         """``UnpackedView.discard``."""
         self._stop()
+        for bundle, _ in (self._results or {}).values():
+            bundle.close()
         await super().discard()
         if not await asyncio.to_thread(self._dirs.release, self._private):
             _log.error("a private directory could not be removed: %s", self._private)
@@ -88,11 +123,11 @@ class ClonedView(UnpackedView):
     async def _bring_back(self) -> bool:
         assert self._channel is not None
         try:
-            if self._bundled is None:
-                self._bundled = await self._step(self._bundles)
-            bundles = self._bundled
-            await self._channel.plan([Planned((name + SUFFIX,), "file", size) for name, (_, size) in bundles.items()])
-            with closing(_stream(bundles)) as pieces:
+            if self._results is None:
+                self._results = await self._step(self._committed)
+            results = self._results
+            await self._channel.plan([Planned((name + SUFFIX,), "file", size) for name, (_, size) in results.items()])
+            with closing(_stream(results)) as pieces:
                 while (piece := await self._step(next, pieces, None)) is not None:
                     await self._channel.upload(piece)
             self._tell(await self._channel.finish())
@@ -106,34 +141,44 @@ class ClonedView(UnpackedView):
             return False
         return True
 
-    def _bundles(self) -> Bundles:
+    def _committed(self) -> Results:
         """Return the bundle of every directory in which anything has changed."""
-        found: Bundles = {}
-        for name, (repository, base) in self._results.items():
+        found: Results = {}
+        for name, (repository, base) in self._repositories.items():
             tree = self._open_branch(name)
             try:
                 budget = Budget(MAX_WORK_ENTRIES, MAX_SECONDS)
-                result = repository.snapshot(tree, _WithoutRepository(), budget, parent=base)
+                bundle = repository.result(tree, _WithoutRepository(), budget, base)
             finally:
                 os.close(tree)
-            if repository.changes(base, result):
-                bundle = self._private / f"{len(found)}.bundle"
-                repository.bundle(bundle, base)
-                found[name] = (bundle, bundle.stat().st_size)
+            if bundle is not None:
+                found[name] = (bundle, os.fstat(bundle.fileno()).st_size)
         return found
 
 
-def _stream(bundles: Bundles) -> Generator[bytes]:
-    for name, (bundle, size) in bundles.items():
+def _stream(results: Results) -> Generator[bytes]:
+    for name, (bundle, size) in results.items():
         yield header(Entry((name + SUFFIX,), "file", 0o600, size))
-        with open(bundle, "rb") as file:
-            while piece := file.read(_CHUNK):
-                yield piece
+        bundle.seek(0)
+        left = size
+        while left and (piece := bundle.read(min(left, _CHUNK))):
+            left -= len(piece)
+            yield piece
         yield padding(size)
     yield END
 
 
 class GitCarrier(ArchiveCarrier):
-    """The transport ``git`` on the executor's side; a ``Carrier``. Arguments are those of ``ArchiveCarrier``."""
+    """The transport ``git`` on the executor's side; a ``Carrier``.
 
-    view = ClonedView
+    Args:
+        root, limits: those of ``ArchiveCarrier``.
+        sandbox: what git runs in.
+    """
+
+    def __init__(self, root: Path, limits: Callable[[], TarLimits], sandbox: GitSandbox | None = None) -> None:
+        super().__init__(root, limits)
+        self._sandbox = sandbox or GitSandbox()
+
+    def _view(self, place: Path, descriptor: int) -> UnpackedView:
+        return ClonedView(place, self._dirs, descriptor, self._threads, self._sandbox)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Final
 
-from sublet.workspace.git_runner import GitEnded, end_git, finish_git, start_git
+from sublet.workspace.git_runner import GitEnded, end_git, finish_git, git_environment, start_git
+from sublet.workspace.sandbox.git_sandbox import GitSandbox, git_variables
 
 GIT_SECONDS: Final = 600.0
 """Of one run of git."""
@@ -18,9 +20,14 @@ class Halted(Exception):
 
 
 class GitRuns:
-    """Runs git, in threads, until ``halt``."""
+    """Runs git, in threads, until ``halt``.
 
-    def __init__(self) -> None:
+    Args:
+        sandbox: what git runs in.
+    """
+
+    def __init__(self, sandbox: GitSandbox) -> None:
+        self._sandbox = sandbox
         self._lock = threading.Lock()
         self._halted = False
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -40,6 +47,38 @@ class GitRuns:
         """
         if self._halted:
             raise Halted
+
+    def script(
+        self,
+        script: str,
+        arguments: Sequence[str],
+        stdin: IO[bytes] | None,
+        *,
+        writable: Sequence[Path],
+        readable: Sequence[Path] = (),
+        git_dir: Path,
+        limit: int = 0,
+        stdout: IO[bytes] | None = None,
+    ) -> GitEnded:
+        """Run a script of ours in the sandbox and return how it ended.
+
+        Args:
+            script: as ``GitSandbox.wrap`` takes it, and so ``arguments``, ``writable`` and ``readable``.
+            arguments: what varies of it.
+            stdin: as ``run``, and so ``limit`` and ``stdout``.
+            writable: what git may change.
+            readable: what it may read besides.
+            git_dir: the repository.
+            limit: bytes of output that are kept.
+            stdout: a file for the output instead.
+
+        Raises:
+            SubletError: ``DEP_MISSING`` without git or its sandbox.
+            Halted: as ``run``.
+        """
+        argv = self._sandbox.wrap(script, arguments, writable=writable, readable=readable)
+        environment = git_environment(GIT_DIR=str(git_dir), TMPDIR=str(writable[0]), **git_variables())
+        return self.run(argv, environment, stdin, limit=limit, stdout=stdout)
 
     def run(
         self,

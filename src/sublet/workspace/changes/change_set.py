@@ -27,6 +27,7 @@ from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import choose_opener
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.staging.copy import copy_content
 from sublet.workspace.staging.model import (
     MAX_CHANGED_FILES,
@@ -55,10 +56,12 @@ class ChangeSets:
         state_dir: private directory of the daemon.
         auditor: keeps the snapshots.
         staging: makes the views.
+        git: what git runs in where it reads the lender's own repository; by default a sandbox.
     """
 
-    def __init__(self, state_dir: Path, auditor: Auditor, staging: Staging) -> None:
+    def __init__(self, state_dir: Path, auditor: Auditor, staging: Staging, git: GitSandbox | None = None) -> None:
         self._home = state_dir / "changes"
+        self.git = git or GitSandbox()
         self.auditor = auditor
         self._staging = staging
 

@@ -76,7 +76,7 @@ class MovingFs(ChangingFs):
                 size = max(size, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False).st_size)
             if size <= QUICK_BYTES:
                 return None
-            return looking(old_dir, old[-1], new_dir, new)
+            return looking(old_dir, old[-1], new_dir, new, self._rules)
 
     def link(self, old: Parts, new: Parts, looked: Looking | None = None) -> None:
         """Give a regular file a second name; ``looked`` is what has looked at it, where ``look`` returned one.
@@ -217,7 +217,7 @@ class MovingFs(ChangingFs):
         self._quota.resize(0, size)
         try:
             if looked is None:
-                looked = looking(old_dir, old, new_dir, new)
+                looked = looking(old_dir, old, new_dir, new, self._rules)
                 looked.look()
             taken = take(old_dir, old, new_dir, looked, replace=replace)
         except OSError:

@@ -162,7 +162,8 @@ class WritableFs(MovingFs):
             OSError: ``EDQUOT``, ``EEXIST`` and others.
         """
         self._check_mutable(parts, directory=True, new=True)
-        self._check_unchecked(parts)
+        if not self._rules.may_be_directory(parts):
+            self._check_unchecked(parts)
         check_depth(parts, directory=True)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)

@@ -1,27 +1,23 @@
 """The copy of ``.git/config`` that an executor gets: what git needs to work, and nothing else (DESIGN 4.6).
 
 A repository's configuration names programs, other files, servers and credentials. The copy is made by a list of keys
-and of the values that each may have, so that what nobody thought of is left out. Git itself does the parsing: it is
-asked to list the content from its standard input, without includes, and executes nothing for that.
+and of the values that each may have, so that what nobody thought of is left out. No git reads it: the syntax is read by
+``git.config_syntax``.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from sublet.protocol.patterns import Pattern
-from sublet.workspace.git_runner import finish_git, git_environment, git_program, start_git
+from sublet.workspace.git.config_syntax import settings
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
-MAX_LISTED_BYTES: Final = 16 * MAX_CONFIG_BYTES
-"""Every key is told with its section, so that more is said than was given."""
 MAX_ENTRIES: Final = 5_000
 MAX_VALUE_CHARS: Final = 1_024
-GIT_SECONDS: Final = 10.0
 
 Entry = tuple[str, str, str, str]
 """Section, subsection, key and value; section and key in lower case."""
@@ -97,12 +93,9 @@ class Config:
 
 
 def read_config(config: bytes) -> Config:
-    """Return what ``config``, the content of ``.git/config``, says; it blocks for as long as git takes.
+    """Return what ``config``, the content of ``.git/config``, says.
 
-    What git can't parse becomes a copy of the least that makes a repository.
-
-    Raises:
-        SubletError: ``DEP_MISSING`` without git.
+    What git would not parse becomes a copy of the least that makes a repository.
     """
     entries = list(_listed(config))
     last = {f"{section}.{key}": value for section, subsection, key, value in entries if not subsection}
@@ -115,28 +108,11 @@ def read_config(config: bytes) -> Config:
 
 def _listed(config: bytes) -> Iterator[Entry]:
     """Yield the entries of ``config`` as git understands them."""
-    git = git_program(
-        "; it reads the repository's configuration", "Install git, or lend the directory without its repository."
-    )
-    with tempfile.TemporaryFile() as given:
-        given.write(config[:MAX_CONFIG_BYTES])
-        given.seek(0)
-        process = start_git(
-            [git, "config", "--file", "-", "--no-includes", "--null", "--list"],
-            git_environment(GIT_DIR="/dev/null"),
-            "/",
-            given,
-        )
-        listed = finish_git(process, limit=MAX_LISTED_BYTES, seconds=GIT_SECONDS)
-    if listed.status != 0 or listed.cut:
-        return
-    for line in listed.output.split(b"\0")[:MAX_ENTRIES]:
-        # A key without "=" means true; git then leaves out the line end.
-        name, sign, value = line.decode("utf-8", "replace").partition("\n")
+    for name, value in settings(config[:MAX_CONFIG_BYTES], MAX_ENTRIES):
         section, _, rest = name.partition(".")
         subsection, _, key = rest.rpartition(".")
-        if section and key and len(value) <= MAX_VALUE_CHARS:
-            yield section, subsection, key, value if sign else "true"
+        if section and key and (value is None or len(value) <= MAX_VALUE_CHARS):
+            yield section, subsection, key, "true" if value is None else value
 
 
 def _allowed(entries: Iterable[Entry]) -> Iterator[Entry]:

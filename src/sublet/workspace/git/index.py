@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +29,7 @@ _MAX_VARINT: Final = 4
 _LENGTH: Final = 0xFFF
 _NUMBERS: Final = 40
 """Bytes of times, inode, mode and the like, before an entry's object id."""
+_MODE_AT: Final = 24
 _EXTENDED: Final = 0x4000
 _ASSUME_VALID: Final = 0x8000
 _SKIP_WORKTREE: Final = 0x4000
@@ -64,16 +66,24 @@ class _Entry:
         return bool(self.flags & _ASSUME_VALID or self.extended & _SKIP_WORKTREE)
 
 
-def checked_index(content: bytes, id_bytes: int, before: bytes | None = None) -> GoodIndex:
+def checked_index(
+    content: bytes,
+    id_bytes: int,
+    before: bytes | None = None,
+    guarded: Callable[[bytes], bool] = lambda _: False,
+) -> GoodIndex:
     """Return ``content`` without what git can do without, and without marks that hide changes.
 
     Args:
         content: of an index file.
         id_bytes: of an object's name in the repository: 20 or 32.
         before: of the index that it is to replace, whose marks are the lender's own.
+        guarded: tells of a path whether the lease hides or locks it: then the entry may go, but neither come nor
+            change, since the lender's next ``git checkout`` would write the file.
 
     Raises:
-        OSError: ``EACCES`` for what is no index of such a repository, or has paths that git would not add.
+        OSError: ``EACCES`` for what is no index of such a repository, has paths that git would not add, or an entry of
+            a guarded path that the lender's own index does not have.
     """
     version, count = int.from_bytes(content[4:8], "big"), int.from_bytes(content[8:_HEADER], "big")
     end = len(content) - id_bytes
@@ -94,24 +104,56 @@ def checked_index(content: bytes, id_bytes: int, before: bytes | None = None) ->
     named = [entry.path for entry in entries if entry.path or not split]
     if named and _BAD_PATH.search(b"\0".join(named)):
         raise refused(errno.EACCES)
-    own = set() if before is None else _unseen_by(before, id_bytes)
+    earlier = [] if before is None else _earlier(before, id_bytes)
+    own = {entry.path for entry in earlier if entry.unseen and entry.path}
+    _check_guarded(content, entries, before or b"", earlier, id_bytes, guarded)
     hiding = [entry for entry in entries if entry.unseen and entry.path not in own]
     good = _cleared(content[:after], hiding) + extensions
     digest = hashlib.sha256(good) if id_bytes == _SHA256_BYTES else hashlib.sha1(good, usedforsecurity=False)
     return GoodIndex(good + digest.digest(), tuple(sorted({entry.path for entry in hiding})))
 
 
-def _unseen_by(index: bytes, id_bytes: int) -> set[bytes]:
-    """Return the paths that the lender's own index has git not look at; none where it can't be read."""
+def unsafe_path(path: bytes) -> bool:
+    """Tell whether git would refuse to add ``path``: it climbs, or has a component that some file system takes for
+    ``.git``.
+    """
+    return _BAD_PATH.search(path) is not None
+
+
+def _check_guarded(
+    content: bytes,
+    entries: list[_Entry],
+    before: bytes,
+    earlier: list[_Entry],
+    id_bytes: int,
+    guarded: Callable[[bytes], bool],
+) -> None:
+    """Refuse entries of guarded paths that are not exactly those of the lender's own index."""
+    suspects = [entry for entry in entries if entry.path and guarded(entry.path)]
+    if suspects:
+        known = {(entry.path, _blob(before, entry, id_bytes)) for entry in earlier}
+        if any((entry.path, _blob(content, entry, id_bytes)) not in known for entry in suspects):
+            raise refused(errno.EACCES)
+
+
+def _blob(content: bytes, entry: _Entry, id_bytes: int) -> bytes:
+    """Return the mode of an entry and the name of its object."""
+    start = entry.at - id_bytes - _NUMBERS
+    return content[start + _MODE_AT : start + _MODE_AT + 4] + content[entry.at - id_bytes : entry.at]
+
+
+def _earlier(index: bytes, id_bytes: int) -> list[_Entry]:
+    """Return the entries of the lender's own index; none where it can't be read.
+
+    A split index has entries without a path, for others to take the place of: which, is not known here.
+    """
     version, count = int.from_bytes(index[4:8], "big"), int.from_bytes(index[8:_HEADER], "big")
     if index[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > len(index):
-        return set()
+        return []
     try:
-        entries, _ = _entries(index, version, count, id_bytes)
+        return _entries(index, version, count, id_bytes)[0]
     except OSError:
-        return set()
-    # A split index has entries without a path, for others to take the place of: which, is not known here.
-    return {entry.path for entry in entries if entry.unseen and entry.path}
+        return []
 
 
 def _cleared(entries: bytes, hiding: list[_Entry]) -> bytes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import zlib
-from typing import Final
+from typing import IO, Final
 
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.viewpath import refused
@@ -32,24 +33,39 @@ def check_object(content: bytes, name: bytes) -> None:
     Raises:
         OSError: ``EACCES`` for another content, or what is no object; ``EFBIG`` for more than ``MAX_OBJECT_BYTES``.
     """
+    check_object_file(io.BytesIO(content), name, MAX_OBJECT_BYTES)
+
+
+def check_object_file(file: IO[bytes], name: bytes, max_bytes: int | None = None) -> None:
+    """Refuse the file of an object as ``check_object`` does, without having it in memory as a whole.
+
+    Args:
+        file: at the beginning of the file.
+        name: the object's, in hexadecimal digits.
+        max_bytes: of its content; None for any number.
+
+    Raises:
+        OSError: as ``check_object``.
+    """
     digest = hashlib.sha1(usedforsecurity=False) if len(name) == _SHA1_DIGITS else hashlib.sha256()
     inflate = zlib.decompressobj()
-    total, beginning, rest = 0, b"", content
+    total, beginning, rest = 0, b"", b""
     try:
         while not inflate.eof:
+            rest = rest or file.read(_PIECE)
             piece = inflate.decompress(rest, _PIECE)
-            rest = inflate.unconsumed_tail
-            if not piece and not inflate.eof:
+            if not piece and not rest:
                 raise refused(errno.EACCES)
+            rest = inflate.unconsumed_tail
             digest.update(piece)
             total += len(piece)
             if len(beginning) < _MAX_HEADER_BYTES:
                 beginning += piece[:_MAX_HEADER_BYTES]
-            if total > MAX_OBJECT_BYTES:
+            if max_bytes is not None and total > max_bytes:
                 raise refused(errno.EFBIG)
     except zlib.error:
         raise refused(errno.EACCES) from None
     header = _HEADER.match(beginning)
-    whole = header is not None and total == header.end() + int(header[1]) and not inflate.unused_data
-    if not whole or digest.hexdigest().encode() != name:
+    whole = header is not None and total == header.end() + int(header[1])
+    if not whole or inflate.unused_data or file.read(1) or digest.hexdigest().encode() != name:
         raise refused(errno.EACCES)

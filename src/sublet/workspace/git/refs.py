@@ -12,9 +12,11 @@ from typing import Final
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.git.rules import REPOSITORY
-from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
+from sublet.workspace.openat2 import DIRECTORY_PATH, open_beneath, open_real
 
 MAX_REFS: Final = 20_000
+MAX_DEPTH: Final = 64
+"""Directories below ``refs`` that are looked into, one in the other; none is made through a lease so deep."""
 MAX_VALUE_BYTES: Final = 1_024
 MAX_PACKED_BYTES: Final = 8 * 1024 * 1024
 
@@ -77,11 +79,34 @@ def _found(top: int) -> Iterator[tuple[bytes, bytes]]:
         value = _read(top, name, MAX_VALUE_BYTES).strip()
         if value:
             yield name, value
-    for path, _, files, directory in os.fwalk("refs", dir_fd=top, follow_symlinks=False):
-        for file in files:
-            value = _read(directory, os.fsencode(file), MAX_VALUE_BYTES).strip()
-            if value:
-                yield os.fsencode(f"{path}/{file}"), value
+    yield from _loose(top)
+
+
+def _loose(top: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the references that are files of their own, however deep they lie, following no link."""
+    todo = [b"refs"]
+    while todo:
+        path = todo.pop()
+        try:
+            directory = open_beneath(top, path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            for name in sorted(map(os.fsencode, os.listdir(directory)), reverse=True):
+                if _is_directory(directory, name):
+                    if path.count(b"/") < MAX_DEPTH:
+                        todo.append(path + b"/" + name)
+                elif value := _read(directory, name, MAX_VALUE_BYTES).strip():
+                    yield path + b"/" + name, value
+        finally:
+            os.close(directory)
+
+
+def _is_directory(directory: int, name: bytes) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    except OSError:  # it has just gone
+        return False
 
 
 def _read(directory: int, name: bytes, limit: int) -> bytes:

@@ -18,7 +18,11 @@ _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 _SPECIAL = Pattern(r"[*?\[]")
 
 NO_REPOSITORY: Final = "it has no .git"
-ELSEWHERE: Final = ".git is no directory but points to one elsewhere, as in a worktree or a submodule"
+ELSEWHERE: Final = (
+    ".git is a file here, which points to a repository elsewhere (a linked worktree or a submodule), and that is not "
+    "lent; without --git, --transport git gives the agent a repository of its own, and --result-branch brings what it "
+    "does to yours"
+)
 OTHER_STORAGE: Final = "its references are kept in a way that is not served"
 
 
@@ -40,11 +44,7 @@ class Repository:
 
 
 def look_at(root: Path) -> Repository:
-    """Return what there is to know of the repository at ``root``, a real path; it blocks.
-
-    Raises:
-        SubletError: ``DEP_MISSING`` where there is a repository and no git.
-    """
+    """Return what there is to know of the repository at ``root``, a real path; it blocks on the disk."""
     try:
         top = open_real(root, DIRECTORY_PATH)
     except OSError:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sublet.protocol.patterns import Pattern
+from sublet.workspace.git.ref_names import LOCK, good_name
 
 REPOSITORY: Final = b".git"
 
@@ -41,6 +42,9 @@ _WRITABLE_STARTS: Final = (b"next-index-", b"index.stash.")
 _SHARED_INDEX: Final = b"sharedindex."
 """A part of the lender's index, where it is split: trusted as the index is, and never needed anew."""
 INDEX: Final = b"index"
+HEAD: Final = b"HEAD"
+PACKED: Final = b"packed-refs"
+REFS: Final = b"refs"
 _TREES: Final = frozenset({b"objects", b"refs", b"logs"})
 _FIXED: Final = frozenset(
     {(b"objects",), (b"objects", b"info"), (b"objects", b"pack"), (b"refs",), (b"refs", b"heads"), (b"refs", b"tags")}
@@ -67,6 +71,8 @@ def shown(below: Sequence[bytes]) -> bool:
 def writable(below: Sequence[bytes]) -> bool:
     """Tell whether a path below ``.git`` that is shown may be written, created, renamed and removed."""
     top = below[0]
+    if top == REFS:
+        return tuple(below) not in _FIXED and good_name([*below[1:-1], below[-1].removesuffix(LOCK)])
     if top in _TREES:
         return tuple(below) not in _FIXED and (top != b"objects" or _is_loose(below[1:]))
     return len(below) == 1 and _is_writable_file(top)
@@ -80,8 +86,15 @@ def kept(below: Sequence[bytes]) -> bool:
 def checked(below: Sequence[bytes]) -> bool:
     """Tell whether what is there comes only under another name, and is looked at before (``git.take``)."""
     if len(below) == 1:
-        return below[0] == INDEX
+        return below[0] in (INDEX, HEAD, PACKED)
+    if below[0] == REFS:
+        return not below[-1].endswith(LOCK)
     return below[0] == b"objects" and _is_object(below[1:])
+
+
+def may_be_directory(below: Sequence[bytes]) -> bool:
+    """Tell whether what is looked at as a file may also be made as a directory: names of references have parts."""
+    return below[0] == REFS
 
 
 def _is_loose(below: Sequence[bytes]) -> bool:

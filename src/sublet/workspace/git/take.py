@@ -8,15 +8,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
 from sublet.workspace.git.objects import MAX_OBJECT_BYTES, check_object
-from sublet.workspace.git.rules import INDEX
-from sublet.workspace.openat2 import rename_noreplace
+from sublet.workspace.git.ref_names import (
+    MAX_PACKED_BYTES,
+    MAX_REF_BYTES,
+    REPLACE,
+    check_packed,
+    check_reference,
+    replacements,
+)
+from sublet.workspace.git.rules import HEAD, INDEX, PACKED, REFS
+from sublet.workspace.openat2 import open_beneath, rename_noreplace
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
@@ -25,11 +33,23 @@ QUICK_BYTES: Final = 256 * 1024
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DRAFT: Final = b"sublet-taken.new"
-"""A name that no client can write (``git.rules``), so that nobody has it open."""
+MAX_REPLACED: Final = 1_000
+"""Replacements of the lender's own that are known when references are packed."""
+_DRAFT: Final = b".sublet-taken.lock"
+"""A name that no client can write (``git.rules``), so that nobody has it open, and that git takes for nothing."""
 _SHA256 = Pattern(rb"(?im)^[^#;\n]*\bobjectformat\s*=\s*\"?sha256")
 _SHA1_BYTES: Final = 20
 _SHA256_BYTES: Final = 32
+
+
+class Guards(Protocol):
+    """The rules of a lease, as far as they matter to what is taken over."""
+
+    def hidden(self, parts: Sequence[bytes]) -> bool:
+        """``ViewRules.hidden``."""
+
+    def locked(self, parts: Sequence[bytes]) -> bool:
+        """``ViewRules.locked``."""
 
 
 class Looking:
@@ -39,10 +59,20 @@ class Looking:
         fd: of the file; it belongs to this object from now on.
         parts: where it shall go: an index or an object of a repository, as ``git.rules.checked`` tells.
         id_bytes: length of an object's name in that repository.
-        before: of an index that is to be replaced; it belongs to this object from now on.
+        before: of an index, or of packed references, that are to be replaced; it belongs to this object from now on.
+        rules: those of the lease.
+        replaced: lines of the replacements that the lender's repository has as files of their own.
     """
 
-    def __init__(self, fd: int, parts: Parts, id_bytes: int, before: int | None = None) -> None:
+    def __init__(
+        self,
+        fd: int,
+        parts: Parts,
+        id_bytes: int,
+        before: int | None,
+        rules: Guards,
+        replaced: frozenset[bytes] = frozenset(),
+    ) -> None:
         self.given = os.fstat(fd)
         self.cleared: tuple[bytes, ...] = ()
         """Files that the index had git not look at, which was not taken over."""
@@ -50,6 +80,8 @@ class Looking:
         self._fd = fd
         self._parts = parts
         self._id_bytes = id_bytes
+        self._rules = rules
+        self._replaced = replaced
         self._content: bytes | None = None
 
     @property
@@ -63,21 +95,28 @@ class Looking:
         Raises:
             OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large.
         """
-        before = b"" if self._before is None else _content(self._before, MAX_INDEX_BYTES)
-        index = self._parts[-1] == INDEX
-        bound = MAX_INDEX_BYTES if index else MAX_OBJECT_BYTES
+        kind, bound = _kind(self._parts)
+        before = b"" if self._before is None else _content(self._before, bound)
         with os.fdopen(self._fd, "rb") as file:
             if not stat.S_ISREG(self.given.st_mode):
                 raise refused(errno.EACCES)
             if self.given.st_size > bound:
                 raise refused(errno.EFBIG)
             content = file.read(bound)
-        if index:
-            good = checked_index(content, self._id_bytes, before)
+        if kind == INDEX:
+            good = checked_index(content, self._id_bytes, before, self._guarded)
             content, self.cleared = good.content, good.cleared
+        elif kind == PACKED:
+            check_packed(content, replacements(before) | self._replaced)
+        elif kind == REFS:
+            check_reference(content)
         else:
             check_object(content, self._parts[-2] + self._parts[-1])
         self._content = content
+
+    def _guarded(self, path: bytes) -> bool:
+        parts = tuple(path.split(b"/"))
+        return self._rules.hidden(parts) or self._rules.locked(parts)
 
     def content(self, now: os.stat_result) -> bytes:
         """Return what ``look`` found good.
@@ -90,18 +129,53 @@ class Looking:
         return self._content
 
 
-def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts) -> Looking:
+def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts, rules: Guards) -> Looking:
     """Return what looks at ``source``, which is given for ``parts``; its ``look`` has to be called.
+
+    Args:
+        source_dir: the open directory that holds it.
+        source: its name there.
+        target_dir: the open directory that it goes to.
+        parts: where it shall go.
+        rules: those of the lease.
 
     Raises:
         OSError: it can't be opened.
     """
-    id_bytes = _SHA256_BYTES if parts[-1] == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES
+    kind, _ = _kind(parts)
+    id_bytes = _SHA256_BYTES if kind == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES
     fd, before = os.open(source, _READ, dir_fd=source_dir), None
-    if parts[-1] == INDEX:
+    if kind in (INDEX, PACKED):
         with suppress(OSError):  # there is none yet
             before = os.open(parts[-1], _READ, dir_fd=target_dir)
-    return Looking(fd, parts, id_bytes, before)
+    return Looking(fd, parts, id_bytes, before, rules, _replaced(target_dir) if kind == PACKED else frozenset())
+
+
+def _kind(parts: Parts) -> tuple[bytes, int]:
+    """Return what is looked at (an index, packed references, a reference, or else an object), and its bound."""
+    below = tuple(parts[1:])
+    if below == (INDEX,):
+        return INDEX, MAX_INDEX_BYTES
+    if below == (PACKED,):
+        return PACKED, MAX_PACKED_BYTES
+    if below == (HEAD,) or below[0] == REFS:
+        return REFS, MAX_REF_BYTES
+    return b"", MAX_OBJECT_BYTES
+
+
+def _replaced(repository: int) -> frozenset[bytes]:
+    """Return, as packed references have them, the replacements that a repository has as files of their own."""
+    found: set[bytes] = set()
+    with suppress(OSError):
+        directory = open_beneath(repository, REFS + b"/" + REPLACE, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in os.listdir(directory)[:MAX_REPLACED]:
+                with suppress(OSError):
+                    value = _content(os.open(name, _READ, dir_fd=directory), MAX_REF_BYTES).strip()
+                    found.add(b"%s %s/%s/%s" % (value, REFS, REPLACE, os.fsencode(name)))
+        finally:
+            os.close(directory)
+    return frozenset(found)
 
 
 def take(source_dir: int, source: bytes, target_dir: int, looked: Looking, *, replace: bool) -> os.stat_result:

@@ -20,6 +20,7 @@ from sublet import deadlines
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease
 from sublet.workspace.serving.slow_work import SlowWork
@@ -62,16 +63,22 @@ class DataPlane:
         reverse: where connections go whose caller wants to serve us; one of its own by default.
         scratch: private directory for what transfers need meanwhile, which the caller clears after a crash; by default
             the system's directory for temporary files.
+        git: what git runs in for the transport of that name; by default a sandbox.
     """
 
     def __init__(
-        self, host_key: asyncssh.SSHKey, reverse: ReverseAcceptor | None = None, scratch: Path | None = None
+        self,
+        host_key: asyncssh.SSHKey,
+        reverse: ReverseAcceptor | None = None,
+        scratch: Path | None = None,
+        git: GitSandbox | None = None,
     ) -> None:
         self.reverse = reverse or ReverseAcceptor()
         self.take_up = TakeUp()
         """Leases of an earlier process that are not open yet: who logs in for one waits until that is decided."""
         self._host_key = host_key
         self._scratch = scratch or Path(tempfile.gettempdir())
+        self._git = git or GitSandbox()
         self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
         self._leases: dict[str, ServedLease] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -173,7 +180,7 @@ class DataPlane:
         loop = asyncio.get_running_loop()
         peer = export.peer or lease_id
         of_peer = self._of_peers.get(peer) or OfPeer(self._slow.one_by_one())
-        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch, of_peer)
+        self._leases[lease_id] = ServedLease(export, self._threads, self._scratch, of_peer, self._git)
         self._of_peers[peer] = of_peer
         self._ended.pop(lease_id, None)
         self._timers[lease_id] = loop.call_later(max(0.0, export.seconds), self._expire, lease_id)

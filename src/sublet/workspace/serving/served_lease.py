@@ -22,6 +22,7 @@ from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.serving.served_transfers import LeaseTransfers
 from sublet.workspace.sftp.core import SftpCore
 from sublet.workspace.sftp.handles import HandleBudget, Handles
@@ -68,6 +69,7 @@ class ServedLease:
         threads: where transfers do their work.
         scratch: private directory for what transfers need meanwhile.
         of_peer: what all leases of the peer have together; by default the lease is its only one.
+        git: what git runs in for the transport of that name.
 
     Raises:
         SubletError: ``WORKSPACE_NOT_FOUND`` for a workspace that is not there, ``WORKSPACE_INVALID`` for one that is no
@@ -80,6 +82,7 @@ class ServedLease:
         threads: Executor,
         scratch: Path,
         of_peer: OfPeer | None = None,
+        git: GitSandbox | None = None,
     ) -> None:
         self.export = export
         of_peer = of_peer or OfPeer()
@@ -113,7 +116,17 @@ class ServedLease:
                 tree.close()
             raise
         self.transfers = LeaseTransfers(
-            trees, self.view, copies, quota, self.usage, self.is_live, export.transport, threads, scratch, export.memory
+            trees,
+            self.view,
+            copies,
+            quota,
+            self.usage,
+            self.is_live,
+            export.transport,
+            threads,
+            scratch,
+            git or GitSandbox(),
+            export.memory,
         )
 
     def is_live(self) -> bool:

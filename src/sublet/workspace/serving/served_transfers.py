@@ -17,6 +17,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.model import LeaseUsage, Remembering
 from sublet.workspace.quota import Quota
+from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.export_view import Copies, ExportView
 from sublet.workspace.viewpath import refused
 
@@ -34,6 +35,7 @@ class LeaseTransfers:
         transport: ``archive``, or ``git``, whose streams hold bundles in place of the directories.
         threads: where transfers do their work.
         scratch: private directory for what git needs meanwhile.
+        git: what git runs in.
         memory: keeps in mind for the next process whether all changes have come back.
     """
 
@@ -48,6 +50,7 @@ class LeaseTransfers:
         transport: TransportName,
         threads: Executor,
         scratch: Path,
+        git: GitSandbox,
         memory: Remembering | None,
     ) -> None:
         self._trees = trees
@@ -58,6 +61,7 @@ class LeaseTransfers:
         self._busy = False
         self._by_git = transport == "git"
         self._scratch = scratch
+        self._git = git
         self._memory = memory
         self.threads = threads
         self.is_live = is_live
@@ -73,7 +77,7 @@ class LeaseTransfers:
                 branches.append(Branch(name.encode(), tree.reopen(), tree.rules, self._copies[name]))
                 opened.callback(os.close, branches[-1].root_fd)
             if self._by_git:
-                made = GitDownload(branches, meta, modified_ns, self._scratch)
+                made = GitDownload(branches, meta, modified_ns, self._scratch, self._git)
             else:
                 made = Download(branches, meta, modified_ns)
             opened.pop_all()
@@ -97,7 +101,7 @@ class LeaseTransfers:
                     opened.callback(os.close, branches[-1].root_fd)
             made: Upload | GitUpload
             if self._by_git:
-                made = GitUpload(branches, trees, self._quota, self.is_live, self._scratch)
+                made = GitUpload(branches, trees, self._quota, self.is_live, self._scratch, self._git)
             else:
                 made = Upload(trees, self._quota, self.is_live)
             opened.pop_all()

@@ -114,11 +114,13 @@ class _Tally:
             self.mounted.add((*directory.parts, name))
         for name in directory.hidden:
             parts = (*directory.parts, name)
+            if rules.bars_links(parts):
+                # Of a repository that is shown, whatever git does not need is never there. A .git that is no directory
+                # is not shown either, which the lease tells with the reason.
+                continue
             if rules.left_out(parts) or rules.directory_only(parts):
                 self.left_out += 1
                 continue
-            if rules.bars_links(parts):
-                continue  # of a repository that is shown, whatever git does not need is never there
             self.hidden.add(parts)
             if name.lower() != _REPOSITORY:
                 self.sensitive.add(parts)

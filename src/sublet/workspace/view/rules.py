@@ -228,8 +228,12 @@ class Rules:
         return len(parts) > 1 and self._in_repository(parts) and git_rules.kept(parts[1:])
 
     def checked(self, parts: Sequence[bytes]) -> bool:
-        """Tell whether the name is an index or object of the repository, which is looked at before it is taken."""
+        """Tell whether git believes what is in that file of the repository: it is looked at before it is taken."""
         return len(parts) > 1 and self._in_repository(parts) and git_rules.checked(parts[1:])
+
+    def may_be_directory(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether a name that is ``checked`` may also be made as a directory."""
+        return len(parts) > 1 and git_rules.may_be_directory(parts[1:])
 
     def bars_links(self, parts: Sequence[bytes]) -> bool:
         """Tell whether no symbolic link may be put here: the lender's git would write through it."""
