@@ -5,7 +5,7 @@ can't be told while it runs that a peer was added or removed. So it has no port:
 that only its own user enters, and its calls go to such sockets too. One thread of this module moves the bytes between
 these and TLS connections whose keys it has verified itself. Whoever is not pinned any more is cut at once.
 
-Weak: that thread is Python, so a link carries less than Zenoh's own TLS would (docs/benchmarks.md).
+Weak: that thread is Python, so while the interpreter is busy with other threads, what passes waits for its turn.
 """
 
 from __future__ import annotations
