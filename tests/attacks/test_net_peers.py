@@ -23,7 +23,8 @@ from sublet.daemon.peering.whereabouts import Whereabouts
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working.pending import start_seconds
-from sublet.protocol.errors import SubletError
+from sublet.daemon.working.verdict import why_not_done
+from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.messages import Accept, Error
 from support.a2a_world import MemoryNonces, World, world
 from support.worker import ALICE, MALLORY, Worker, invite, worker
@@ -137,3 +138,16 @@ async def test_the_executor_compares_all_that_an_invite_asks(side: Worker) -> No
 def test_a_slot_is_kept_for_little_longer_than_its_lease_could_hold_it() -> None:
     assert start_seconds(5) == 10
     assert start_seconds(3_600) == 60
+
+
+def test_a_lease_that_ended_before_its_mount_does_not_say_that_anything_ran() -> None:
+    def verdict(*, began: bool) -> SubletError:
+        error = why_not_done(
+            "dlg_1", None, (), late=True, began=began, missing=True, lost=None, stopped=None, failed=None
+        )
+        assert error is not None
+        assert error.code is ErrorCode.EXPIRED
+        return error
+
+    assert "never started" in verdict(began=False).message
+    assert "while the task was running" in verdict(began=True).message

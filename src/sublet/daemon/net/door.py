@@ -17,6 +17,8 @@ MAX_HANDSHAKES: Final = 64
 """TLS handshakes under way. Beyond it the oldest makes room: an honest one takes milliseconds."""
 HANDSHAKE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
+ACCEPTS_A_TURN: Final = 8
+"""Connections that are taken before everybody else has a turn of the loop."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,7 @@ class Door:
     async def serve(self) -> None:
         """Accept until cancelled; connections that are open by then stay."""
         loop = asyncio.get_running_loop()
+        accepted = 0
         async with asyncio.TaskGroup() as group:
             while True:
                 try:
@@ -58,7 +61,9 @@ class Door:
                     oldest.cancel()
                 self._begin(group, sock)
                 # Where callers queue up, accepting does not pause by itself, and nobody else would get on.
-                await asyncio.sleep(0)
+                accepted += 1
+                if accepted % ACCEPTS_A_TURN == 0:
+                    await asyncio.sleep(0)
 
     def _begin(self, group: asyncio.TaskGroup, sock: socket.socket) -> None:
         taken = False

@@ -8,7 +8,7 @@ import stat
 
 from sublet.protocol.errors import LocalCode, SubletError
 
-BACKLOG = 128
+BACKLOG = 1024
 """Connections that the kernel holds until they are accepted."""
 
 
