@@ -21,7 +21,7 @@ ALLOWED = {
     "protocol/ezagent/challenge.py": "a record that was parsed, checked and encoded here",
     "policy/guardrail/relaxed.py": "reads at a place in a model's reply of bounded size, and counts what it costs",
     "daemon/lock.py": OWN,
-    "daemon/paths.py": "some bytes of our own daemon's lock file, which every command reads and no import may be paid for",
+    "daemon/paths.py": "our own lock file, bounded; each command reads it, so that no import may be paid",
     "daemon/approvals/questions.py": OWN,
     "daemon/approvals/grant_store.py": OWN,
     "daemon/audit_log/chain.py": OWN,

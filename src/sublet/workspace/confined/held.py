@@ -139,7 +139,7 @@ class HeldBelow:
             os.close(top)
 
     def changed(self, parts: Parts) -> None:
-        """Note that the lease has changed a name: what is being found out of a directory above or below counts no more."""
+        """Note that the lease has changed a name: what was found out of a directory above or below counts no more."""
         for path in list(self._answers):
             if all(one == other for one, other in zip(path, parts, strict=False)):
                 self._answers.pop(path, None)
