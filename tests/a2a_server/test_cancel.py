@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import anyio
 import pytest
 from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
@@ -13,10 +12,9 @@ from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.session import PeerSession
 from sublet.a2a_server.work import task_id_for
-from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.ports import RemoteTask
-from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.protocol.messages import Accept, Error, Invite
+from sublet.protocol.errors import ErrorCode
+from sublet.protocol.messages import Error
 from support.a2a_world import World, a_start, an_invite, until
 
 pytestmark = pytest.mark.anyio
@@ -58,40 +56,6 @@ async def test_c41_while_the_invite_is_being_answered(bob: World) -> None:
         assert task.status.state == CANCELED
         assert await cancelled(rpc, task_id) is None
     assert inviting.result().status.state == CANCELED
-
-
-async def test_c41_what_is_accepted_in_the_moment_of_the_cancel_is_given_back(
-    bob: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The executor role accepts all of an INVITE or nothing of it, whoever gives up meanwhile."""
-    accept, stop, refused = bob.executor.invite, bob.executor.cancel, list[str]()
-
-    async def stopping(delegation_id: str, peer: KnownPeer) -> None:
-        try:
-            await stop(delegation_id, peer)
-        except SubletError:  # nothing of it is known yet
-            refused.append(delegation_id)
-            raise
-
-    monkeypatch.setattr(bob.executor, "cancel", stopping)
-
-    async def shielded(message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
-        with anyio.CancelScope(shield=True):
-            return await accept(message, peer, source_host=source_host)
-
-    monkeypatch.setattr(bob.executor, "invite", shielded)
-    bob.executor.invite_gate.clear()
-    async with bob.rpc(bob.alice) as rpc, asyncio.TaskGroup() as group:
-        inviting = group.create_task(invited(bob, rpc))
-        await until(lambda: bob.executor.invited)
-        delegation_id = bob.executor.invited[0].delegation_id
-        task_id = task_id_for(f"peer:{bob.alice.node_id}", delegation_id)
-        cancelling = group.create_task(cancelled(rpc, task_id))
-        await until(lambda: refused)
-        bob.executor.invite_gate.set()
-        await cancelling
-    assert inviting.result().status.state == CANCELED
-    await until(lambda: delegation_id in bob.executor.cancelled)
 
 
 async def test_c41_while_it_waits_for_start(bob: World) -> None:

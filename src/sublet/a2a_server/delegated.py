@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Literal, TypeVar
 
-import anyio
 import structlog
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Role, TaskState
@@ -26,8 +25,6 @@ from sublet.protocol.messages import AWCP_URI, Accept, Done, Error, Invite, Prog
 log = structlog.get_logger(__name__)
 
 DONE_ARTIFACT = "awcp-done"
-GIVE_BACK_SECONDS = 3.0
-"""How long giving back what an INVITE holds that was cancelled may keep its task open."""
 MAX_PROGRESS_CHARS = 16_384
 """Text in one progress event. With ten events a second, what a task prints beyond it is counted, not carried."""
 
@@ -57,11 +54,6 @@ class DelegatedWork:
             if self._ends.claim(updater.task_id):
                 await self.fail(message.delegation_id, failure, TaskState.TASK_STATE_REJECTED, work.peer, updater)
             return
-        except asyncio.CancelledError:
-            # The task was cancelled meanwhile: what was accepted all the same would hold a slot for nobody.
-            with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True), suppress(SubletError):
-                await self._executor.cancel(message.delegation_id, work.peer)
-            raise
         await updater.requires_input(self._message(accept, work.peer, updater))
 
     async def run(self, message: Start, work: AwcpWork, updater: TaskUpdater) -> None:
