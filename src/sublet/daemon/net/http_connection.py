@@ -31,6 +31,8 @@ MAX_HEADER_LINES: Final = 100
 LINGER_SECONDS: Final = 1.0
 """How long an answer has to arrive before the connection is closed on a body that nobody reads. Closed at once, the
 system would throw away the answer too."""
+MAX_UNREAD_BYTES: Final = 64 << 10
+"""Of a body that comes after its answer: if that is all of it, the connection goes on, as callers expect."""
 KNOWN_KEY: Final = "connection_known"
 """In ``scope["state"]``: what an application calls once it knows who is at the other end."""
 _WITHOUT_BODY: Final = (b"GET", b"HEAD", b"TRACE", b"CONNECT")
@@ -88,6 +90,7 @@ class DeadlineProtocol(H11Protocol):
     _header_deadline: asyncio.TimerHandle | None = None
     _reader_deadline: asyncio.TimerHandle | None = None
     _linger: asyncio.TimerHandle | None = None
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Start to wait for the first request."""
@@ -107,8 +110,14 @@ class DeadlineProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take data; a request that is not complete must be so in time."""
         if self._linger is not None:
-            return
+            self._unread += len(data)
+            if self._unread > MAX_UNREAD_BYTES:
+                return
         super().data_received(data)
+        if self._linger is not None and self.conn.our_state is not h11.DONE:
+            # The body has come whole, and was thrown away: the next request may come.
+            self._linger.cancel()
+            self._linger, self._unread = None, 0
         self._watch_body()
         self._watch_headers()
 
@@ -135,7 +144,7 @@ class DeadlineProtocol(H11Protocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, unless a body is still to come that nobody reads."""
+        """Go on with the next request; where a body is still to come that nobody reads, wait a moment for its end."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
             self._unset_keepalive_if_required()
