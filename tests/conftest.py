@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import asyncssh
+import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
 from support.deep_tree import remove_deep
+
+# A busy machine is no failure, and what failed once fails again.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture

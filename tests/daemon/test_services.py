@@ -13,7 +13,7 @@ from sublet.protocol.lifecycle import DelegationState
 from support.services import Saboteur
 
 pytestmark = pytest.mark.anyio
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 TOGETHER = 5
 """Services that one pair of daemons outlives."""
 
@@ -42,6 +42,7 @@ SERVICES = (
     "stall watch",
     "supervisor",
     "web page",
+    "what was set aside",
     "work for others",
 )
 """All of them, in a daemon that has a peer and no extension with an index of its own."""

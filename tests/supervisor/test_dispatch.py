@@ -30,6 +30,8 @@ from support.supervising import NODE, Events, context, control
 from support.worker import ScriptedAgent, work_for_ever
 
 pytestmark = pytest.mark.anyio
+LEASE_SECONDS = 1.0
+"""Of a call whose lease ends while it runs: long enough for its agent to begin on a busy machine."""
 
 
 def team(name: str, plan: dict[str, object]) -> AgentConfig:
@@ -148,7 +150,7 @@ async def test_what_policy_denies_is_not_started(tmp_path: Path) -> None:
 
 async def test_a_lease_ends_the_call_and_what_it_started(tmp_path: Path) -> None:
     world = World(tmp_path, team={"workers": ["coder"]})
-    world.limits = CallLimits(4, 0.05)
+    world.limits = CallLimits(4, LEASE_SECONDS)
     world.worker("coder").work = work_for_ever
     with pytest.raises(SubletError) as no:
         await world.call("team")
