@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncssh
+import hypothesis
 import pytest
 
 from sublet.workspace.ssh import tuning as ssh_tuning
+from support.deep_tree import remove_deep
+
+# A busy machine is no failure, and what failed once fails again.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Async tests run on asyncio, as the daemon does."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_deep_tree_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove directories that pytest can't remove: it calls itself for each level."""
+    # Asked for first, so that it is still known when the test is over.
+    scratch: Path | None = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    remove_deep(scratch)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -53,6 +53,7 @@ SERVED_BY_PEERS = {
     "renew": "asks: Acceptance.renewal",
     "cancel": "ends only what this peer has begun",
     "wind_down": "ends only what this peer has begun",
+    "check_invite": "looks whether this peer has used the id before",
     "check_owner": "looks whether it is this peer's",
 }
 """AWCP: INVITE, START, START again, CancelTask, ERROR, and what precedes each. Ending never needs a permission."""

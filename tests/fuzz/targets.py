@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import tempfile
@@ -50,7 +51,7 @@ from sublet.policy.names import plain, skeleton
 from sublet.policy.rules import Rule
 from sublet.policy.tool_calls import tool_resource
 from sublet.policy.tool_names import tool_plain, tool_skeletons
-from sublet.protocol import canonical, codec, encoding, gateway, ids, signing, text
+from sublet.protocol import canonical, codec, demands, encoding, gateway, ids, names, signing, text
 from sublet.protocol.bounded_json import BadJson, parse_json
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import RemoteProtocolError, SubletError
@@ -62,11 +63,15 @@ from sublet.workspace import viewpath
 from sublet.workspace.archive import tar_format
 from sublet.workspace.archive import wire as archive_wire
 from sublet.workspace.audit import manifest
+from sublet.workspace.birth import Identity
+from sublet.workspace.bundles import listing, pack
+from sublet.workspace.bundles.taken import Taken
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.git import config as git_config
+from sublet.workspace.git import place as git_place
 from sublet.workspace.git import refs as git_refs
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.mount import relay as sftp_relay
@@ -106,6 +111,8 @@ EXEMPT: dict[str, str] = {
     "daemon.storage.event_log:load_object": "reads only rows that this process has written into its own database",
     "workspace.audit.manifest:_parsed": "reads what its caller has found whole by its own digest",
     "daemon.faces:_load": "takes names of modules that are constants",
+    "daemon.faces:load_face": "takes names of modules that are constants",
+    "disk.private_dir:read": "returns a file as it is, of a size that is bounded",
     "daemon.approvals.approver:load": "reads the row that this daemon has written into its own database",
     "supervisor.sessions.control:_load": "takes an id; session_files is the decoder",
     "supervisor.acp.client:read_text_file": "checks whose session it is; acp_file_request is the decoder",
@@ -232,6 +239,26 @@ def _failure(data: bytes) -> None:
     body = _json(data)
     if isinstance(body, dict):
         str(SubletError.from_json(body))
+
+
+@target("sandbox_demand", "protocol.demands:parse_demand", raises=[ValueError])
+def _demand(data: bytes) -> None:
+    demand = _text(data)
+    name, _ = demands.parse_demand(demand)
+    assert demand.partition("=")[0] == name
+    demands.unmet([demand], None, [])
+
+
+@target(
+    "foreign_name",
+    "protocol.names:parse_name",
+    "protocol.names:parse_plain_name",
+    raises=[names.MalformedName],
+)
+def _foreign_name(data: bytes) -> None:
+    assert Path("/a", names.parse_name(_text(data))).parent == Path("/a")
+    assert names.parse_name(data) == names.parse_name(_text(data))
+    assert names.parse_plain_name(data).raw.isascii()
 
 
 @target("peer_text")
@@ -372,7 +399,7 @@ def _patterns(data: bytes) -> None:
     found.guards_below([b"a"])
 
 
-@target("change_record", "workspace.changes.record:load", raises=[SubletError])
+@target("change_record", "workspace.changes.record:load", "workspace.changes.record:read_kept", raises=[SubletError])
 def _change_record(data: bytes) -> None:
     directory = _scratch() / "staged"
     directory.mkdir(exist_ok=True)
@@ -385,9 +412,67 @@ def _transaction_plan(data: bytes) -> None:
     transaction_plan.load(_file("plan", data))
 
 
-@target("manifest", "workspace.audit.manifest:load")
+@target(
+    "manifest",
+    "workspace.audit.manifest:load",
+    "workspace.audit.manifest:load_differing",
+    "workspace.audit.manifest:_read",
+    "workspace.audit.manifest:_parsed_first",
+)
 def _manifest(data: bytes) -> None:
-    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
+    """Whatever begins a manifest, of either version; one that is not whole by its own digest is none."""
+    directory = _file("manifest", data).parent
+    found = manifest.load(directory, "manifest")
+    assert found is None or data.startswith((manifest._MAGIC, manifest._FIRST_MAGIC))
+    differing = manifest.load_differing(directory, "manifest", "manifest")
+    assert differing is None or found is not None
+
+
+@target("file_identity", "workspace.birth:read")
+def _file_identity(data: bytes) -> None:
+    found = Identity.read(data)
+    assert found is None or Identity.read(found.text()) == found
+
+
+@target("bundle_file", "workspace.bundles.pack:read_head", raises=[pack.MalformedBundle])
+def _bundle_file(data: bytes) -> None:
+    """Take the bytes as a whole bundle, and as the pack of one."""
+    with contextlib.suppress(pack.MalformedBundle):
+        pack.measure(io.BytesIO(data), 0, max_objects=100, max_bytes=1 << 20)
+    file = io.BytesIO(data)
+    head = pack.read_head(file, b"refs/heads/sublet")
+    assert pack.measure(file, head.pack, max_objects=100, max_bytes=1 << 20).bytes <= 1 << 20
+
+
+@target(
+    "bundle_listing",
+    "workspace.bundles.listing:read",
+    "workspace.bundles.taken:read",
+    raises=[listing.MalformedListing],
+)
+def _bundle_listing(data: bytes) -> None:
+    with contextlib.suppress(listing.MalformedListing):
+        Taken.read("a" * 40, listing.records(io.BytesIO(data)), compared=False)
+    taken = Taken.read("a" * 40, listing.records(io.BytesIO(data)), compared=True)
+    assert set(taken.sizes) <= {change.blob for change in taken.changes}
+
+
+@target("git_place", "workspace.git.place:_read")
+def _git_place(data: bytes) -> None:
+    """Take the bytes for each file that says where a repository, its objects and its branch are."""
+    root = _scratch() / "place"
+    own = root / ".git"
+    for name in ("objects/info", "refs"):
+        (own / name).mkdir(parents=True, exist_ok=True)
+    for name in ("HEAD", "config", "commondir", "objects/info/alternates"):
+        (own / name).write_bytes(data)
+        found = git_place.find(root)
+        assert found is None or len(found.alternates) <= git_place.MAX_ALTERNATES
+        (own / name).unlink()
+    pointing = _scratch() / "pointing"
+    pointing.mkdir(exist_ok=True)
+    (pointing / ".git").write_bytes(data)
+    git_place.find(pointing)
 
 
 @target("git_config", "workspace.git.config:read_config")

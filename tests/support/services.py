@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import anyio
 import pytest
@@ -46,6 +47,10 @@ class Saboteur:
     def names(self) -> set[str]:
         """Return the names of all services that run somewhere."""
         return {one.name for services in self._made for one in services.health}
+
+    def run_everywhere(self, names: Collection[str]) -> bool:
+        """Tell whether every daemon has begun to run all of these services."""
+        return bool(self._made) and all((id(services), name) in self._ends for services in self._made for name in names)
 
     async def fail(self, name: str, times: int = 1) -> None:
         """Fail a service in every daemon that has it, and return once each runs again."""

@@ -151,8 +151,12 @@ class Dispatcher:
         cause = await ctx.emit(EventKind.DISPATCH_SENT, ctx.keys(agent_id), sent, record.documents)
         job = replace(ctx.job, chain=chain)
         if chain.ttl is not None:
-            # The agent's own calls count from what is left of this lease then, not from what it has now.
-            job = replace(job, deadline=Deadline(anyio.current_time() + chain.ttl), remaining_seconds=chain.ttl)
+            # The agent's own calls count from what is left of this lease then, not from what it has now. Whatever was
+            # waited for meanwhile, such as an approval, gives nobody more time than its caller has.
+            ends = anyio.current_time() + chain.ttl
+            if ctx.job.deadline is not None:
+                ends = min(ends, ctx.job.deadline.at)
+            job = replace(job, deadline=Deadline(ends), remaining_seconds=chain.ttl)
         inner = replace(ctx, chain=chain, causation_id=cause, job=job)
         try:
             output = await self._leased(agent, request, inner)

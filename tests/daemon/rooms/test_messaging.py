@@ -16,7 +16,7 @@ from sublet.daemon.ports import BusDoor, PeerAddress
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.rooms.entities import daemon_of, entity_of, load_entities
 from sublet.daemon.rooms.known_doors import KnownDoors
-from sublet.daemon.rooms.messaging import Messaging
+from sublet.daemon.rooms.messaging import Messaging, _resolved
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
@@ -140,3 +140,8 @@ async def test_a_peer_whose_bus_has_an_older_form_is_not_called_and_told_of(
                     while not messaging.remarks():
                         await anyio.sleep(0.02)
                 assert "rooms with bob wait" in messaging.remarks()[0]
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "no-such-name.invalid"])
+async def test_a_host_that_is_no_name_has_no_address(host: str) -> None:
+    assert await _resolved(host, 1) == ()

@@ -15,11 +15,12 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.workspace.archive.carrier import ArchiveCarrier, UnpackedView
 from sublet.workspace.archive.client import ArchiveChannel
-from sublet.workspace.archive.tar_format import Entry, TarLimits, header
+from sublet.workspace.archive.tar_format import END, Entry, TarLimits, header
 from sublet.workspace.archive.wire import Planned
 from sublet.workspace.model import AccessMode, Export, ExportLimits, LeaseUsage, LentDirectory, MountTarget
 from sublet.workspace.serving.lease_memory import LeaseMemory, recall
 from sublet.workspace.serving.listener import DataPlane
+from sublet.workspace.serving.login import MAX_BLOCKED_INPUT, LeaseConnection
 from sublet.workspace.ssh.connection import connect
 from support.sftp_lender import public_line
 from support.views import default_rules
@@ -365,6 +366,33 @@ async def test_a_download_is_cut_with_its_lease(lender: Lender, how: str) -> Non
         assert 0 < arrived < 20 << 20
         with pytest.raises(SubletError):
             await ArchiveChannel.open(connection, lambda: None)
+
+
+async def test_a_large_upload_is_no_flood_though_every_piece_comes_while_another_is_written(
+    lender: Lender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admits = LeaseConnection._admits_input
+
+    def at_work(self: LeaseConnection, size: int) -> bool:
+        waiting = {session: session._waiting for session in self._sessions}
+        for session in waiting:
+            session._waiting = True
+        admitted = admits(self, size)
+        for session, before in waiting.items():
+            session._waiting = before
+        return admitted
+
+    monkeypatch.setattr(LeaseConnection, "_admits_input", at_work)
+    async with await connect(lender.lend(), KEY, 5) as connection:
+        channel = await ArchiveChannel.open(connection, lambda: None)
+        content = os.urandom(1 << 20)
+        names = [(b"workspace", b"%d" % number) for number in range(2 * MAX_BLOCKED_INPUT // len(content))]
+        await channel.plan([Planned(name, "file", len(content)) for name in names])
+        for name in names:
+            await channel.upload(header(Entry(name, "file", 0o644, len(content))) + content)
+        await channel.upload(END)
+        await channel.finish()
+    assert len(shown(lender.project)) == len(names)
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])

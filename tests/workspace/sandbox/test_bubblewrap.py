@@ -200,7 +200,8 @@ def test_it_changes_no_setting_of_the_kernel_whatever_its_user_owns(work: Path) 
         for name in kernel/core_pattern kernel/hostname vm/overcommit_memory; do
             (cat /proc/sys/$name > /tmp/now && cat /tmp/now > /proc/sys/$name) 2>/dev/null && echo WROTE $name
         done
-        find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print | grep -v '^/proc/self/'; echo end
+        find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print 2>/dev/null |
+            grep -v '^/proc/self/'; echo end
     """
     assert run(BubblewrapSandbox(), script, work) == (0, "end\n")
 

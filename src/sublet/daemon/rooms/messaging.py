@@ -312,7 +312,7 @@ async def _resolved(host: str, port: int) -> Sequence[Address]:
     """Return the addresses of a host, none where its name is not known now."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # what a peer calls its host may be no name at all
         return ()
     return tuple(dict.fromkeys(address for _, _, _, _, address in found))
 

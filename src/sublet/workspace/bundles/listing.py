@@ -11,6 +11,8 @@ MAX_LISTED_BYTES: Final = 128 << 20
 MAX_RECORD_BYTES: Final = 16 * 1024
 """Of one name: a path as long as the kernel takes it, and what is said of it."""
 _PIECE: Final = 256 * 1024
+_MAX_SIZE_DIGITS: Final = 20
+"""Of the size of a file: more than 64 bits hold is none."""
 
 
 class MalformedListing(ValueError):
@@ -54,7 +56,7 @@ class Extent:
                 if path in paths and words[1] == b"tree":
                     extent.directories.add(path)
                 continue
-            if not words[3].isdigit():
+            if not words[3].isdigit() or len(words[3]) > _MAX_SIZE_DIGITS:
                 raise MalformedListing("a tree names what is not there")
             size = int(words[3])
             extent.total += size

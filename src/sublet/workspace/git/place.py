@@ -57,7 +57,7 @@ def find(root: Path) -> Place | None:
         if own is not None:
             below = os.fsencode(root.relative_to(top))
             common = _common(own)
-            if not (common / "objects").is_dir() or not (common / "refs").is_dir():
+            if not os.path.isdir(common / "objects") or not os.path.isdir(common / "refs"):
                 return None
             return Place(
                 common,
@@ -81,7 +81,7 @@ def _own(path: Path) -> Path | None:
     if not stat.S_ISREG(mode) or not content.startswith(_GITDIR):
         return None
     target = _path(content.removeprefix(_GITDIR), path.parent)
-    return target if target is not None and target.is_dir() else None
+    return target if target is not None and os.path.isdir(target) else None
 
 
 def _common(own: Path) -> Path:
@@ -115,7 +115,7 @@ def _alternates(objects: Path) -> list[Path]:
         here = todo.pop()
         for line in _read(here / "info" / "alternates", MAX_POINTER_BYTES).splitlines():
             path = None if line.startswith(b"#") else _path(line, here)
-            if path is not None and path not in found and path != objects and path.is_dir():
+            if path is not None and path not in found and path != objects and os.path.isdir(path):
                 found.append(path)
                 todo.append(path)
     return found[:MAX_ALTERNATES]

@@ -226,7 +226,7 @@ class LeaseConnection(asyncssh.SSHServer):
             if self._strange_bytes <= MAX_STRANGER_BYTES:
                 return True
             _log.info("a connection was cut: its caller sends without end, and does not log in")
-        elif not self._full and not any(session.is_held for session in self._sessions):
+        elif not self._full and self._goes_on():
             self._blocked.empty()
             return True
         elif self._blocked.take(size) and not any(session.is_excessive for session in self._sessions):
@@ -235,6 +235,17 @@ class LeaseConnection(asyncssh.SSHServer):
             _log.warning("a connection was cut: its client sends without end and does not read")
         self.sever()
         return False
+
+    def _goes_on(self) -> bool:
+        """Tell whether requests are worked off: none waits, or one has stopped waiting since the last call.
+
+        A transfer may be at work at every moment at which something arrives, and its client is no flood. What a client
+        can send meanwhile is bounded by the windows of its channels, which open as requests are worked off.
+        """
+        moved = [session for session in self._sessions if session.has_gone_on]
+        for session in moved:
+            session.has_gone_on = False
+        return bool(moved) or not any(session.is_held for session in self._sessions)
 
     def _cut_if_excessive(self) -> None:
         # The lists are asyncssh's own, and have no other bound. Without these attributes, the tests of them fail.

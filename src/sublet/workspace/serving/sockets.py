@@ -27,7 +27,11 @@ async def connected(host: str, port: int) -> socket.socket:
     """Return a non-blocking socket connected to the first address of ``host`` that answers; raises ``OSError``."""
     loop = asyncio.get_running_loop()
     failure: OSError = OSError("the name has no address")
-    for family, kind, proto, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError:  # what a peer calls its host may be no name at all
+        raise OSError("the name of the host is none") from None
+    for family, kind, proto, _, address in found:
         sock = socket.socket(family, kind, proto)
         sock.setblocking(False)
         try:

@@ -72,6 +72,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         """Whether requests wait for a turn."""
         self.is_blocked = held
         """Whether requests have to wait, for any of these reasons."""
+        self.has_gone_on = False
+        """Whether what it waited for has ended, since the connection has last set this to false."""
 
     @abstractmethod
     def _pump(self) -> None:
@@ -249,6 +251,8 @@ class ChannelSession(asyncssh.SSHServerSession[bytes], ABC):
         self._waiting = self.is_blocked = True
 
     def _unblock(self) -> None:
+        if not self.is_held:
+            self.has_gone_on = True
         self.is_blocked = self.is_held or self.is_behind
         if not self.is_blocked:
             self._loop.call_soon(self._resume)
