@@ -269,6 +269,17 @@ class RefChange(View):
     new: str | None = None
 
 
+class OthersEdit(View):
+    """A file that somebody else edited during the lease, too: its name cleaned for display, and where that is kept.
+
+    ``kept`` is None where the lease did not overwrite the edit, so that it is in the directory, or it was not kept.
+    """
+
+    path: str
+    kept: str | None = None
+    overwritten: bool = True
+
+
 class AuditReport(View):
     """What happened to the directory between baseline and result (DESIGN 4.8)."""
 
@@ -280,6 +291,12 @@ class AuditReport(View):
         default={}, description="How many files changed in each way, also where the lists are cut"
     )
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
+    others_edits: list[OthersEdit] = Field(
+        default=[], description="Written by the lease and edited by somebody else as well; what was overwritten is kept"
+    )
+    not_kept: list[str] = Field(
+        default=[], description="Overwritten without a copy, for want of room: can't be taken back"
+    )
     files: list[FileChange] = []
     directories: list[DirectoryChange] = []
     directory_counts: dict[Literal["added", "deleted", "mode"], int] = Field(
