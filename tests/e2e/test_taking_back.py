@@ -53,7 +53,8 @@ def test_d05_a_line_that_a_person_adds_meanwhile_is_told_and_kept(
     assert ended["error"] is None
     assert (project / "f").read_text() == "one\ntwo\nthree\nfour\n"
     [told] = ended["audit"]["others_edits"]
-    assert told["path"] == "f" and told["overwritten"]
+    assert told["path"] == "f"
+    assert told["overwritten"]
     assert Path(told["kept"]).read_text() == "one\ntwo\nthree\nby a person\n"
     report = undo(daemons[0], found)
     assert report.conflicts == []

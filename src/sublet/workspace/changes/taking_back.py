@@ -111,7 +111,7 @@ class _Lease:
         self._difference = compare(after, before, self._author)
         self.states: dict[bytes, KeptState] = {}
         for state in kept.states:
-            if (found := kept.before(state.path)) is not None:
+            if self._author(state.path) == "executor" and (found := kept.before(state.path)) is not None:
                 self.states[state.path] = found
 
     def paths(self) -> list[bytes]:

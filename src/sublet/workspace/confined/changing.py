@@ -120,7 +120,8 @@ class ChangingFs(ConfinedFs):
         if self._keeper is None or status.st_nlink == 0:
             return
         try:
-            self._keeper.before(parts, status, partial(self._reading, parts, status, fd))
+            reading = partial(self._reading, parts, status, fd)
+            self._keeper.before(parts, status, reading, patient=self._patient)
         except OSError:
             self._on_refused(tuple(parts), NOT_KEPT)
             raise

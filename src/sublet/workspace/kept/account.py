@@ -12,6 +12,7 @@ from typing import Final
 
 from sublet.disk.durable import write_durably
 from sublet.disk.plain_file import read_plain
+from sublet.workspace.audit.auditor import author_of
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.kept.keeper import CLOCK_NS
 from sublet.workspace.kept.log import Overwritten, Signature, load
@@ -64,12 +65,16 @@ def settle(
     found = load(directory)
     others: dict[bytes, Path | None] = {}
     lost: dict[bytes, None] = {}
-    for state in found.states:
+    author = author_of(touched, overflow)
+    states = [state for state in found.states if author(state.path) == "executor"]  # what failed changed nothing
+    for state in states:
         if state.by == "other" or (state.by == "first" and state.path not in before):
             others[state.path] = None if state.number is None else directory / str(state.number)
         if state.lost:
             lost[state.path] = None
-    after = sorted(path for path in {*touched, *changed} if _is_of_others(root, path, found))
+    after = sorted(
+        path for path in {*touched, *changed, *(state.path for state in states)} if _is_of_others(root, path, found)
+    )
     said = {
         "touched": [os.fsdecode(path) for path in touched],
         "overflow": overflow,

@@ -139,13 +139,14 @@ class Keeper:
         """Tell whether nothing has to be kept of a file: it is as the lease left it, or as what is kept."""
         return self._known.get(status.st_ino) == Signature.of(status)
 
-    def before(self, parts: Parts, status: os.stat_result, reading: Reading) -> None:
+    def before(self, parts: Parts, status: os.stat_result, reading: Reading, *, patient: bool) -> None:
         """Keep what a file or link holds, unless that is kept, in the snapshot, or the lease's own.
 
         Args:
             parts: its name.
             status: its status.
             reading: opens it.
+            patient: whether a large file is copied at once.
 
         Raises:
             OSError: ``EDQUOT`` where it can't be kept and the lease must keep all.
@@ -163,7 +164,7 @@ class Keeper:
             if stat.S_ISLNK(status.st_mode):
                 target = self._target(reading)
             else:
-                number = self._copied(status, signature, reading)
+                number = self._copied(status, signature, reading, patient=patient)
         except OSError:
             lost = True
         state = KeptState(
@@ -275,7 +276,7 @@ class Keeper:
         finally:
             os.close(fd)
 
-    def _copied(self, status: os.stat_result, signature: Signature, reading: Reading) -> int:
+    def _copied(self, status: os.stat_result, signature: Signature, reading: Reading, *, patient: bool) -> int:
         """Return the number of the copy of a file.
 
         Raises:
@@ -287,13 +288,15 @@ class Keeper:
             if made.number < 0:
                 raise refused(errno.ENOSPC)
             return made.number  # where somebody writes it all the time, one of its states is as good as another
+        if made is not None:
+            self._discard(made)
         tries = 1 if made is None else made.tries + 1
         self._check_room(signature.size)
         source = reading()
         try:
             if not os.path.samestat(os.fstat(source), status):
                 raise refused(errno.ESTALE)
-            if signature.size <= QUICK_BYTES:
+            if patient or signature.size <= QUICK_BYTES:
                 number = self._copy(source, signature.size)
                 os.close(source)
                 return number
@@ -327,6 +330,12 @@ class Keeper:
                 self._copies[inode] = _LaterCopy(signature, number, tries)
             finally:
                 os.close(source)
+
+    def _discard(self, copy: _LaterCopy) -> None:
+        if copy.number >= 0:
+            self._budget.bytes -= copy.signature.size
+            with suppress(OSError):
+                os.unlink(str(copy.number), dir_fd=self._directory.fileno())
 
     def _copy(self, source: int, size: int) -> int:
         """Copy a file and return the number of the copy.
