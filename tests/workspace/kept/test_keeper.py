@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sublet.protocol.errors import SubletError
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.file_copy import FICLONE
 from sublet.workspace.kept import keeper
@@ -309,8 +311,6 @@ def test_links_and_directories_of_a_person_come_back(state: Path, root: Path) ->
 def test_a_copy_shares_its_blocks_where_the_file_system_can(state: Path, root: Path, tmp_path: Path) -> None:
     probe = tmp_path / "probe"
     probe.write_bytes(b"x" * 8192)
-    import fcntl
-
     with probe.open("rb") as source, (tmp_path / "clone").open("wb") as target:
         try:
             fcntl.ioctl(target, FICLONE, source.fileno())
@@ -325,7 +325,5 @@ def test_a_copy_shares_its_blocks_where_the_file_system_can(state: Path, root: P
 def test_a_directory_that_can_not_be_read_is_an_error_with_a_reason(state: Path, root: Path) -> None:
     lease = lend(state, root)
     (lease.kept / "log").unlink()
-    from sublet.protocol.errors import SubletError
-
     with pytest.raises(SubletError, match="keeps what it overwrites"):
         Keeper(lease.kept, lease.rules, KeptBudget())

@@ -109,6 +109,10 @@ class CreateDelegation(Request):
         max_length=16,
         description="What the executor has to enforce, not only declare; or NAME=true, NAME=false it has to declare",
     )
+    keep_all: bool = Field(
+        default=False,
+        description="Refuse each change of a live lease whose state before can't be kept, so that all can be undone",
+    )
     watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the executor as well")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
     wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
@@ -278,6 +282,13 @@ class OthersEdit(View):
     path: str
     kept: str | None = None
     overwritten: bool = True
+
+    @property
+    def where(self) -> str:
+        """In a few words what became of the edit."""
+        if not self.overwritten:
+            return "that edit is in the directory"
+        return f"overwritten; kept as {self.kept}" if self.kept is not None else "overwritten, and not kept"
 
 
 class AuditReport(View):

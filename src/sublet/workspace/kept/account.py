@@ -72,9 +72,8 @@ def settle(
             others[state.path] = None if state.number is None else directory / str(state.number)
         if state.lost:
             lost[state.path] = None
-    after = sorted(
-        path for path in {*touched, *changed, *(state.path for state in states)} if _is_of_others(root, path, found)
-    )
+    looked_at = {*touched, *changed, *(state.path for state in states)}
+    after = sorted(path for path in looked_at if _is_of_others(root, path, found))
     said = {
         "touched": [os.fsdecode(path) for path in touched],
         "overflow": overflow,
