@@ -70,11 +70,8 @@ def repository_lines(report: AuditReport) -> Iterator[Text]:
 def beside_lines(report: AuditReport) -> Iterator[Text]:
     """Yield a line for each file that somebody else edited as well, and for what can't be taken back."""
     for edit in report.others_edits[:MAX_NAMES_SHOWN]:
-        yield Text.assemble(
-            ("edited by somebody else, too  ", "yellow"),
-            clean_name(edit.path),
-            (f"  ({clean_name(edit.where)})", "dim"),
-        )
+        where = (f"  ({clean_name(edit.where)})", "dim")
+        yield Text.assemble(("edited by somebody else, too  ", "yellow"), clean_name(edit.path), where)
     if (left := len(report.others_edits) - MAX_NAMES_SHOWN) > 0:
         yield Text(f"and {left:,} more that somebody else edited, too", style="yellow")
     if report.not_kept:

@@ -203,14 +203,19 @@ class Keeper:
         self._remember(status.st_ino, Signature.of(status))
 
     def followed(self, before: os.stat_result, after: os.stat_result, path: bytes) -> None:
-        """Take note that the lease gave a file another name, or took one, which changes nothing in it.
+        """Take note that the lease gave something another name, or took one, which changes nothing in it.
 
         Args:
             before: its status before.
             after: its status now.
             path: the name that it had.
         """
-        if stat.S_ISDIR(after.st_mode) or before.st_ino != after.st_ino:
+        if before.st_ino != after.st_ino:
+            return
+        if stat.S_ISDIR(after.st_mode):
+            if after.st_ino not in self._modes:
+                self.before_directory(path.split(b"/"), before)
+                self.made_directory(after)
             return
         signature = Signature.of(before)
         if self._known.get(before.st_ino) == signature:
