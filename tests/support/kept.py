@@ -18,7 +18,7 @@ from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.kept.keeper import CLOCK_NS, Keeper, KeptBudget
-from sublet.workspace.kept.log import begin
+from sublet.workspace.kept.log import begin, open_place
 from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota
 from sublet.workspace.staging.model import Applied
@@ -69,7 +69,7 @@ class LiveLease:
 
     def open(self) -> None:
         """Serve the directory, also once more after ``close`` or without it, as a process that was killed does."""
-        self.keeper = Keeper(self.kept, self.rules, self.budget)
+        self.keeper = Keeper(open_place(self.kept), self.rules, self.budget)
         self.fs = WritableFs(
             ConfinedFs.open_root(self.root),
             self.rules,

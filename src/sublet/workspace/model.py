@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from sublet.protocol.bounds import TransportName
+from sublet.workspace.kept.log import KeptPlace
 from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import Quota, QuotaMet
 
@@ -115,7 +116,7 @@ class LentDirectory:
     ``copies`` are contents that are served, read-only, under hidden names, by the path below the directory.
     ``open_root`` opens what is served in its place, where that is a private view to which no path may lead; the
     descriptor (``O_PATH``) becomes the caller's, and ``OSError`` says that it is not there any more. ``kept`` is where
-    it is kept what the lease overwrites, as ``workspace.kept.log.begin`` made it; None where nothing is kept.
+    it is kept what the lease overwrites, as ``open_place`` found it; None where nothing is kept.
     """
 
     name: str
@@ -124,7 +125,7 @@ class LentDirectory:
     rules: ViewRules
     copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
     open_root: Callable[[], int] | None = None
-    kept: Path | None = None
+    kept: KeptPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.file_copy import FICLONE
 from sublet.workspace.kept import keeper
 from sublet.workspace.kept.keeper import Keeper, KeptBudget
-from sublet.workspace.kept.log import load
+from sublet.workspace.kept.log import load, open_place
 from support.kept import LiveLease, picture, settled, tick
 
 LARGE = 5 << 20
@@ -325,6 +325,7 @@ def test_a_copy_shares_its_blocks_where_the_file_system_can(state: Path, root: P
 
 def test_a_directory_that_can_not_be_read_is_an_error_with_a_reason(state: Path, root: Path) -> None:
     lease = lend(state, root)
+    place = open_place(lease.kept)
     (lease.kept / "log").unlink()
-    with pytest.raises(SubletError, match="keeps what it overwrites"):
-        Keeper(lease.kept, lease.rules, KeptBudget())
+    with pytest.raises(SubletError, match="can't be opened"):
+        Keeper(place, lease.rules, KeptBudget())

@@ -118,7 +118,7 @@ class LiveTree:
 
     def _with_kept(self) -> tuple[LentDirectory, ...]:
         return tuple(
-            replace(lent, kept=kept)
+            replace(lent, kept=_opened(kept))
             if lent.access_mode == "rw" and (kept := self._kept.get(lent.name)) is not None and kept.is_dir()
             else lent
             for lent in self.resources
@@ -176,3 +176,14 @@ class LiveTree:
             with suppress(OSError):
                 remove_tree(kept)
                 kept.parent.rmdir()
+
+
+def _opened(kept: Path) -> kept_log.KeptPlace:
+    try:
+        return kept_log.open_place(kept)
+    except OSError as exc:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"where the lease keeps what it overwrites can't be read: {exc.strerror}",
+            "Look at the state directory: sublet doctor",
+        ) from None

@@ -109,10 +109,7 @@ class _Lease:
         self.after = after
         self._author = author_of(lease.touched, lease.overflow)
         self._difference = compare(after, before, self._author)
-        self.states: dict[bytes, KeptState] = {}
-        for state in kept.states:
-            if self._author(state.path) == "executor" and (found := kept.before(state.path)) is not None:
-                self.states[state.path] = found
+        self.states = {path: state for path, state in kept.befores().items() if self._author(path) == "executor"}
 
     def paths(self) -> list[bytes]:
         """Return the files that differ through the lease, or of which another state is kept."""

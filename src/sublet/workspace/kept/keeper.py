@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from sublet.disk.private_dir import PrivateDir
@@ -34,14 +33,13 @@ from sublet.workspace.kept.log import (
     MAX_LOG_BYTES,
     By,
     KeptDirectory,
+    KeptPlace,
     KeptState,
     Overwritten,
     Signature,
     encode_directory,
     encode_state,
     encode_unwritten,
-    load,
-    load_inodes,
 )
 from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts, refused
@@ -97,7 +95,7 @@ class Keeper:
     All but the copying of large files happens in the thread that serves the lease.
 
     Args:
-        directory: as ``begin`` made it.
+        place: as ``open_place`` returned it.
         rules: those of the lease.
         budget: shared by the directories of the lease.
 
@@ -105,11 +103,11 @@ class Keeper:
         SubletError: ``UNAVAILABLE`` where the directory can't be read.
     """
 
-    def __init__(self, directory: Path, rules: ViewRules, budget: KeptBudget) -> None:
+    def __init__(self, place: KeptPlace, rules: ViewRules, budget: KeptBudget) -> None:
+        found = place.found
+        self._inodes = place.inodes
         try:
-            found = load(directory)
-            self._inodes = load_inodes(directory)
-            self._directory = PrivateDir.open(directory)
+            self._directory = PrivateDir.open(place.directory)
             self._log = os.open(
                 LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._directory.fileno()
             )
@@ -127,6 +125,9 @@ class Keeper:
         self._modes = found.made
         self._writing: set[int] = set()
         self._forgot = not found.complete
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+            self._forgot = True
         self._log_bytes = os.fstat(self._log).st_size
         self._end_torn_line()
         self._numbers = itertools.count(1 + _highest(self._directory))
@@ -248,10 +249,20 @@ class Keeper:
             return
         for inode in list(self._writing):
             self.closed(inode)
-        with self._copying:
-            os.close(self._log)
-            self._log = -1
+        os.close(self._log)
+        self._log = -1
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let go of the directory, unless a thread is copying into it, which does so when it is done."""
+        if not self._copying.acquire(blocking=False):
+            return
+        try:
+            while self._copies:
+                self._discard(self._copies.popitem()[1])
             self._directory.close()
+        finally:
+            self._copying.release()
 
     def _whose(self, status: os.stat_result, signature: Signature, path: bytes) -> tuple[By, bytes]:
         """Return whose state a file is in, and the name that it had before the lease."""
@@ -335,6 +346,8 @@ class Keeper:
                 self._copies[inode] = _LaterCopy(signature, number, tries)
             finally:
                 os.close(source)
+        if self._log < 0:
+            self._let_go()
 
     def _discard(self, copy: _LaterCopy) -> None:
         if copy.number >= 0:

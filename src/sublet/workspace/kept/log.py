@@ -86,11 +86,34 @@ class Overwritten:
     unwritten: dict[int, tuple[Signature, bytes]] = field(default_factory=dict)
     complete: bool = True
 
-    def before(self, path: bytes) -> KeptState | None:
-        """Return the state to which taking back leads: the last one of somebody else, else the first."""
-        found = [state for state in self.states if state.path == path]
-        others = [state for state in found if state.by == "other"]
-        return others[-1] if others else next((state for state in found if state.by == "first"), None)
+    def befores(self) -> dict[bytes, KeptState]:
+        """Return, by path, the state to which taking back leads: the last one of somebody else, else the first."""
+        found: dict[bytes, KeptState] = {}
+        for state in self.states:
+            if state.by == "other" or (state.by == "first" and state.path not in found):
+                found[state.path] = state
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlace:
+    """Where a lease keeps what it overwrites in one directory, with what is known there already.
+
+    ``inodes`` are those of the files whose contents the snapshot holds, sorted.
+    """
+
+    directory: Path
+    found: Overwritten
+    inodes: array[int]
+
+
+def open_place(directory: Path) -> KeptPlace:
+    """Return the place that ``begin`` made, and all that its list says. It blocks: call it in a thread.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    return KeptPlace(directory, load(directory), load_inodes(directory))
 
 
 def begin(directory: Path, begin_ns: int, inodes: Collection[int]) -> None:
