@@ -27,6 +27,7 @@ def _lease(budget: KeptBudget | None = None, *, patient: bool = True) -> Iterato
         root.mkdir()
         state.mkdir()
         (root / "f").write_text("before\n")
+        (root / "g").write_text("before\n")
         lease = LiveLease(state, root, budget=budget, patient=patient)
         yield lease
         lease.fs.close()
@@ -63,6 +64,7 @@ async def _written_over() -> None:
         lease.write("f", b"theirs\n")
         lease.fs.remove((b"link",))
         lease.fs.rename((b"large",), (b"moved",), replace=True)
+        lease.fs.rename((b"g",), (b"h",), replace=True)
         lease.end()
         lease.take_back()
         assert (lease.root / "f").read_text() == "of a person\n"
