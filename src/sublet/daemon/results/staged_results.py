@@ -313,7 +313,7 @@ def _check_live(record: DelegationRecord) -> None:
         raise SubletError(
             LocalCode.CONFLICT,
             f"{record.id} was taken back already",
-            f"What conflicted then is told with where the version before lies: sublet log {record.id}",
+            f"See what it had changed: sublet diff {record.id}",
         )
     if not record.settled:
         raise SubletError(

@@ -60,6 +60,8 @@ CLOCK_NS: Final = 20_000_000
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o7777
 
+_Times = tuple[int, int, int]
+"""What a ``Signature`` holds."""
 Reading = Callable[[], int]
 """Opens the file for reading; the descriptor becomes the caller's."""
 
@@ -120,7 +122,7 @@ class Keeper:
         self._budget = budget
         self._snapshot_rules = rules.without_repository()
         self._settled_ns = found.begin_ns - CLOCK_NS
-        self._known: OrderedDict[int, Signature | None] = OrderedDict(found.known)
+        self._known: OrderedDict[int, _Times | None] = OrderedDict(found.known)
         self._unwritten = found.unwritten
         self._modes = found.made
         self._writing: set[int] = set()
@@ -138,7 +140,8 @@ class Keeper:
 
     def knows(self, status: os.stat_result) -> bool:
         """Tell whether nothing has to be kept of a file: it is as the lease left it, or as what is kept."""
-        return self._known.get(status.st_ino) == Signature.of(status)
+        known = self._known.get(status.st_ino)
+        return known is not None and known == (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def before(self, parts: Parts, status: os.stat_result, reading: Reading, *, patient: bool) -> None:
         """Keep what a file or link holds, unless that is kept, in the snapshot, or the lease's own.
@@ -187,15 +190,21 @@ class Keeper:
 
     def wrote(self, status: os.stat_result) -> None:
         """Take note of how the lease leaves a file that it goes on writing."""
-        if status.st_ino not in self._writing:
-            self._writing.add(status.st_ino)
-            self._append(b"W %d\n" % status.st_ino)
-        self._know(status.st_ino, Signature.of(status))
+        inode = status.st_ino
+        signature = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        if inode in self._writing:  # each of many writes comes here
+            self._known[inode] = signature
+            return
+        self._writing.add(inode)
+        self._append(b"W %d\n" % inode)
+        self._know(inode, signature)
 
     def closed(self, inode: int) -> None:
         """Take note that the lease is done with a file for now, and how it left it."""
-        if inode in self._writing and (signature := self._known.get(inode)) is not None:
-            self._writing.discard(inode)
+        if inode not in self._writing:
+            return
+        self._writing.discard(inode)
+        if (signature := self._known.get(inode)) is not None:
             self._append(_known_line(inode, signature))
 
     def settled(self, status: os.stat_result) -> None:
@@ -379,7 +388,7 @@ class Keeper:
             self._append(_known_line(inode, signature))
         self._know(inode, signature)
 
-    def _know(self, inode: int, signature: Signature) -> None:
+    def _know(self, inode: int, signature: _Times) -> None:
         self._known[inode] = signature
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
@@ -406,7 +415,7 @@ class Keeper:
         return True
 
 
-def _known_line(inode: int, signature: Signature) -> bytes:
+def _known_line(inode: int, signature: _Times) -> bytes:
     return b"K %d %d %d %d\n" % (inode, *signature)
 
 
