@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, ResultView
+from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, OthersEdit, ResultView
 from sublet.daemon.api.review_models import Applied, Review, ReviewedDirectory, Undone
 from support.fake_control import ID, FakeControl, completed, lines, views
 
@@ -136,3 +136,29 @@ def test_a_report_of_the_first_version_is_still_shown(capsys: pytest.CaptureFixt
     out = lines(call(FakeControl(audit=report), capsys, "audit", ID)[1])
     assert out[-1] == "1 added · +0 \u22120 lines · 1 not looked at"
     assert ResultView.model_validate({"final_summary": "", "change_set": {"added": 1}}).change_set == ChangeSet(added=1)
+
+
+BESIDE = AuditReport(
+    counts={"changed": 1},
+    changed=["f"],
+    others_edits=[
+        OthersEdit(path="f", kept="/state/changes/x/kept/0"),
+        OthersEdit(path="g\x1b", overwritten=False),
+        OthersEdit(path="h"),
+    ],
+    not_kept=["h"],
+    patch="",
+)
+
+
+@pytest.mark.parametrize("command", ["audit", "diff", "output"])
+def test_edits_of_others_and_what_can_not_be_taken_back_are_told(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    control = FakeControl(audit=BESIDE, views=views(completed(audit=BESIDE)))
+    _, out, err = call(control, capsys, command, ID)
+    said = " ".join((out + err).split())
+    assert "edited by somebody else, too f (overwritten; kept as /state/changes/x/kept/0)" in said
+    assert "edited by somebody else, too g\\x1b (that edit is in the directory)" in said
+    assert "edited by somebody else, too h (overwritten, and not kept)" in said
+    assert "can't be taken back h" in said

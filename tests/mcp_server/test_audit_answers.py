@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, ResultView
+from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, OthersEdit, ResultView
 from sublet.daemon.api.review_models import Review, Undone
 from sublet.mcp_server.present import files_text, present
 from sublet.mcp_server.present_review import present_diff, present_undone
@@ -64,3 +64,14 @@ def test_reviews_count_directories_and_name_what_could_not_be_read() -> None:
     assert shown.from_peer.text == review.patch
     undone = present_undone(view, Undone(delegation_id=ID, undone=["empty/"], change_set=changes))
     assert undone.files_done == 1
+
+
+def test_edits_of_others_and_what_can_not_be_taken_back_are_counted_and_listed() -> None:
+    report = AuditReport(others_edits=[OthersEdit(path="f", kept="/kept/0")], not_kept=["h"])
+    shown = present(completed(audit=report))
+    assert shown.audit is not None
+    assert (shown.audit.others_edits, shown.audit.not_kept) == (1, 1)
+    assert files_text(completed(hidden=[]), report).split("\n") == [
+        "edited by others, too: f (overwritten; kept as /kept/0)",
+        "can't be taken back: h",
+    ]

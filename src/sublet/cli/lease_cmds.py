@@ -159,10 +159,10 @@ def diff(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = Fals
         if as_json:
             screen.emit({"delegation_id": found, **report.model_dump(mode="json")})
             return
-        from sublet.cli.render_lent import unseen_lines
+        from sublet.cli.render_lent import beside_lines, unseen_lines
 
         show_patch(report.patch or "", screen, nothing="No lines were changed.")
-        for line in unseen_lines(report):
+        for line in (*beside_lines(report), *unseen_lines(report)):
             screen.err.print(line)
         if report.patch_truncated:
             screen.note("The patch was cut: there are more changes than it can hold.")

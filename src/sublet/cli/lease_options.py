@@ -65,6 +65,14 @@ MaxFileBytes = Annotated[
     int | None,
     _limits(metavar="SIZE", parser=byte_count, help="How large a file may grow."),
 ]
+KeepAll = Annotated[
+    bool,
+    _limits(
+        "--keep-all",
+        help="Refuse what the executor overwrites where its state before can't be kept, so that all can be undone.",
+        show_default=False,
+    ),
+]
 RequireSandbox = Annotated[
     list[str] | None,
     _limits(

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from sublet.cli.columns import Columns, Fitting, Quoted, inset
 from sublet.cli.render_lent import (
+    beside_lines,
     directory_counts,
     directory_lines,
     lent,
@@ -115,6 +116,10 @@ def headline(view: DelegationView, symbols: Symbols) -> RenderableType:
         line.append(f" {symbols.dot} {fact}", style="dim")
     if view.audit is not None and view.audit.unseen:
         line.append(f" {symbols.dot} {view.audit.unseen:,} not looked at", style="yellow")
+    if view.audit is not None and view.audit.others_edits:
+        line.append(f" {symbols.dot} {len(view.audit.others_edits):,} edited by others, too", style="yellow")
+    if view.audit is not None and view.audit.not_kept:
+        line.append(f" {symbols.dot} {len(view.audit.not_kept):,} can't be taken back", style="yellow")
     return Fitting(line, Text(f" {symbols.dot} {view.delegation_id}", "dim"), Text(f"  {view.delegation_id}", "dim"))
 
 
@@ -123,6 +128,7 @@ def changes(report: AuditReport, symbols: Symbols) -> RenderableType:
     more: list[RenderableType] = [
         *directory_lines(report.directories, sum(report.directory_counts.values())),
         *repository_lines(report),
+        *beside_lines(report),
         *unseen_lines(report),
     ]
     if not (report.files or report.added or report.changed or report.deleted or report.mode_changed):
@@ -165,6 +171,9 @@ def totals(report: AuditReport, symbols: Symbols) -> Text:
     if report.unseen:
         text.append(f" {symbols.dot} " if facts else "", style="dim")
         text.append(f"{report.unseen:,} not looked at", style="yellow")
+    if report.others_edits:
+        text.append(f" {symbols.dot} " if text else "", style="dim")
+        text.append(f"{len(report.others_edits):,} edited by others, too", style="yellow")
     return text
 
 

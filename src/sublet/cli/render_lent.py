@@ -67,6 +67,21 @@ def repository_lines(report: AuditReport) -> Iterator[Text]:
         )
 
 
+def beside_lines(report: AuditReport) -> Iterator[Text]:
+    """Yield a line for each file that somebody else edited as well, and for what can't be taken back."""
+    for edit in report.others_edits[:MAX_NAMES_SHOWN]:
+        where = (f"  ({clean_name(edit.where)})", "dim")
+        yield Text.assemble(("edited by somebody else, too  ", "yellow"), clean_name(edit.path), where)
+    if (left := len(report.others_edits) - MAX_NAMES_SHOWN) > 0:
+        yield Text(f"and {left:,} more that somebody else edited, too", style="yellow")
+    if report.not_kept:
+        yield Text.assemble(
+            ("can't be taken back  ", "yellow"),
+            names(report.not_kept),
+            ("  (what it held before was too much to keep)", "dim"),
+        )
+
+
 def unseen_lines(report: AuditReport) -> Iterator[Text]:
     """Yield a line for each path that the audit could not look at; what lies there may have changed unseen."""
     found = report.unseen_lines

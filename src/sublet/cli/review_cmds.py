@@ -142,7 +142,10 @@ def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = F
 
 
 def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
-    """Take back what `apply` did. Files that were changed since are left as they are, and listed."""
+    """Take back what `apply` did, or what a live lease wrote.
+
+    Text that was changed since in other lines is merged. What can't be is left as it is, and listed.
+    """
     screen = Screen(as_json=as_json)
 
     async def body(control: Control) -> Exit | None:

@@ -56,6 +56,8 @@ class Changes(Answer):
     deleted: int
     mode_changed: int
     by_others: int = Field(description="Changed during the lease, but not through it")
+    others_edits: int | None = Field(default=None, description="Edited by others as well; overwritten edits are kept")
+    not_kept: int | None = Field(default=None, description="Overwritten without a copy, so can't be undone")
     lines_added: int
     lines_deleted: int
     refs_moved: int = Field(default=0, description="References of the lent repository")

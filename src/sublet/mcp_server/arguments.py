@@ -216,7 +216,9 @@ class DelegateReview(Arguments):
     """Arguments of ``delegate_review``."""
 
     delegation_id: DelegationId
-    action: ReviewAction = Field(default="diff", description="diff, apply, discard, or undo what was applied")
+    action: ReviewAction = Field(
+        default="diff", description="diff, apply, discard, or undo what was applied or a live lease wrote"
+    )
     partial: bool = Field(default=False, description="apply: with conflicts, apply what has none")
     cursor: Cursor = Field(default="0", description="diff: next_cursor of the last answer")
 

@@ -235,6 +235,8 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
         lines += [f"in moved refs, a checkout brings: {clean_name(name)}" for name in audit.refs_bring]
         lines += [f"mark in the index taken off: {clean_name(name)}" for name in audit.index_marks]
         lines += [f"by others: {clean_name(name)}" for name in audit.by_others if name not in counted]
+        lines += [f"edited by others, too: {clean_name(e.path)} ({clean_name(e.where)})" for e in audit.others_edits]
+        lines += [f"can't be taken back: {clean_name(name)}" for name in audit.not_kept]
         lines += [f"unaudited: {clean_name(line)}" for line in audit.unseen_lines]
         if (left := audit.unseen - len(audit.unseen_lines)) > 0:
             lines.append(f"unaudited: and {left} more")
@@ -296,6 +298,8 @@ def _changes(audit: AuditReport) -> Changes:
         deleted=audit.counts.get("deleted", 0),
         mode_changed=audit.counts.get("mode", 0),
         by_others=len(audit.by_others),
+        others_edits=len(audit.others_edits) or None,
+        not_kept=len(audit.not_kept) or None,
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
         refs_moved=len(audit.refs),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from sublet.protocol.bounds import TransportName
+from sublet.workspace.kept.log import KeptPlace
 from sublet.workspace.own_names import OwnNames, Step
 from sublet.workspace.quota import Quota, QuotaMet
 
@@ -114,7 +115,8 @@ class LentDirectory:
 
     ``copies`` are contents that are served, read-only, under hidden names, by the path below the directory.
     ``open_root`` opens what is served in its place, where that is a private view to which no path may lead; the
-    descriptor (``O_PATH``) becomes the caller's, and ``OSError`` says that it is not there any more.
+    descriptor (``O_PATH``) becomes the caller's, and ``OSError`` says that it is not there any more. ``kept`` is where
+    it is kept what the lease overwrites, as ``open_place`` found it; None where nothing is kept.
     """
 
     name: str
@@ -123,6 +125,7 @@ class LentDirectory:
     rules: ViewRules
     copies: Mapping[tuple[bytes, ...], bytes] = field(default_factory=dict)
     open_root: Callable[[], int] | None = None
+    kept: KeptPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ class Export:
     number, with each change that was refused for a rule, and why. ``memory`` is told what the lease does; ``before``
     is what it did under an earlier process, with which it goes on. ``peer`` names who is served: all leases of one peer
     share the loop and the memory as one does; by default the lease counts alone.
+    ``must_keep`` refuses each change of what can't be kept before.
     """
 
     lease_id: str
@@ -153,6 +157,7 @@ class Export:
     memory: Remembering | None = None
     before: LeaseUsage | None = None
     peer: str = ""
+    must_keep: bool = False
 
 
 @dataclass(slots=True)

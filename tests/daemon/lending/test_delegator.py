@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +26,7 @@ from sublet.protocol.events import Event, EventKind
 from sublet.protocol.lifecycle import DelegationState
 from sublet.protocol.messages import Accept, Invite
 from sublet.workspace.audit.auditor import Auditor, AuditResult
+from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
 from support.scripted_link import (
@@ -613,7 +614,7 @@ async def test_an_audit_that_fails_loses_nothing_and_is_told(tmp_path: Path, fai
 
 async def test_without_a_baseline_nothing_is_lent(tmp_path: Path) -> None:
     class Blind(Auditor):
-        def baseline(self, root: Path, rules: ViewRules) -> str:
+        def baseline(self, root: Path, rules: ViewRules, tell: Callable[[Manifest], None] = lambda _: None) -> str:
             raise SubletError(ErrorCode.DEP_MISSING, "git is not there", "Install git.")
 
     async with lender(tmp_path, Blind(tmp_path / "state")) as side:

@@ -87,7 +87,7 @@ class DaemonApi(Protocol):
         """Drop a staged result."""
 
     async def undo_delegation(self, delegation_id: str, caller: Subject) -> Undone:
-        """Take back what was applied of a staged result."""
+        """Take back what was applied of a staged result, or what a live lease wrote."""
 
     async def prune_resources(self, request: PruneRequest, caller: Subject) -> PruneReport:
         """Remove what ended delegations left behind, as far as ``request`` says."""

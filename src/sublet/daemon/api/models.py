@@ -109,6 +109,10 @@ class CreateDelegation(Request):
         max_length=16,
         description="What the executor has to enforce, not only declare; or NAME=true, NAME=false it has to declare",
     )
+    keep_all: bool = Field(
+        default=False,
+        description="Refuse each change of a live lease whose state before can't be kept, so that all can be undone",
+    )
     watch: bool = Field(default=False, description="Tell what others change in it meanwhile, to the executor as well")
     idempotency_key: Annotated[str, Field(max_length=200)] | None = None
     wait_for_peer: bool = Field(default=False, description="Keep trying until the lease ends if the peer is offline")
@@ -269,6 +273,24 @@ class RefChange(View):
     new: str | None = None
 
 
+class OthersEdit(View):
+    """A file that somebody else edited during the lease, too: its name cleaned for display, and where that is kept.
+
+    ``kept`` is None where the lease did not overwrite the edit, so that it is in the directory, or it was not kept.
+    """
+
+    path: str
+    kept: str | None = None
+    overwritten: bool = True
+
+    @property
+    def where(self) -> str:
+        """In a few words what became of the edit."""
+        if not self.overwritten:
+            return "that edit is in the directory"
+        return f"overwritten; kept as {self.kept}" if self.kept is not None else "overwritten, and not kept"
+
+
 class AuditReport(View):
     """What happened to the directory between baseline and result (DESIGN 4.8)."""
 
@@ -280,6 +302,12 @@ class AuditReport(View):
         default={}, description="How many files changed in each way, also where the lists are cut"
     )
     by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
+    others_edits: list[OthersEdit] = Field(
+        default=[], description="Written by the lease and edited by somebody else as well; what was overwritten is kept"
+    )
+    not_kept: list[str] = Field(
+        default=[], description="Overwritten without a copy, for want of room: can't be taken back"
+    )
     files: list[FileChange] = []
     directories: list[DirectoryChange] = []
     directory_counts: dict[Literal["added", "deleted", "mode"], int] = Field(

@@ -10,6 +10,7 @@ from sublet.daemon.api.models import (
     ChangeSet,
     DirectoryChange,
     FileChange,
+    OthersEdit,
     PromptView,
     RefChange,
     ResultView,
@@ -21,6 +22,7 @@ from sublet.workspace.audit.auditor import AuditResult
 from sublet.workspace.audit.comparing import Change, DirectoryKind
 from sublet.workspace.git.refs import MovedRef
 from sublet.workspace.git.refs import shown as shown_ref
+from sublet.workspace.kept.account import Account
 from sublet.workspace.staging import model as workspace_changes
 
 MAX_REASON_CHARS = 40
@@ -169,6 +171,27 @@ def audit_view(
         truncated=any(result.truncated for result in results.values())
         or max(len(files), len(directories), len(moved)) > MAX_LISTED_FILES,
     )
+
+
+def with_accounts(report: AuditReport, accounts: Mapping[str, Account], *, several: bool) -> AuditReport:
+    """Return a report with what the lease did to the edits of others, and what can't be taken back.
+
+    Args:
+        report: as ``audit_view`` made it.
+        accounts: by the name of the directory.
+        several: whether that leads the name of each file.
+    """
+    others: list[OthersEdit] = []
+    lost: list[str] = []
+    for name, account in accounts.items():
+        lead = f"{name}/" if several else ""
+        for path, kept in account.others:
+            others.append(
+                OthersEdit(path=lead + clean_name(path), kept=None if kept is None else clean_name(str(kept)))
+            )
+        others += [OthersEdit(path=lead + clean_name(path), overwritten=False) for path in account.after]
+        lost += [lead + clean_name(path) for path in account.lost]
+    return report.model_copy(update={"others_edits": others, "not_kept": lost})
 
 
 def with_reason(path: bytes, why: str) -> str:

@@ -241,6 +241,7 @@ class LentAccess:
                 memory=self._memory,
                 before=before,
                 peer=record.peer,
+                must_keep=record.request.keep_all,
             )
         )
         self._data_path = self._first_path(self._tools.data_plane.address[0], accept)

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
+import structlog
+
+from sublet.daemon.api.models import AuditReport
+from sublet.daemon.api.reports import with_accounts
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
 from sublet.daemon.storage.records import DelegationRecord
+from sublet.disk.removal import remove_tree
 from sublet.protocol.bounds import GitMode
-from sublet.protocol.errors import ErrorCode, SubletError
-from sublet.workspace.audit.auditor import Auditor
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.workspace.audit.auditor import Auditor, author_of
+from sublet.workspace.audit.comparing import compare
+from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.kept import log as kept_log
+from sublet.workspace.kept.account import Account, settle
 from sublet.workspace.model import LeaseUsage, LentDirectory
+
+log = structlog.get_logger(__name__)
 
 
 class LentTree(Protocol):
@@ -57,22 +73,56 @@ class LentTree(Protocol):
 class LiveTree:
     """The directories themselves: what the executor writes is there at once, and the audit says what that was."""
 
-    def __init__(self, resources: tuple[LentDirectory, ...], auditor: Auditor, git: GitMode) -> None:
+    def __init__(
+        self,
+        resources: tuple[LentDirectory, ...],
+        auditor: Auditor,
+        git: GitMode,
+        kept: Mapping[str, Path] | None = None,
+    ) -> None:
         self.resources = resources
         self._auditor = auditor
         self._git = git
+        self._kept = dict(kept or {})
 
     async def baseline(self) -> dict[str, str]:
         """``LentTree.baseline``."""
         snapshots = {}
         for lent in self.resources:
-            snapshots[lent.name] = await in_background(self._auditor.baseline, lent.path, lent.rules)
+            kept = self._kept.get(lent.name) if lent.access_mode == "rw" else None
+            snapshots[lent.name] = await in_background(self._snapshot, lent, kept)
             if self._git == "rw" and lent.access_mode == "rw":
                 await in_background(self._auditor.watch_refs, lent.path, snapshots[lent.name])
+        await self.take_up()
         return snapshots
 
+    def _snapshot(self, lent: LentDirectory, kept: Path | None) -> str:
+        """Snapshot one directory, and begin to keep what will be overwritten in it."""
+        begin_ns, manifests = time.time_ns(), list[Manifest]()
+        snapshot = self._auditor.baseline(lent.path, lent.rules, manifests.append)
+        if kept is not None:
+            stamps = (record.stamp for record in manifests[0].values())
+            try:
+                kept_log.begin(kept, begin_ns, {stamp.inode for stamp in stamps if stamp is not None})
+            except OSError as exc:
+                raise SubletError(
+                    LocalCode.UNAVAILABLE,
+                    f"nothing can be kept of what the lease may overwrite: {exc.strerror}",
+                    "Look at the state directory: sublet doctor",
+                ) from None
+        return snapshot
+
     async def take_up(self) -> None:
-        """``LentTree.take_up``: the directories are where they were."""
+        """``LentTree.take_up``: the directories are where they were, and so is what is kept of them."""
+        self.resources = await in_background(self._with_kept)
+
+    def _with_kept(self) -> tuple[LentDirectory, ...]:
+        return tuple(
+            replace(lent, kept=_opened(kept))
+            if lent.access_mode == "rw" and (kept := self._kept.get(lent.name)) is not None and kept.is_dir()
+            else lent
+            for lent in self.resources
+        )
 
     async def check(self) -> None:
         """``LentTree.check``: refuse a directory in whose place, or above which, a link was put meanwhile."""
@@ -89,7 +139,51 @@ class LiveTree:
         """``LentTree.report``: the audit, unless there is one."""
         if record.audit is not None:
             return {}
-        return await audited(self._auditor, record, self.resources, usage)
+        news = await audited(self._auditor, record, self.resources, usage)
+        return news | await in_background(self._accounts, record, usage, news)
 
     async def drop(self) -> None:
-        """``LentTree.drop``: nothing was made."""
+        """``LentTree.drop``: nothing was overwritten."""
+        await in_background(self._forget, tuple(self._kept.values()))
+
+    def _accounts(self, record: DelegationRecord, usage: LeaseUsage, news: Mapping[str, object]) -> dict[str, object]:
+        """Return the report with what was overwritten of others, and note what taking back needs to know."""
+        report, results = news.get("audit"), news.get("result_snapshots")
+        if not isinstance(report, AuditReport) or not isinstance(results, dict):
+            return {}
+        accounts: dict[str, Account] = {}
+        for lent in self.resources:
+            kept = self._kept.get(lent.name)
+            if kept is None or lent.name not in results or not kept.is_dir():
+                continue
+            touched = usage.touched.get(lent.name, set())
+            if not touched and not usage.touched_overflow:
+                self._forget([kept])
+                continue
+            try:
+                before = self._auditor.manifest(lent.path, record.snapshots[lent.name])
+                after = self._auditor.manifest(lent.path, results[lent.name])
+                found = compare(before, after, author_of(touched, usage.touched_overflow))
+                changed = [file.path for file in found.files if file.by == "executor"]
+                accounts[lent.name] = settle(kept, lent.path, touched, usage.touched_overflow, before, changed)
+            except (SubletError, OSError) as error:
+                log.warning("what was overwritten can't be told", delegation_id=record.id, reason=str(error))
+        return {"audit": with_accounts(report, accounts, several=len(self.resources) > 1)}
+
+    @staticmethod
+    def _forget(places: Iterable[Path]) -> None:
+        for kept in places:
+            with suppress(OSError):
+                remove_tree(kept)
+                kept.parent.rmdir()
+
+
+def _opened(kept: Path) -> kept_log.KeptPlace:
+    try:
+        return kept_log.open_place(kept)
+    except OSError as exc:
+        raise SubletError(
+            LocalCode.UNAVAILABLE,
+            f"where the lease keeps what it overwrites can't be read: {exc.strerror}",
+            "Look at the state directory: sublet doctor",
+        ) from None

@@ -17,7 +17,7 @@ from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited
 from sublet.daemon.lending.lent_resources import lent_directories, owner_of, staged_keys
 from sublet.daemon.lending.lent_tree import LentTree, LiveTree
-from sublet.daemon.results.result_store import ResultStore, put_on_branch
+from sublet.daemon.results.result_store import ResultStore, kept_places, put_on_branch
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import DelegationRecord, error_view
 from sublet.protocol.errors import LocalCode, SubletError
@@ -52,7 +52,9 @@ class Trees:
         Raises:
             SubletError: ``INVALID_ARGUMENT`` for a bad pattern.
         """
-        live = LiveTree(lent_directories(record), self.auditor, record.request.git)
+        apart = record.request.result_mode == "staged" or comes_back(record)
+        kept = {} if apart else kept_places(self.changes, record)
+        live = LiveTree(lent_directories(record), self.auditor, record.request.git, kept)
         if record.request.result_mode == "staged":
             return StagedTree(record, live, self)
         return ReturnedTree(record, live, self) if comes_back(record) else live

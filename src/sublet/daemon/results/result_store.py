@@ -7,6 +7,7 @@ name begins with its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,7 @@ from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.branch import Exported, export_branch
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.export import export_patch, not_carried
+from sublet.workspace.changes.taking_back import KEPT, make_taking_back
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging import model as workspace_changes
 
@@ -193,6 +195,38 @@ class ResultStore:
         undone, conflicts = _told(parts, self._applier.undo_all(parts))
         return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=self.changes(record))
 
+    def take_back(self, record: DelegationRecord) -> Undone:
+        """Take back what a live lease wrote, merged with what changed since: in all directories, or in none.
+
+        Raises:
+            SubletError: ``CONFLICT`` where that was done already, ``NOT_FOUND`` where what was there before is not
+                kept; or what keeps it from being restored.
+        """
+        parts = {
+            part.key: part
+            for part in _parts(record)
+            if part.name in record.snapshots and part.name in record.result_snapshots
+        }
+        if any(self._is_taken_back(key) for key in parts):
+            raise SubletError(LocalCode.CONFLICT, f"{record.id} was taken back already", "There is nothing to do.")
+        for part in parts.values():
+            before, after = record.snapshots[part.name], record.result_snapshots[part.name]
+            make_taking_back(self._changes, part.key, part.root, before, after)
+        if not parts:
+            raise SubletError(
+                LocalCode.NOT_FOUND, f"{record.id} changed nothing that could be taken back", "There is nothing to do."
+            )
+        undone, conflicts = _told(parts, self._applier.take_back(parts))
+        changes = change_set_view(self._changes.get(key) for key in parts)
+        told = changes.model_copy(update={"status": "undone"})
+        return Undone(delegation_id=record.id, undone=undone, conflicts=conflicts, change_set=told)
+
+    def _is_taken_back(self, key: str) -> bool:
+        self._applier.recover(key)
+        with suppress(SubletError):
+            return self._changes.get(key).status in ("applied", "partly_applied")
+        return False
+
     def branch(self, record: DelegationRecord, name: str) -> Exported:
         """Put a result on a new branch of each repository that it is of.
 
@@ -278,6 +312,11 @@ def put_on_branch(changes: ChangeSets, record: DelegationRecord, name: str) -> E
     if len(left_out) > MAX_LEFT_OUT:
         left_out = [*left_out[:MAX_LEFT_OUT], f"and {len(left_out) - MAX_LEFT_OUT} more"]
     return Exported(exported[0].commit, left_out)
+
+
+def kept_places(changes: ChangeSets, record: DelegationRecord) -> dict[str, Path]:
+    """Return where it is kept what a live lease overwrites, by the name of the directory."""
+    return {name: changes.directory(key) / KEPT for name, key in staged_keys(record).items()}
 
 
 def _parts(record: DelegationRecord) -> Iterator[_Part]:

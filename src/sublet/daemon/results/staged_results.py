@@ -116,13 +116,16 @@ class StagedResults:
         return await self._alone(delegation_id, work)
 
     async def undo(self, delegation_id: str, who: str) -> Undone:
-        """Take back what was applied.
+        """Take back what was applied, or what a live lease wrote.
 
         Raises:
-            SubletError: as ``apply``; ``CONFLICT`` where nothing is applied.
+            SubletError: as ``apply``; ``CONFLICT`` where nothing is applied, or it was taken back already.
         """
 
         async def work() -> Undone:
+            record = await self._journal.require_delegation(delegation_id)
+            if record.request.result_mode != "staged" and record.change_set is None:
+                return await self._take_back(record, who)
             record = await self._settled(delegation_id)
             _check_status(record, "undo")
             async with self._changing(record):
@@ -131,6 +134,16 @@ class StagedResults:
             return report
 
         return await self._alone(delegation_id, work)
+
+    async def _take_back(self, record: DelegationRecord, who: str) -> Undone:
+        """Take back what a live lease wrote, merged with what changed since."""
+        _check_live(record)
+        async with self._changing(record):
+            report = await in_background(self._store.take_back, record)
+            changed = record.model_copy(update={"taken_back": True, "updated_at": rfc3339()})
+            data = _review_event("undo", who, "undone", len(report.undone), len(report.conflicts))
+            await self._journal.save_delegation(changed, EventKind.DELEGATION_REVIEW, data)
+        return report
 
     async def discard(self, delegation_id: str, who: str) -> Discarded:
         """Drop a result.
@@ -238,13 +251,7 @@ class StagedResults:
     ) -> None:
         """Journal what became of a result, in the record and as an event."""
         changed = record.model_copy(update={"change_set": changes, "updated_at": rfc3339()})
-        data: dict[str, JsonValue] = {
-            "action": action,
-            "by": clean_line(who, 200),
-            "status": changes.status,
-            "files": done,
-            "conflicts": conflicts,
-        }
+        data = _review_event(action, who, changes.status, done, conflicts)
         await self._journal.save_delegation(changed, EventKind.DELEGATION_REVIEW, data)
 
     async def _alone(self, delegation_id: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -284,6 +291,41 @@ class StagedResults:
             outcome.append(error)
         finally:
             self._under_way.pop(delegation_id).set()
+
+
+def _review_event(action: str, who: str, status: str, done: int, conflicts: int) -> dict[str, JsonValue]:
+    return {
+        "action": action,
+        "by": clean_line(who, 200),
+        "status": status,
+        "files": done,
+        "conflicts": conflicts,
+    }
+
+
+def _check_live(record: DelegationRecord) -> None:
+    """Refuse to take back a live lease that goes on, wrote nothing, or was taken back.
+
+    Raises:
+        SubletError: ``CONFLICT`` or ``NOT_FOUND``.
+    """
+    if record.taken_back:
+        raise SubletError(
+            LocalCode.CONFLICT,
+            f"{record.id} was taken back already",
+            f"See what it had changed: sublet diff {record.id}",
+        )
+    if not record.settled:
+        raise SubletError(
+            LocalCode.CONFLICT,
+            f"{record.id} is {record.state}, so it is still writing",
+            f"Wait for its end, or cancel it: sublet cancel {record.id}",
+        )
+    if record.access_mode == "ro":
+        raise SubletError(LocalCode.NOT_FOUND, f"{record.id} was lent for reading only", "There is nothing to undo.")
+    if not record.result_snapshots:
+        why = record.audit_error.message if record.audit_error else "it ended before any access was given"
+        raise SubletError(LocalCode.NOT_FOUND, f"{record.id} can't be taken back: {why}", "There is nothing to undo.")
 
 
 def _changes(record: DelegationRecord) -> ChangeSet:

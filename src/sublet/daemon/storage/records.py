@@ -113,6 +113,7 @@ class DelegationRecord(Record):
     ``result`` is there as soon as the peer has said DONE; access ends with it, and only the audit is left to do.
     ``change_set`` is a staged result, from the end of access on, and what became of it later. ``returned`` tells if
     all changes of a transport that brings them at the end have arrived, and ``left_behind`` what of them was not made.
+    ``taken_back`` tells that what a live lease wrote was taken back.
     ``settled`` tells that nothing more will happen to it: resources are released and the audit is made.
     ``accept`` is what the executor agreed to; it holds no secret.
     ``generation`` grows with every process that takes the delegation over, so that a zombie's words can be told.
@@ -158,6 +159,7 @@ class DelegationRecord(Record):
     quota: LeaseQuota
     follow_ups: tuple[FollowUpRecord, ...] = ()
     settled: bool = False
+    taken_back: bool = False
     generation: int = 1
 
     @property

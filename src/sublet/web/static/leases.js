@@ -165,6 +165,8 @@ function audited(view, path) {
     h("p", { class: "totals" }, changed(audit), audit.by_others.length ? h("span", { class: "quiet-text" }, `, ${audit.by_others.length} of them not through this lease`) : null),
     fileTable(audit.files, audit.truncated),
     inDirectory(audit),
+    names("Edited by somebody else, too", (audit.others_edits ?? []).map((edit) => `${edit.path}: ${edit.overwritten ? (edit.kept ? `overwritten; kept as ${edit.kept}` : "overwritten, and not kept") : "that edit is in the directory"}`)),
+    names("Can't be taken back", audit.not_kept ?? []),
     unread(audit),
     names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
     count || total(audit.directory_counts) ? diff(() => get(`${path}/audit?patch=true`)) : null,

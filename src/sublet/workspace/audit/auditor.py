@@ -105,15 +105,21 @@ class Auditor:
     def __init__(self, state_dir: Path) -> None:
         self._shadows = state_dir / "shadows"
 
-    def baseline(self, root: Path, rules: ViewRules) -> str:
+    def baseline(self, root: Path, rules: ViewRules, tell: Callable[[Manifest], None] = lambda _: None) -> str:
         """Snapshot the workspace before a lease and return the snapshot's id.
+
+        Args:
+            root: the workspace.
+            rules: those of the lease.
+            tell: called with what the snapshot holds.
 
         Raises:
             SubletError: ``DEP_MISSING`` without git, ``UNAVAILABLE`` for a tree that can't be read or is too large.
         """
         with self._locked(root, create=True) as shadow:
             head = shadow.head()
-            commit, _, _ = shadow.snapshot(root, rules, head, shadow.manifest(head))
+            commit, found, _ = shadow.snapshot(root, rules, head, shadow.manifest(head))
+        tell(found)
         return commit
 
     def result(
@@ -134,7 +140,7 @@ class Auditor:
         with self._locked(root) as shadow:
             before = shadow.manifest(checked_id(snapshot))
             commit, after, unaudited = shadow.snapshot(root, rules, snapshot, before)
-            return _report(shadow, (snapshot, before), (commit, after), _author(touched, overflow), unaudited)
+            return _report(shadow, (snapshot, before), (commit, after), author_of(touched, overflow), unaudited)
 
     def view_baseline(self, root: Path, rules: ViewRules, view: int) -> ViewSnapshot:
         """Snapshot a private view of ``root`` before its lease, among the snapshots of ``root``.
@@ -176,6 +182,15 @@ class Auditor:
             report = _report(shadow, (snapshot, before), (commit, after), lambda _: "executor", unread)
             salt = shadow.salt
         return ViewSnapshot(snapshot, before, (), salt), ViewSnapshot(commit, after, tuple(unread), salt), report
+
+    def manifest(self, root: Path, snapshot: str) -> Manifest:
+        """Return what a snapshot of ``root`` holds.
+
+        Raises:
+            SubletError: ``NOT_FOUND`` where it is not kept any more.
+        """
+        with self._locked(root) as shadow:
+            return shadow.manifest(checked_id(snapshot))
 
     def salt(self, root: Path) -> bytes:
         """Return the secret by which the snapshots of ``root`` name files that are too large to keep.
@@ -339,7 +354,7 @@ def _refs(root: Path) -> dict[bytes, bytes]:
         ) from None
 
 
-def _author(touched: Collection[bytes], overflow: bool) -> Author:
+def author_of(touched: Collection[bytes], overflow: bool) -> Author:
     """Return who changed a path: a renamed or removed directory stands for all below it."""
 
     def author(path: bytes) -> Literal["executor", "other"]:

@@ -30,7 +30,14 @@ from sublet.workspace.changes.transaction_plan import GroupName, Plan
 from sublet.workspace.changes.tree import ABSENT, Found, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
 from sublet.workspace.model import ViewRules
-from sublet.workspace.staging.model import Applied, ChangeSetStatus, Conflict, DirectoryOutcome, Preview
+from sublet.workspace.staging.model import (
+    Applied,
+    ChangeSetStatus,
+    Conflict,
+    ConflictKind,
+    DirectoryOutcome,
+    Preview,
+)
 from sublet.workspace.viewpath import link_stays
 
 ATTEMPTS: Final = 3
@@ -102,6 +109,11 @@ class Applier:
             SubletError: ``CONFLICT`` for one that is applied already, a mass deletion, or a directory that does not
                 stop changing; else as ``preview``, and ``UNAVAILABLE`` where nothing could be written.
         """
+        return self._apply_all(parts, partial=partial, allow_mass_deletion=allow_mass_deletion)
+
+    def _apply_all(
+        self, parts: Mapping[str, ViewRules | None], *, partial: bool, allow_mass_deletion: bool
+    ) -> dict[str, Applied]:
         for key in parts:
             self.recover(key)
         records = {key: self._changes.record(key) for key in parts}
@@ -128,10 +140,24 @@ class Applier:
             self._changes.set_status(key, outcome)
         return reports
 
+    def take_back(self, keys: Iterable[str]) -> dict[str, Applied]:
+        """Take live leases back by change sets that ``make_taking_back`` made, merged with what changed since.
+
+        What conflicts is left as it is, and told with where the version before lies; all else is restored, in all of
+        the directories or in none.
+
+        Returns:
+            What was restored, by key.
+
+        Raises:
+            SubletError: as ``apply_all``.
+        """
+        return self._apply_all(dict.fromkeys(keys), partial=True, allow_mass_deletion=True)
+
     def _apply_one(
         self,
         record: ChangeRecord,
-        rules: ViewRules,
+        rules: ViewRules | None,
         tree: Tree,
         together: Together,
         *,
@@ -145,7 +171,7 @@ class Applier:
                 self._check_deletions(record, wanted, allow_mass_deletion)
                 if wanted.conflicts and not partial:
                     return Applied((), tuple(wanted.conflicts)), None
-                conflicts = self._beside(record, rules, tree, wanted)
+                conflicts = _since(wanted) if rules is None else self._beside(record, rules, tree, wanted)
                 steps = order(tree, rules, wanted)
                 outcome: ChangeSetStatus = "partly_applied" if conflicts else "applied"
                 plan = together.forward(record.key, tree, record.root, steps, outcome)
@@ -261,7 +287,7 @@ class Applier:
     def _together(self, keys: Iterable[str], action: Action) -> Together:
         return Together({key: self._changes.directory(key) for key in keys}, action, self._on_step)
 
-    def _merge(self, record: ChangeRecord, rules: ViewRules, tree: Tree, scratch: Path) -> Wanted:
+    def _merge(self, record: ChangeRecord, rules: ViewRules | None, tree: Tree, scratch: Path) -> Wanted:
         contents = self._changes.directory(record.key) / "result"
         with self._changes.auditor.repository(record.root) as git:
             wanted = Merger(record, contents, rules, tree, git, scratch).run()
@@ -346,6 +372,22 @@ def _side_name(tree: Tree, rules: ViewRules, path: bytes, suffix: bytes, taken: 
         if place not in taken and tree.look(place).kind == "absent":
             return place
     return None
+
+
+_SINCE: Final[Mapping[ConflictKind, str]] = {
+    "content": "the same lines were changed since",
+    "binary": "it was changed since, and is not text or too large to merge",
+    "deleted_there": "the lease made it, and it was changed since",
+    "deleted_here": "it was removed since",
+    "both_added": "the lease removed it, and it was made anew since",
+    "type": "it is something else now",
+    "directory": "a directory is in the way",
+}
+
+
+def _since(wanted: Wanted) -> list[Conflict]:
+    """Return the conflicts of taking a lease back in words that fit."""
+    return [dataclasses.replace(one, detail=_SINCE.get(one.kind, one.detail)) for one in wanted.conflicts]
 
 
 def _directory_outcomes(

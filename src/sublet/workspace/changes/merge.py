@@ -37,18 +37,19 @@ class Merger:
     Args:
         record: the change set.
         contents: directory of its stored contents.
-        rules: those of the lease; hidden and locked names are never changed.
+        rules: those of the lease; hidden and locked names are never changed. None where a live lease is taken back, so
+            that the lender's own state is restored.
         tree: the directory.
         git: repository with the baseline's contents.
         scratch: empty directory for merged files, needed until they are applied.
     """
 
     def __init__(
-        self, record: ChangeRecord, contents: Path, rules: ViewRules, tree: Tree, git: ShadowGit, scratch: Path
+        self, record: ChangeRecord, contents: Path, rules: ViewRules | None, tree: Tree, git: ShadowGit, scratch: Path
     ) -> None:
         self._record = record
         self._contents = contents
-        self._rules = rules.without_repository()
+        self._rules = None if rules is None else rules.without_repository()
         self._tree = tree
         self._git = git
         self._scratch = scratch
@@ -82,7 +83,7 @@ class Merger:
         """Give a directory the permissions that the executor gave it."""
         parts = path.split(b"/")
         found = self._tree.look(path)
-        if self._rules.hidden(parts) or self._rules.locked(parts):
+        if self._rules is not None and (self._rules.hidden(parts) or self._rules.locked(parts)):
             self._wanted.conflicts.append(Conflict(path, "refused", "its permissions are never changed from outside"))
         elif found.kind != "directory":
             detail = "the executor changed its permissions, and it is no directory here any more"
@@ -92,8 +93,10 @@ class Merger:
 
     def _is_taken(self, path: bytes) -> bool:
         """Tell whether something is under a hidden name, or under one above it that is hidden: it is not looked at."""
-        parts = path.split(b"/")
-        hidden = [b"/".join(parts[:end]) for end in range(1, len(parts) + 1) if self._rules.hidden(parts[:end])]
+        rules, parts = self._rules, path.split(b"/")
+        if rules is None:
+            return False
+        hidden = [b"/".join(parts[:end]) for end in range(1, len(parts) + 1) if rules.hidden(parts[:end])]
         return any(self._tree.is_there(above) for above in hidden)
 
     def _entry(self, entry: Entry) -> None:
@@ -292,17 +295,19 @@ class Merger:
         return None if entry.stored is None else self._contents / str(entry.stored)
 
     def _conflict(self, entry: Entry, kind: ConflictKind, detail: str) -> None:
-        theirs = None if kind == "refused" else self._theirs(entry)
+        theirs = None if kind == "refused" and self._rules is not None else self._theirs(entry)
         self._wanted.conflicts.append(Conflict(entry.path, kind, detail, theirs))
 
 
-def refusal(entry: Entry, rules: ViewRules) -> str:
+def refusal(entry: Entry, rules: ViewRules | None) -> str:
     """Return why a change is never applied, whatever is there; empty where it may be.
 
     Args:
         entry: the change.
-        rules: those of the lease; hidden and locked names are never changed.
+        rules: those of the lease; hidden and locked names are never changed. None where a lease is taken back.
     """
+    if rules is None:
+        return entry.problem
     parts = entry.path.split(b"/")
     made = entry.before is None and rules.secret(parts)  # then it is the executor's own, where nothing of yours is
     if (rules.hidden(parts) and not made) or rules.directory_only(parts):

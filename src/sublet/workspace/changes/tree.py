@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(self, root: Path, salt: bytes) -> None:
         self.fd = open_real(root, DIRECTORY_PATH)
-        self._salt = salt
+        self.salt = salt
         self._open = choose_opener()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Tree:
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
             return _found("special", None, status)
         try:
-            record = read_record(directory, name, self._salt)
+            record = read_record(directory, name, self.salt)
         except FileNotFoundError:
             return ABSENT
         except OSError as exc:

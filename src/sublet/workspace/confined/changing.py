@@ -15,9 +15,11 @@ from sublet.workspace.confined.bounds import check_depth
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
 from sublet.workspace.confined.fs import ConfinedFs
+from sublet.workspace.confined.handles import OPEN_FILE
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener
 from sublet.workspace.own_names import OwnNames
@@ -33,6 +35,7 @@ LEFT_OUT: Final = "the name was left out of what is lent"
 FULL: Final = "this lease has made as many names that are hidden by default as it may"
 HOLDS: Final = "the directory holds names of the lender's that are hidden or locked, which are moved by nobody"
 SHARED: Final = "the file has a further name, which is hidden"
+NOT_KEPT: Final = "what it holds can't be kept, and this lease must keep all that it overwrites"
 
 OnRefused = Callable[[Parts, str], None]
 
@@ -50,6 +53,7 @@ class ChangingFs(ConfinedFs):
         private: whether this is a view that nobody else has, so that no file in it has a name anywhere else.
         patient: whether what takes long to find out is found out at once; else ``NotKnownYet`` asks to come again.
         on_refused: called with each path whose change was refused for a rule, and the reason.
+        keeper: keeps what is overwritten; None where nothing is, as in a private view.
     """
 
     def __init__(
@@ -64,10 +68,12 @@ class ChangingFs(ConfinedFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
+        keeper: Keeper | None = None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
         self._on_change = on_change
         self._on_refused = on_refused
+        self._keeper = keeper
         self._umask = process_umask()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
         self._names_changed = 0
@@ -77,10 +83,12 @@ class ChangingFs(ConfinedFs):
     def close(self) -> None:
         """Close the root; every later operation fails."""
         super().close()
+        if self._keeper is not None:
+            self._keeper.close()
         while self._copies:
             self._copies.popitem()[1].discard()
 
-    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None) -> None:
+    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1) -> None:
         """``Changing.claim``."""
         if self._private or stat.S_ISDIR(status.st_mode) or status.st_nlink == 0:
             return
@@ -89,8 +97,58 @@ class ChangingFs(ConfinedFs):
                 self.check_shown(status, parts)
             except FileNotFoundError:
                 raise self._denied(parts, SHARED) from None
+        self._keep(parts, status, fd)
         if not self._shared.stays_inside(status, parts, patient=self._patient):
             self._copy_up(parts, status, status.st_size if keep is None else min(keep, status.st_size))
+
+    def knows(self, status: os.stat_result) -> bool:
+        """``Changing.knows``."""
+        return self._keeper is None or self._keeper.knows(status)
+
+    def wrote(self, fd: int) -> None:
+        """``Changing.wrote``."""
+        if self._keeper is not None:
+            self._keeper.wrote(os.fstat(fd))
+
+    def _keep(self, parts: Parts, status: os.stat_result, fd: int = -1) -> None:
+        """Keep what is about to be changed or removed, where it is not the lease's own.
+
+        Raises:
+            OSError: as ``Keeper.before``.
+            NotKnownYet: as ``Keeper.before``.
+        """
+        if self._keeper is None or status.st_nlink == 0:
+            return
+        try:
+            reading = partial(self._reading, parts, status, fd)
+            self._keeper.before(parts, status, reading, patient=self._patient)
+        except OSError:
+            self._on_refused(tuple(parts), NOT_KEPT)
+            raise
+
+    def _reading(self, parts: Parts, status: os.stat_result, fd: int) -> int:
+        """Open a file for reading, whatever a handle on it is open for, or a link to look at."""
+        if fd >= 0:
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        flags = OPEN_FILE | (os.O_PATH if stat.S_ISLNK(status.st_mode) else os.O_RDONLY)
+        with self._parent(parts) as directory:
+            return os.open(parts[-1], flags, dir_fd=directory)
+
+    def _kept_followed(self, before: os.stat_result, after: os.stat_result, path: Parts) -> None:
+        """Take note for the keeper of a change of names, which changes the file's times."""
+        if self._keeper is not None:
+            self._keeper.followed(before, after, b"/".join(path))
+
+    def _left(self, directory: int, name: bytes) -> None:
+        """Take note for the keeper of how the lease left what has this name."""
+        if self._keeper is None:
+            return
+        with suppress(OSError):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                self._keeper.made_directory(status)
+            else:
+                self._keeper.settled(status)
 
     @property
     def names_changed(self) -> int:
@@ -100,6 +158,9 @@ class ChangingFs(ConfinedFs):
     def closed(self, file: WriteFile) -> None:
         """``Changing.closed``."""
         self._open_files.discard(file)
+        if self._keeper is not None and file.has_changed:
+            with suppress(OSError):
+                self._keeper.closed(file.stat().st_ino)
 
     def _file(self, fd: int, parts: Parts, *, append: bool) -> WriteFile:
         file = WriteFile(self, self, fd, parts, self._quota, self._tell, append=append)
@@ -119,6 +180,7 @@ class ChangingFs(ConfinedFs):
                 raise refused(errno.ESTALE)
             if stat.S_ISLNK(status.st_mode):
                 copy_link(directory, name, status)
+                self._left(directory, name)
                 self._shared.changed(status, os.fstat(source), -1)
                 return
             self._quota.resize(0, keep)
@@ -131,6 +193,7 @@ class ChangingFs(ConfinedFs):
             for file in list(self._open_files):
                 if tuple(file.parts) == tuple(parts) and os.path.samestat(file.stat(), status):
                     file.moved_to(directory, name)
+            self._left(directory, name)
         self._tell(parts)
 
     def _copied(self, directory: int, name: bytes, status: os.stat_result, keep: int) -> Copy:

@@ -47,13 +47,16 @@ class Changing(Protocol):
     def names_changed(self) -> int:
         """How often the lease has made, moved or removed a name."""
 
-    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None) -> None:
+    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1) -> None:
         """Make sure that a file is changed in the view alone: one with names elsewhere gets a copy of its own here.
+
+        What it holds is kept before, where the lease did not write it.
 
         Args:
             parts: the name by which it was opened, or is called since.
             status: its status.
             keep: how many of its bytes are still needed; all by default.
+            fd: a descriptor of it, where one is open.
 
         Raises:
             OSError: ``EACCES`` for a file that has come to be a hidden one's, ``ESTALE`` where the name leads to
@@ -61,8 +64,14 @@ class Changing(Protocol):
             NotKnownYet: that has to be found out first.
         """
 
+    def knows(self, status: os.stat_result) -> bool:
+        """Tell whether a file is as the lease left it, or what it holds is kept already."""
+
+    def wrote(self, fd: int) -> None:
+        """Take note that the lease has just changed what is open."""
+
     def closed(self, file: WriteFile) -> None:
-        """Forget a file that is closed."""
+        """Forget a file that is about to be closed."""
 
 
 class WriteFile(ReadFile):
@@ -93,6 +102,11 @@ class WriteFile(ReadFile):
     def parts(self) -> Parts:
         """What the file is called now, as far as the lease knows."""
         return self._parts
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything of it was changed through this handle."""
+        return self._changed
 
     def write(self, data: bytes | memoryview, offset: int) -> None:
         """Write all of ``data`` at ``offset``, or at the end where the file was opened to append.
@@ -131,6 +145,7 @@ class WriteFile(ReadFile):
         except OSError:
             self._quota.bytes -= size - before
             raise
+        self._tree.wrote(self.fd)
 
     def set_mode(self, mode: int) -> None:
         """Set the permission bits; setuid, setgid and sticky are dropped.
@@ -142,11 +157,13 @@ class WriteFile(ReadFile):
         check_readable(os.fstat(self.fd), mode)
         self._claim()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
+        self._tree.wrote(self.fd)
 
     def set_times(self, times: tuple[int, int]) -> None:
         """Set access and modification time, in seconds. Raises as ``Changing.claim``."""
         self._claim()
         os.utime(self.fd, times=times)
+        self._tree.wrote(self.fd)
 
     def close(self) -> None:
         """Close the file."""
@@ -173,8 +190,9 @@ class WriteFile(ReadFile):
     def _claim(self, keep: int | None = None) -> None:
         status = os.fstat(self.fd)
         names = self._tree.names_changed
-        if status.st_nlink != 1 or names != self._sure_of or time.monotonic() > self._sure_until:
-            self._tree.claim(self._parts, status, keep)
+        unsure = status.st_nlink != 1 or names != self._sure_of or time.monotonic() > self._sure_until
+        if unsure or not self._tree.knows(status):
+            self._tree.claim(self._parts, status, keep, self.fd)
             self._sure_of, self._sure_until = self._tree.names_changed, time.monotonic() + SURE_SECONDS
         if not self._changed:
             self._changed = True
@@ -182,6 +200,9 @@ class WriteFile(ReadFile):
 
     def _write_all(self, data: bytes | memoryview, offset: int) -> None:
         # the kernel writes less than asked for when, for one, the disk is nearly full
-        written = os.pwrite(self.fd, data, offset)
-        while written < len(data):
-            written += os.pwrite(self.fd, data[written:], offset + written)
+        try:
+            written = os.pwrite(self.fd, data, offset)
+            while written < len(data):
+                written += os.pwrite(self.fd, data[written:], offset + written)
+        finally:
+            self._tree.wrote(self.fd)

@@ -14,6 +14,7 @@ from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
 from sublet.workspace.confined.move import check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.openat2 import Opener, rename_noreplace
 from sublet.workspace.own_names import OwnNames
@@ -41,6 +42,7 @@ class MovingFs(ChangingFs):
         private: bool = False,
         patient: bool = True,
         on_refused: OnRefused = lambda *_: None,
+        keeper: Keeper | None = None,
         any_link: bool = False,
         on_marks: Callable[[Sequence[bytes]], None] = lambda _: None,
     ) -> None:
@@ -54,6 +56,7 @@ class MovingFs(ChangingFs):
             private=private,
             patient=patient,
             on_refused=on_refused,
+            keeper=keeper,
         )
         self._on_marks = on_marks
         self._any_link = any_link
@@ -106,6 +109,7 @@ class MovingFs(ChangingFs):
                 linked = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
                 if os.path.samestat(linked, source):
                     self._shared.linked(source, linked, old, new)
+                    self._kept_followed(source, linked, old)
         self._tell(new)
 
     def rename(self, old: Parts, new: Parts, looked: Looking | None = None, *, replace: bool) -> None:
@@ -133,6 +137,8 @@ class MovingFs(ChangingFs):
             self._check_place(new_dir, new)
             with suppress(FileNotFoundError):
                 self._check_replaced(new_dir, new)
+                if replace:
+                    self._keep(new, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False))
             if self._rules.checked(new):
                 self._take(old_dir, old[-1], new_dir, new, looked, replace=replace and not self._rules.kept(new))
                 os.unlink(old[-1], dir_fd=old_dir)
@@ -141,7 +147,7 @@ class MovingFs(ChangingFs):
             elif self._rules.kept(new):
                 raise refused(errno.EACCES)  # a directory of objects that nobody has looked at
             elif replace and (not self._rules.hidden(new) or self._own.at(new) is not None):
-                self._replace(old_dir, old[-1], new_dir, new[-1])
+                self._replace(old_dir, old[-1], new_dir, new)
             else:
                 rename_noreplace(old_dir, old[-1], new_dir, new[-1])
             self._renamed(source, new_dir, old, new)
@@ -178,6 +184,7 @@ class MovingFs(ChangingFs):
                 self._own.gone(new)
         if self._rules.hidden(new):
             self._made(new_dir, new)
+        self._kept_followed(source, status, old)
         if stat.S_ISDIR(source.st_mode):
             self._held.followed(source, status)
             self._shared.moved()
@@ -190,7 +197,7 @@ class MovingFs(ChangingFs):
                 file.renamed((*new, *file.parts[size:]))
 
     @contextmanager
-    def _followed(self, directory: int, name: bytes, status: os.stat_result, more: int) -> Iterator[None]:
+    def _followed(self, directory: int, name: bytes, status: os.stat_result, more: int, parts: Parts) -> Iterator[None]:
         """Keep in mind what is known of a file with several names over a change of its names."""
         if status.st_nlink < 2 or stat.S_ISDIR(status.st_mode):
             yield
@@ -199,6 +206,7 @@ class MovingFs(ChangingFs):
         try:
             yield
             self._shared.changed(status, os.fstat(fd), more)
+            self._kept_followed(status, os.fstat(fd), parts)
         finally:
             os.close(fd)
 
@@ -223,13 +231,15 @@ class MovingFs(ChangingFs):
         except OSError:
             self._quota.bytes -= size
             raise
+        self._left(new_dir, new[-1])
         if looked.cleared:
             self._on_marks(looked.cleared)
         self._quota.bytes -= size - taken.st_size
         if replaced is not None:
             self._quota.remove_file(replaced)
 
-    def _replace(self, old_dir: int, old: bytes, new_dir: int, new: bytes) -> None:
+    def _replace(self, old_dir: int, old: bytes, new_dir: int, path: Parts) -> None:
+        new = path[-1]
         try:
             replaced = os.stat(new, dir_fd=new_dir, follow_symlinks=False)
         except FileNotFoundError:
@@ -238,7 +248,7 @@ class MovingFs(ChangingFs):
         if replaced is None:
             os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
             return
-        with self._followed(new_dir, new, replaced, -1):
+        with self._followed(new_dir, new, replaced, -1, path):
             os.rename(old, new, src_dir_fd=old_dir, dst_dir_fd=new_dir)
         # two names of one file: rename(2) then does nothing and both stay
         if not os.path.samestat(source, replaced):

@@ -124,10 +124,13 @@ class WritableFs(MovingFs):
             if size is None and mode is None and times is None:
                 return
             self.claim(parts, status)
+            if stat.S_ISDIR(status.st_mode) and mode is not None and self._keeper is not None:
+                self._keeper.before_directory(parts, status)
             if mode is not None:
                 self._set_mode(directory, parts[-1], mode)
             if times is not None:
                 os.utime(parts[-1], times=times, dir_fd=directory, follow_symlinks=False)
+            self._left(directory, parts[-1])
         self._tell(parts)
 
     def set_modified(self, parts: Parts, modified_ns: int) -> None:
@@ -140,6 +143,7 @@ class WritableFs(MovingFs):
         with self._parent(parts) as directory:
             self.claim(parts, self._look_at(directory, parts))
             os.utime(parts[-1], ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
+            self._left(directory, parts[-1])
         self._tell(parts)
 
     def remove(self, parts: Parts) -> None:
@@ -148,8 +152,9 @@ class WritableFs(MovingFs):
         self._check_replaceable(parts)
         with self._parent(parts) as directory:
             gone = self._look_at(directory, parts)
+            self._keep(parts, gone)
             self._names_changed += 1
-            with self._followed(directory, parts[-1], gone, -1):
+            with self._followed(directory, parts[-1], gone, -1, parts):
                 os.unlink(parts[-1], dir_fd=directory)
         self._own.gone(parts)
         self._quota.remove_file(gone)
@@ -172,6 +177,7 @@ class WritableFs(MovingFs):
             if allowed & self._umask:
                 self._set_mode(directory, parts[-1], allowed)
             self._made(directory, parts)
+            self._left(directory, parts[-1])
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -179,8 +185,10 @@ class WritableFs(MovingFs):
         self._check_mutable(parts, directory=True)
         self._check_replaceable(parts)
         with self._parent(parts) as directory:
-            self._look_at(directory, parts)
+            status = self._look_at(directory, parts)
             os.rmdir(parts[-1], dir_fd=directory)
+            if self._keeper is not None:
+                self._keeper.before_directory(parts, status)
         self._own.gone(parts)
         self._quota.remove_file()
         self._tell(parts)
@@ -201,6 +209,7 @@ class WritableFs(MovingFs):
             self._check_place(directory, parts)
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
             self._made(directory, parts)
+            self._left(directory, parts[-1])
         self._tell(parts)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
@@ -227,6 +236,7 @@ class WritableFs(MovingFs):
                     self._adopt(fd, parts, made=True)
                     if allowed & self._umask:
                         os.fchmod(fd, allowed)
+                    self._left(directory, name)
                     return fd, True
         raise refused(errno.EAGAIN)
 

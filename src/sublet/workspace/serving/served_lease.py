@@ -19,6 +19,7 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.kept.keeper import Keeper, KeptBudget
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
@@ -104,6 +105,7 @@ class ServedLease:
         self._closed = False
         self._key = _public_data(export)
         self._handles = HandleBudget(limits.max_handles)
+        self._kept = KeptBudget(must_keep=export.must_keep)
         trees: dict[str, ConfinedFs] = {}
         try:
             for resource in export.resources:
@@ -209,6 +211,11 @@ class ServedLease:
             private = resource.open_root is not None
             return ConfinedFs(root, resource.rules, quota, private=private, patient=False)
         touched = self.usage.touched.setdefault(resource.name, set())
+        try:
+            keeper = None if resource.kept is None else Keeper(resource.kept, resource.rules, self._kept)
+        except SubletError:
+            os.close(root)
+            raise
         return WritableFs(
             root,
             resource.rules,
@@ -218,6 +225,7 @@ class ServedLease:
             private=resource.open_root is not None,
             patient=False,
             on_refused=partial(self._denied, resource.name),
+            keeper=keeper,
             on_marks=partial(self._marked, resource.name),
         )
 

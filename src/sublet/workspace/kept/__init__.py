@@ -1,0 +1,1 @@
+"""Keeps what a live lease overwrites that it did not write itself."""

@@ -1,0 +1,115 @@
+"""What a live lease did beside others: which edits of theirs it overwrote, and what can't be taken back (DESIGN 13)."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sublet.disk.durable import write_durably
+from sublet.disk.plain_file import read_plain
+from sublet.workspace.audit.auditor import author_of
+from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.kept.keeper import CLOCK_NS
+from sublet.workspace.kept.log import Overwritten, Signature, load
+
+ACCOUNT: Final = "account.json"
+MAX_ACCOUNT_BYTES: Final = 64 << 20
+MAX_TOLD: Final = 1_000
+"""Edits of others, and files that can't be taken back, that an account names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the end of a lease found.
+
+    ``others`` are files that somebody else edited during the lease and that the lease overwrote, with the file that
+    keeps the edit, None where it was not kept; ``after`` are files of the lease that somebody else changed last;
+    ``lost`` are those of which no state before was kept.
+    """
+
+    others: tuple[tuple[bytes, Path | None], ...] = ()
+    after: tuple[bytes, ...] = ()
+    lost: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the lease changed, as it was noted at its end; ``after`` are files that somebody else changed last."""
+
+    touched: frozenset[bytes]
+    overflow: bool
+    after: frozenset[bytes]
+
+
+def settle(
+    directory: Path, root: Path, touched: Collection[bytes], overflow: bool, before: Manifest, changed: Iterable[bytes]
+) -> Account:
+    """Look at what a lease left, once its access is cut, and note what taking it back needs to know.
+
+    Args:
+        directory: where it was kept what it overwrote.
+        root: the directory that was lent.
+        touched: paths that the lease changed.
+        overflow: whether those are not all.
+        before: the snapshot before the lease.
+        changed: paths that differ through the lease between the snapshots.
+
+    Raises:
+        OSError: the list can't be read, or the notes can't be written.
+    """
+    found = load(directory)
+    others: dict[bytes, Path | None] = {}
+    lost: dict[bytes, None] = {}
+    author = author_of(touched, overflow)
+    states = [state for state in found.states if author(state.path) == "executor"]  # what failed changed nothing
+    for state in states:
+        if state.by == "other" or (state.by == "first" and state.path not in before):
+            others[state.path] = None if state.number is None else directory / str(state.number)
+        if state.lost:
+            lost[state.path] = None
+    looked_at = {*touched, *changed, *(state.path for state in states)}
+    after = sorted(path for path in looked_at if _is_of_others(root, path, found))
+    said = {
+        "touched": [os.fsdecode(path) for path in touched],
+        "overflow": overflow,
+        "after": [os.fsdecode(path) for path in after],
+    }
+    write_durably(directory / ACCOUNT, json.dumps(said).encode())
+    return Account(tuple(sorted(others.items())[:MAX_TOLD]), tuple(after[:MAX_TOLD]), tuple(sorted(lost)[:MAX_TOLD]))
+
+
+def written(directory: Path) -> Written:
+    """Return what was noted at the end of a lease.
+
+    Raises:
+        OSError: it is not there.
+        ValueError: it can't be read.
+    """
+    said = json.loads(read_plain(directory / ACCOUNT, MAX_ACCOUNT_BYTES, follow=False))
+    return Written(
+        frozenset(map(os.fsencode, said["touched"])),
+        bool(said["overflow"]),
+        frozenset(map(os.fsencode, said["after"])),
+    )
+
+
+def _is_of_others(root: Path, path: bytes, found: Overwritten) -> bool:
+    """Tell whether somebody else than the lease has, or may have, changed a file or link last."""
+    try:
+        status = os.lstat(os.path.join(os.fsencode(root), path))
+    except OSError:
+        return False
+    if stat.S_ISDIR(status.st_mode):
+        return False
+    signature = Signature.of(status)
+    if status.st_ino in found.known:
+        return found.known[status.st_ino] != signature
+    unwritten = found.unwritten.get(status.st_ino)
+    if unwritten is not None and unwritten[0] == signature:
+        return False
+    return status.st_ctime_ns >= found.begin_ns - CLOCK_NS

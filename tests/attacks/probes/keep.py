@@ -1,0 +1,168 @@
+"""Probes of what keeps the states that a live lease overwrites."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
+from sublet.protocol.errors import SubletError
+from sublet.workspace.changes.apply import Applier
+from sublet.workspace.changes.taking_back import make_taking_back
+from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.kept.keeper import Keeper, KeptBudget
+from sublet.workspace.kept.log import KeptState, encode_state, load, open_place
+from support.kept import KEY, LiveLease
+
+MEBIBYTE = 1 << 20
+
+
+@contextmanager
+def _lease(budget: KeptBudget | None = None, *, patient: bool = True) -> Iterator[LiveLease]:
+    with tempfile.TemporaryDirectory() as base:
+        root, state = Path(base, "root"), Path(base, "state")
+        root.mkdir()
+        state.mkdir()
+        (root / "f").write_text("before\n")
+        (root / "g").write_text("before\n")
+        lease = LiveLease(state, root, budget=budget, patient=patient)
+        yield lease
+        lease.fs.close()
+
+
+def _list_of(size: int) -> bytes:
+    """Return a list of about ``size`` bytes, all of one path."""
+    line = encode_state(KeptState(b"f", "unsure", 0o644, 0, (0, 0), 1, 0))
+    return line * (size // len(line))
+
+
+def _read_list(raw: bytes) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place, "log").write_bytes(raw)
+        load(Path(place)).befores()
+
+
+@contextmanager
+def _files_made() -> Iterator[LiveLease]:
+    """A lease makes and rewrites more files than are remembered."""
+    with _lease(KeptBudget(limit=MEBIBYTE)) as lease:
+        for _ in range(2):
+            for number in range(2_000):
+                lease.write(f"new{number}", b"x" * 100)
+        yield lease
+
+
+async def _written_over() -> None:
+    """Somebody else edits, the lease overwrites, ends, and is taken back."""
+    with _lease() as lease:
+        (lease.root / "f").write_text("of a person\n")
+        os.symlink("f", lease.root / "link")
+        (lease.root / "large").write_bytes(b"l" * (5 * MEBIBYTE))
+        lease.write("f", b"theirs\n")
+        lease.fs.remove((b"link",))
+        lease.fs.rename((b"large",), (b"moved",), replace=True)
+        lease.fs.rename((b"g",), (b"h",), replace=True)
+        lease.end()
+        lease.take_back()
+        assert (lease.root / "f").read_text() == "of a person\n"
+
+
+async def _copies_that_nobody_takes() -> None:
+    """Large files change while they are copied, and the lease ends meanwhile."""
+    with _lease(patient=False) as lease:
+        large = lease.root / "large"
+        large.write_bytes(b"l" * (2 * MEBIBYTE))
+        for number in range(3):
+            with suppress(NotKnownYet):
+                try:
+                    lease.write("large", b"theirs", flags=os.O_WRONLY)
+                except NotKnownYet as unknown:
+                    unknown.learn()
+                    raise
+            large.write_bytes(b"m" * (2 * MEBIBYTE + number + 1))
+        assert len([path for path in lease.kept.iterdir() if path.name.isdecimal()]) <= 1
+
+
+async def _no_room() -> None:
+    """There is no room for what is overwritten."""
+    with _lease(KeptBudget(limit=0)) as lease:
+        (lease.root / "f").write_text("of a person\n")
+        lease.write("f", b"theirs\n")
+        assert lease.end().lost == (b"f",)
+        assert [conflict.path for conflict in lease.take_back().conflicts] == [b"f"]
+
+
+async def _states_that_are_gone() -> None:
+    """What was kept is gone or broken when somebody wants it back."""
+    with _lease() as lease:
+        (lease.root / "f").write_text("of a person\n")
+        lease.write("f", b"theirs\n")
+        lease.end()
+        (lease.kept / "0").unlink()
+        assert lease.result is not None
+        with suppress(SubletError):
+            make_taking_back(lease.changes, KEY, lease.root, lease.snapshot, lease.result.result)
+            Applier(lease.changes).take_back([KEY])
+        assert (lease.root / "f").read_text() == "theirs\n"
+
+
+async def _place_that_is_gone() -> None:
+    """The directory that keeps is gone when a lease goes on."""
+    with _lease() as lease:
+        place = open_place(lease.kept)
+        (lease.kept / "log").unlink()
+        with suppress(SubletError):
+            Keeper(place, lease.rules, KeptBudget())
+
+
+PROBES: tuple[Probe, ...] = (
+    CostProbe(
+        name="keep: a list of states",
+        covers=("workspace.kept.log:load", "workspace.kept.log:Overwritten.befores"),
+        make=_list_of,
+        run=_read_list,
+        size=64 << 10,
+    ),
+    KeptProbe(
+        name="keep: files that a lease makes",
+        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.keeper:Keeper.wrote"),
+        attack=_files_made,
+        bound=16 * MEBIBYTE,
+    ),
+    FailureProbe(
+        name="keep: an edit of somebody else",
+        covers=(
+            "workspace.kept.keeper:Keeper._copy",
+            "workspace.confined.changing:ChangingFs._reading",
+            "workspace.changes.taking_back:_Making.__init__",
+            "workspace.changes.taking_back:_Making._new",
+            "workspace.changes.taking_back:_Making._of_state",
+            "workspace.changes.taking_back:_Making._stored",
+            "workspace.changes.taking_back:_Making._stored_data",
+        ),
+        throw=_written_over,
+    ),
+    FailureProbe(
+        name="keep: large files that change while they are copied",
+        covers=("workspace.kept.keeper:Keeper._copy_later", "workspace.kept.keeper:Keeper._discard"),
+        throw=_copies_that_nobody_takes,
+    ),
+    FailureProbe(
+        name="keep: no room",
+        covers=("workspace.kept.keeper:Keeper._check_room",),
+        throw=_no_room,
+    ),
+    FailureProbe(
+        name="keep: what was kept is gone",
+        covers=("workspace.changes.taking_back:make_taking_back",),
+        throw=_states_that_are_gone,
+    ),
+    FailureProbe(
+        name="keep: where it is kept is gone",
+        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.keeper:_highest"),
+        throw=_place_that_is_gone,
+    ),
+)
