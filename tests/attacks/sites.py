@@ -5,7 +5,8 @@ A place is a function, named as ``package.module:qualified.name`` without the le
 - ``pattern``: matches by a regular expression;
 - ``loop``: goes on ``while`` something holds, so that input may decide for how long;
 - ``cache``: keeps what was computed or met (``lru_cache``, ``OrderedDict``, ``deque``, names with cache, memo or seen);
-- ``open``: opens a file by its name;
+- ``open``: opens a file by its name (``os.fdopen``, and ``open`` of what is called ``fd`` or ``descriptor``, open none:
+  the descriptor was opened elsewhere);
 - ``removal``: removes a file or directory by its name;
 - ``service``: starts something that goes on beside its caller.
 
@@ -41,7 +42,6 @@ CALLS: Mapping[str, str] = {
     "WeakValueDictionary": "cache",
     "open": "open",
     "os.open": "open",
-    "os.fdopen": "open",
     "os.unlink": "removal",
     "os.remove": "removal",
     "os.rmdir": "removal",
@@ -62,6 +62,8 @@ METHODS: Mapping[str, str] = {
     "start_soon": "service",
     "create_task": "service",
 }
+DESCRIPTORS = ("fd", "descriptor")
+"""Ends of the names that descriptors have here."""
 CACHES = ("lru_cache", "cache", "functools.lru_cache", "functools.cache")
 KEEPING = ("cache", "memo", "_seen")
 
@@ -96,6 +98,8 @@ def _kind(node: ast.AST) -> str | None:
         return "loop"
     if isinstance(node, ast.Call):
         name = _named(node)
+        if name == "open" and node.args and _named(node.args[0]).endswith(DESCRIPTORS):
+            return None
         return CALLS.get(name) or METHODS.get(name.rpartition(".")[2] if "." in name else "")
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -387,7 +387,9 @@ def _transaction_plan(data: bytes) -> None:
 
 @target("manifest", "workspace.audit.manifest:load")
 def _manifest(data: bytes) -> None:
-    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
+    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(
+        (manifest._MAGIC, manifest._FIRST_MAGIC)
+    )
 
 
 @target("git_config", "workspace.git.config:read_config")

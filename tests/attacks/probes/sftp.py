@@ -572,7 +572,7 @@ FAILURES = (
     ),
     FailureProbe(
         name="sftp: a directory is gone",
-        covers=("workspace.openat2:open_real", "workspace.openat2:walk_beneath"),
+        covers=("disk.openat2:open_real", "disk.openat2:walk_beneath"),
         throw=_a_lease_is_gone,
     ),
     FailureProbe(

@@ -1,0 +1,104 @@
+"""A disk that fails where it is told to: any place of ours that opens or removes a name can be met by an error."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from attacks.counting import place
+from attacks.sites import places
+from sublet.protocol.errors import SubletError
+
+BROKEN: Final = errno.EIO
+CALLS: Final = ((os, "open"), (os, "unlink"), (os, "remove"), (os, "rmdir"), (io, "open"), (builtins, "open"))
+"""What opens or removes by a name; what pathlib, tempfile and shutil do ends in one of these."""
+_INNER: Final = re.compile(r"\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>.*")
+
+Work = Callable[[Path], Awaitable[object]]
+
+
+class BrokenDisk:
+    """Fails one call of one place while it is told to, and knows all places that it has met."""
+
+    def __init__(self) -> None:
+        self.met: set[str] = set()
+        self.failed: set[str] = set()
+        self._target = ""
+
+    @contextmanager
+    def installed(self) -> Iterator[BrokenDisk]:
+        """Look at every call while the block runs."""
+        before = [(module, name, getattr(module, name)) for module, name in CALLS]
+        for module, name, call in before:
+            setattr(module, name, self._looking_at(call))
+        try:
+            yield self
+        finally:
+            for module, name, call in before:
+                setattr(module, name, call)
+
+    @contextmanager
+    def failing(self, target: str) -> Iterator[None]:
+        """Fail the next call of ``target`` while the block runs."""
+        self._target = target
+        try:
+            yield
+        finally:
+            self._target = ""
+
+    def _looking_at(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def looking(*arguments: Any, **more: Any) -> Any:
+            caller = _ours(sys._getframe(1))
+            if caller is not None:
+                self.met.add(caller)
+                if caller == self._target:
+                    self._target = ""
+                    self.failed.add(caller)
+                    raise OSError(BROKEN, os.strerror(BROKEN))
+            return call(*arguments, **more)
+
+        return looking
+
+
+def _ours(frame: FrameType | None) -> str | None:
+    """Return the innermost function of ours, as ``attacks.sites`` names it."""
+    while frame is not None:
+        if (name := place(frame)) is not None:
+            return _INNER.sub("", name)
+        frame = frame.f_back
+    return None
+
+
+async def fail_each(work: Work, base: Path) -> set[str]:
+    """Do ``work``, then once more for each place that it meets, which fails, and each time again as if after a restart.
+
+    A failure may surface as what callers expect, ``SubletError`` or ``OSError``, or as nothing. ``work`` has to succeed
+    in the very directory in which it failed before.
+
+    Returns:
+        the places that were failed.
+    """
+    disk = BrokenDisk()
+    with disk.installed():
+        await work(base)
+        known = places()
+        wanted = sorted(name for name in disk.met if known.get(name, set()) & {"open", "removal"})
+        for name in wanted:
+            with disk.failing(name), suppress(SubletError, OSError):
+                await work(base)
+            try:
+                await work(base)
+            except Exception as error:
+                error.add_note(f"it had failed in {name}")
+                raise
+    assert disk.failed == set(wanted)
+    return disk.failed
