@@ -18,7 +18,6 @@ from attacks.counting import place
 from attacks.sites import places
 from sublet.protocol.errors import SubletError
 
-BROKEN: Final = errno.EIO
 CALLS: Final = ((os, "open"), (os, "unlink"), (os, "remove"), (os, "rmdir"), (io, "open"), (builtins, "open"))
 """What opens or removes by a name; what pathlib, tempfile and shutil do ends in one of these."""
 _INNER: Final = re.compile(r"\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>.*")
@@ -27,9 +26,14 @@ Work = Callable[[Path], Awaitable[object]]
 
 
 class BrokenDisk:
-    """Fails one call of one place while it is told to, and knows all places that it has met."""
+    """Fails one call of one place while it is told to, and knows all places that it has met.
 
-    def __init__(self) -> None:
+    Args:
+        code: the error that it fails with.
+    """
+
+    def __init__(self, code: int = errno.EIO) -> None:
+        self._code = code
         self.met: set[str] = set()
         self.failed: set[str] = set()
         self._target = ""
@@ -63,7 +67,7 @@ class BrokenDisk:
                 if caller == self._target:
                     self._target = ""
                     self.failed.add(caller)
-                    raise OSError(BROKEN, os.strerror(BROKEN))
+                    raise OSError(self._code, os.strerror(self._code))
             return call(*arguments, **more)
 
         return looking
@@ -78,7 +82,7 @@ def _ours(frame: FrameType | None) -> str | None:
     return None
 
 
-async def fail_each(work: Work, base: Path) -> set[str]:
+async def fail_each(work: Work, base: Path, code: int = errno.EIO) -> set[str]:
     """Do ``work``, then once more for each place that it meets, which fails, and each time again as if after a restart.
 
     A failure may surface as what callers expect, ``SubletError`` or ``OSError``, or as nothing. ``work`` has to succeed
@@ -87,7 +91,7 @@ async def fail_each(work: Work, base: Path) -> set[str]:
     Returns:
         the places that were failed.
     """
-    disk = BrokenDisk()
+    disk = BrokenDisk(code)
     with disk.installed():
         await work(base)
         known = places()

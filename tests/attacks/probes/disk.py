@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,8 +18,9 @@ import asyncssh
 
 from attacks.kit.audited_lease import OK, AuditedLease
 from attacks.kit.broken_disk import Work, fail_each
+from attacks.kit.repository import index_of, object_id
 from attacks.probe import FailureProbe, Probe
-from attacks.probes.repository import whole_transfer
+from attacks.probes.repository import RULES, whole_transfer
 from sublet.disk import removal
 from sublet.disk.disk_usage import disk_usage
 from sublet.disk.durable import sync_directory, write_durably
@@ -32,8 +35,14 @@ from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.bundles.carrier import GitCarrier
 from sublet.workspace.changes.branch import export_branch
 from sublet.workspace.changes.export import export_patch, not_carried
+from sublet.workspace.confined.fs import ConfinedFs
+from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.git.place import find
+from sublet.workspace.git.refs import read_refs
+from sublet.workspace.git.repository import look_at
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
+from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.cgroups import Cgroups
 from sublet.workspace.serving.lease_memory import LeaseMemory
 from sublet.workspace.serving.listener import DataPlane
@@ -65,6 +74,12 @@ def odd_tree(root: Path) -> None:
     os.mkfifo(root / "fifo")
 
 
+def whole(condition: bool) -> None:
+    """Raise ``OSError`` where what was done is not all that was asked; while the disk fails it may be less."""
+    if not condition:
+        raise OSError("it is not whole")
+
+
 async def reviewed(base: Path) -> None:
     """Stage a result, review it, apply it, take it back, put it on a branch, and forget everything."""
     bench = StagedBench(base)
@@ -88,12 +103,12 @@ async def reviewed(base: Path) -> None:
     not_carried(bench.changes, KEY)
     export_branch(bench.changes, KEY, bench.rules, "work", "what was done")
     bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
-    assert bench.read("d0/f") == "1\ntwo\n3\n"
-    assert not (bench.root / "d2").exists()
+    whole(bench.read("d0/f") == "1\ntwo\n3\n")
+    whole(not (bench.root / "d2").exists())
     bench.applier.undo(KEY)
-    assert bench.read("d2/gone") == "gone"
+    whole(bench.read("d2/gone") == "gone")
     bench.changes.discard(KEY)
-    assert bench.auditor.kept() != []
+    whole(bench.auditor.kept() != [])
     bench.auditor.forget(bench.root)
     bench.staging.close()
 
@@ -125,10 +140,10 @@ async def served(base: Path) -> None:
             executor.remove(b"d2/f"),
         ]
         executor.client.listing(b"/workspace/made")
-    assert done == [OK] * len(done), done
-    assert outside.read_text() == "outside"
+    whole(done == [OK] * len(done))
+    whole(outside.read_text() == "outside")
     report = lease.audit()
-    assert {b"d0/f", b"shared", b"made/new", b"d2/f"} <= {file.path for file in report.files}
+    whole({b"d0/f", b"shared", b"made/new", b"d2/f"} <= {file.path for file in report.files})
     lease.patch(report)
 
 
@@ -153,15 +168,43 @@ async def carried(kind: str, base: Path) -> None:
             write(view.path / "workspace", "d0/f", "worked\n")
             write(view.path / "workspace", "made/f", "made\n")
             shutil.rmtree(view.path / "workspace" / "d2")
-            whole = await view.detach()
+            whole(await view.detach())
     finally:
         plane.close()
         serving.cancel()
         await asyncio.wait([serving])
-    if not whole:
-        raise OSError("nothing came back")
-    assert (project / "d0" / "f").read_text() == "worked\n"
-    assert not (project / "d2" / "gone").exists()
+    whole((project / "d0" / "f").read_text() == "worked\n")
+    whole(not (project / "d2" / "gone").exists())
+
+
+async def given(base: Path) -> None:
+    """Give a repository an index, a reference and an object as git does: a draft each, which is renamed."""
+    root = emptied(base / "repository")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    object_file = zlib.compress(b"blob 1\0x")
+    name = object_id("blob", b"x")
+    tree = WritableFs(ConfinedFs.open_root(root), RULES, Quota(1 << 20, 1000), lambda _: None)
+    try:
+        for path, content in (
+            (b"index", index_of([(b"a", 0o100644, name)])),
+            (b"HEAD", b"ref: refs/heads/other\n"),
+            (b"packed-refs", b"# pack-refs with: peeled fully-peeled sorted \n"),
+            (b"objects/%s/%s" % (name[:2].encode(), name[2:].encode()), object_file),
+        ):
+            parts = (b".git", *path.split(b"/"))
+            draft = (*parts[:-1], b"tmp_obj_x" if path.startswith(b"objects") else parts[-1] + b".lock")
+            if path.startswith(b"objects"):
+                tree.mkdir(parts[:-1], 0o755)
+            file = tree.open_write(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+            file.write(content, 0)
+            file.close()
+            tree.rename(draft, parts, replace=True)
+            whole((root.joinpath(*map(os.fsdecode, parts))).read_bytes() == content)
+    finally:
+        tree.close()
+    look_at(root)
+    find(root)
+    read_refs(root)
 
 
 async def transferred(_base: Path) -> None:
@@ -177,7 +220,7 @@ async def kept(base: Path) -> None:
     odd_tree(state / "scratch")
     with PrivateDir.open(state) as private:
         private.write("secret", b"s" * 100_000)
-        assert private.read("secret", 1 << 20) == b"s" * 100_000
+        whole(private.read("secret", 1 << 20) == b"s" * 100_000)
         private.directory("fresh", fresh=True).close()
         private.remove("secret")
     write_durably(state / "record", b"{}")
@@ -196,7 +239,7 @@ async def kept(base: Path) -> None:
     mounts = Mounts(state / "mounts")
     mounts.reserve(LEASE)
     mounts.reap()
-    assert disk_usage(state) > 0
+    whole(disk_usage(state) > 0)
     top = open_real(base, os.O_RDONLY)
     try:
         os.close(walk_beneath(top, b"state/scratch", os.O_RDONLY))
@@ -211,16 +254,16 @@ async def kept(base: Path) -> None:
             groups.open(parse_name("job"), memory_bytes=1 << 30, processes=10, cpu_seconds=10).close()
     finally:
         groups.close()
-    assert removal.is_removed(state / "scratch")
+    whole(removal.is_removed(state / "scratch"))
 
 
-def failing(work: Work, least: int) -> Callable[[], Awaitable[object]]:
+def failing(work: Work, least: int, code: int = errno.EIO) -> Callable[[], Awaitable[object]]:
     """Return what fails ``work`` in each of its places, of which there are ``least`` or more."""
 
     async def throw() -> None:
         base = Path(tempfile.mkdtemp(prefix="probe-disk-")).resolve()
         try:
-            assert len(await fail_each(work, base)) >= least
+            assert len(await fail_each(work, base, code)) >= least
         finally:
             remove_tree(base)
 
@@ -249,11 +292,19 @@ PROBES: Sequence[Probe] = (
         throw=failing(partial(carried, "git"), 5),
     ),
     FailureProbe(
+        name="disk: what a repository is given",
+        covers=("workspace.git.take:take", "workspace.git.take:_replaced", "workspace.git.repository:_content"),
+        throw=failing(given, 6),
+    ),
+    FailureProbe(
         name="disk: bundles", covers=("workspace.bundles.stream:write_snapshot",), throw=failing(transferred, 5)
     ),
     FailureProbe(
         name="disk: what is kept of leases", covers=("disk.private_dir:PrivateDir.write",), throw=failing(kept, 10)
     ),
+    FailureProbe(
+        name="disk: what may not be opened or removed",
+        covers=("disk.removal:_permit", "disk.removal:_Removal._open_up"),
+        throw=failing(kept, 10, errno.EACCES),
+    ),
 )
-
-
