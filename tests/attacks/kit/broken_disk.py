@@ -8,7 +8,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,8 @@ from sublet.protocol.errors import SubletError
 
 CALLS: Final = ((os, "open"), (os, "unlink"), (os, "remove"), (os, "rmdir"), (io, "open"), (builtins, "open"))
 """What opens or removes by a name; what pathlib, tempfile and shutil do ends in one of these."""
+EACH_CALL: Final = ("disk.durable:_write",)
+"""Places whose callers each have something of their own to do when it fails."""
 _INNER: Final = re.compile(r"\.<(?:listcomp|genexpr|dictcomp|setcomp|lambda)>.*")
 
 Work = Callable[[Path], Awaitable[object]]
@@ -34,9 +37,10 @@ class BrokenDisk:
 
     def __init__(self, code: int = errno.EIO) -> None:
         self._code = code
-        self.met: set[str] = set()
+        self.met: Counter[str] = Counter()
         self.failed: set[str] = set()
         self._target = ""
+        self._after = 0
 
     @contextmanager
     def installed(self) -> Iterator[BrokenDisk]:
@@ -51,9 +55,9 @@ class BrokenDisk:
                 setattr(module, name, call)
 
     @contextmanager
-    def failing(self, target: str) -> Iterator[None]:
-        """Fail the next call of ``target`` while the block runs."""
-        self._target = target
+    def failing(self, target: str, after: int = 0) -> Iterator[None]:
+        """Fail one call of ``target`` while the block runs: the next one, but for ``after`` of them."""
+        self._target, self._after = target, after
         try:
             yield
         finally:
@@ -63,8 +67,10 @@ class BrokenDisk:
         def looking(*arguments: Any, **more: Any) -> Any:
             caller = _ours(sys._getframe(1))
             if caller is not None:
-                self.met.add(caller)
+                self.met[caller] += 1
                 if caller == self._target:
+                    self._after -= 1
+                if caller == self._target and self._after < 0:
                     self._target = ""
                     self.failed.add(caller)
                     raise OSError(self._code, os.strerror(self._code))
@@ -82,27 +88,34 @@ def _ours(frame: FrameType | None) -> str | None:
     return None
 
 
-async def fail_each(work: Work, base: Path, code: int = errno.EIO) -> set[str]:
-    """Do ``work``, then once more for each place that it meets, which fails, and each time again as if after a restart.
+async def fail_each(work: Work, base: Path, packages: Sequence[str], code: int = errno.EIO) -> set[str]:
+    """Do ``work``, then once more for each place of ``packages`` that it meets, which fails, and again each time.
 
-    A failure may surface as what callers expect, ``SubletError`` or ``OSError``, or as nothing. ``work`` has to succeed
-    in the very directory in which it failed before.
+    The first call of a place fails; of ``EACH_CALL`` every one in turn. A failure may surface as what callers expect,
+    ``SubletError`` or ``OSError``, or as nothing. Afterwards ``work`` has to succeed in the very directory in which it
+    failed before.
 
     Returns:
         the places that were failed.
     """
-    disk = BrokenDisk(code)
+    disk, known = BrokenDisk(code), places()
     with disk.installed():
         await work(base)
-        known = places()
-        wanted = sorted(name for name in disk.met if known.get(name, set()) & {"open", "removal"})
-        for name in wanted:
-            with disk.failing(name), suppress(SubletError, OSError):
-                await work(base)
-            try:
-                await work(base)
-            except Exception as error:
-                error.add_note(f"it had failed in {name}")
-                raise
+        disk.met.clear()
+        await work(base)
+        wanted = {
+            name: calls if name in EACH_CALL else 1
+            for name, calls in sorted(disk.met.items())
+            if known.get(name, set()) & {"open", "removal"} and name.startswith(tuple(packages))
+        }
+        for name, calls in wanted.items():
+            for number in range(calls):
+                with disk.failing(name, number), suppress(SubletError, OSError):
+                    await work(base)
+                try:
+                    await work(base)
+                except Exception as error:
+                    error.add_note(f"it had failed in {name}, at call {number}")
+                    raise
     assert disk.failed == set(wanted)
     return disk.failed

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import asyncssh
 
@@ -20,11 +21,11 @@ from attacks.kit.audited_lease import OK, AuditedLease
 from attacks.kit.broken_disk import Work, fail_each
 from attacks.kit.repository import index_of, object_id
 from attacks.probe import FailureProbe, Probe
-from attacks.probes.repository import RULES, whole_transfer
+from attacks.probes.repository import RULES
 from sublet.disk import removal
 from sublet.disk.disk_usage import disk_usage
 from sublet.disk.durable import sync_directory, write_durably
-from sublet.disk.openat2 import open_real, walk_beneath
+from sublet.disk.openat2 import choose_opener, open_real, walk_beneath
 from sublet.disk.private_dir import PrivateDir
 from sublet.disk.removal import remove_tree
 from sublet.disk.set_aside import SetAside
@@ -37,9 +38,11 @@ from sublet.workspace.changes.branch import export_branch
 from sublet.workspace.changes.export import export_patch, not_carried
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
+from sublet.workspace.folding import may_fold
 from sublet.workspace.git.place import find
 from sublet.workspace.git.refs import read_refs
 from sublet.workspace.git.repository import look_at
+from sublet.workspace.lease_files import MountedFiles
 from sublet.workspace.model import Export, LentDirectory, MountTarget
 from sublet.workspace.mount.mounts import Mounts
 from sublet.workspace.quota import Quota
@@ -47,7 +50,8 @@ from sublet.workspace.sandbox.cgroups import Cgroups
 from sublet.workspace.serving.lease_memory import LeaseMemory
 from sublet.workspace.serving.listener import DataPlane
 from sublet.workspace.ssh.connection import connect
-from sublet.workspace.staging.overlay import why_no_overlay
+from sublet.workspace.staging import overlay
+from sublet.workspace.view import locked_names
 from sublet.workspace.work_dirs import WorkDirs
 from support.sftp_lender import public_line
 from support.staged import KEY, StagedBench, emptied, write
@@ -80,17 +84,57 @@ def whole(condition: bool) -> None:
         raise OSError("it is not whole")
 
 
-async def reviewed(base: Path) -> None:
-    """Stage a result, review it, apply it, take it back, put it on a branch, and forget everything."""
+def started(base: Path) -> StagedBench:
+    """Return what stages and applies results, after what a daemon does at its start, over an odd tree."""
     bench = StagedBench(base)
     bench.applier.recover_all()
     bench.staging.reap(())
     for key in bench.changes.all_keys():
         bench.changes.clear(key)
     odd_tree(bench.root)
+    return bench
+
+
+async def exported(base: Path) -> None:
+    """Make a patch and a branch of a result."""
+    bench = started(base)
     subprocess.run(["git", "init", "-q", str(bench.root)], check=True)
     with bench.work() as view:
+        write(view, "binary", bytes(range(256)))
+        write(view, "d1/f", "one\n2\n")
+    whole(b"GIT binary patch" in export_patch(bench.changes, KEY))
+    not_carried(bench.changes, KEY)
+    whole(export_branch(bench.changes, KEY, bench.rules, "work", "what was done").left_out == [])
+    bench.changes.discard(KEY)
+
+
+async def layered(base: Path) -> None:
+    """Lay a private layer over a directory, where the kernel lets us, and look at what it holds."""
+    bench = started(base)
+    overlay._tried.cache_clear()
+    if overlay.why_no_overlay(bench.state):
+        return
+    view = bench.staging.open(KEY, bench.root, bench.rules, want="overlay")
+    try:
+        top = view.open_root()
+        try:
+            os.mkdir("made", dir_fd=top)
+        finally:
+            os.close(top)
+        whole(bench.staging.is_own_change(view, b"made"))
+        whole(not bench.staging.is_own_change(view, b"d0/f"))
+    finally:
+        bench.staging.close()
+        bench.staging.discard(KEY)
+
+
+async def reviewed(base: Path) -> None:
+    """Stage a result, review it, apply it, take it back, and forget everything."""
+    bench = started(base)
+    with bench.work() as view:
         write(view, "d0/f", "one\ntwo\n3\n")
+        (view / "shut" / "in").mkdir(parents=True)
+        (view / "shut").chmod(0)
         write(view, "d1/f", "one\n2\n")
         write(view, "new/f", "new")
         shutil.rmtree(view / "d2")
@@ -99,9 +143,6 @@ async def reviewed(base: Path) -> None:
         (view / "d1").chmod(0o711)
     write(bench.root, "d0/f", "1\ntwo\nthree\n")
     bench.applier.preview(KEY, bench.rules)
-    export_patch(bench.changes, KEY)
-    not_carried(bench.changes, KEY)
-    export_branch(bench.changes, KEY, bench.rules, "work", "what was done")
     bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
     whole(bench.read("d0/f") == "1\ntwo\n3\n")
     whole(not (bench.root / "d2").exists())
@@ -207,15 +248,26 @@ async def given(base: Path) -> None:
     read_refs(root)
 
 
-async def transferred(_base: Path) -> None:
-    """Plan, bring and take bundles of git."""
-    await whole_transfer()
+async def asked(base: Path) -> None:
+    """Write, read, search, move and delete files of a lease for an agent."""
+    files = MountedFiles({"workspace": (emptied(base / "mounted"), "rw")})
+    try:
+        await files.write(("workspace", "a", "b.txt"), b"one\n")
+        whole((await files.read(("workspace", "a", "b.txt"), 0, 9)).data == b"one\n")
+        await files.list(("workspace", "a"), 10)
+        whole(len((await files.search((), "one", "*.txt", 10, ignore_case=False)).found) == 1)
+        await files.move(("workspace", "a", "b.txt"), ("workspace", "c.txt"))
+        await files.delete(("workspace", "a"))
+        await files.delete(("workspace", "c.txt"))
+    finally:
+        await files.aclose()
 
 
 async def kept(base: Path) -> None:
     """Write, read, set aside and remove what the daemon keeps of leases."""
     state = base / "state"
-    remove_tree(state)
+    with patch.object(removal, "choose_opener", lambda: walk_beneath):  # as where the kernel has no ``openat2``
+        remove_tree(state)
     state.mkdir()
     odd_tree(state / "scratch")
     with PrivateDir.open(state) as private:
@@ -245,7 +297,11 @@ async def kept(base: Path) -> None:
         os.close(walk_beneath(top, b"state/scratch", os.O_RDONLY))
     finally:
         os.close(top)
-    await asyncio.to_thread(why_no_overlay, state)
+    may_fold(state)
+    choose_opener.cache_clear()
+    choose_opener()
+    locked_names.load.cache_clear()
+    locked_names.load()
     requirements.check_mount()
     requirements.check_openat2()
     groups = Cgroups(f"sublet-probe-{os.getpid()}")
@@ -257,13 +313,13 @@ async def kept(base: Path) -> None:
     whole(removal.is_removed(state / "scratch"))
 
 
-def failing(work: Work, least: int, code: int = errno.EIO) -> Callable[[], Awaitable[object]]:
-    """Return what fails ``work`` in each of its places, of which there are ``least`` or more."""
+def failing(work: Work, *packages: str, least: int, code: int = errno.EIO) -> Callable[[], Awaitable[object]]:
+    """Return what fails ``work`` in each of its places in ``packages``, of which there are ``least`` or more."""
 
     async def throw() -> None:
         base = Path(tempfile.mkdtemp(prefix="probe-disk-")).resolve()
         try:
-            assert len(await fail_each(work, base, code)) >= least
+            assert len(await fail_each(work, base, packages, code)) >= least
         finally:
             remove_tree(base)
 
@@ -273,38 +329,68 @@ def failing(work: Work, least: int, code: int = errno.EIO) -> Callable[[], Await
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="disk: a result that is reviewed",
-        covers=("workspace.changes.apply:Applier.apply_all",),
-        throw=failing(reviewed, 20),
+        covers=(
+            "workspace.changes.apply_dir:ApplyDir._directory",
+            "workspace.changes.apply_dir:copy_name",
+            "workspace.changes.merge:Merger._merged",
+            "workspace.changes.together:Together._decide",
+            "workspace.changes.transaction:_abandon",
+            "workspace.changes.transaction:_revert",
+            "workspace.changes.transaction:_set_permissions",
+            "workspace.changes.tree:Tree.read",
+        ),
+        throw=failing(reviewed, "workspace.changes.", "disk.durable:", least=15),
+    ),
+    FailureProbe(
+        name="disk: a result that is exported",
+        covers=("workspace.changes.export:_usual_ids", "workspace.changes.branch:_add"),
+        throw=failing(exported, "workspace.changes.branch:", "workspace.changes.export:", least=3),
+    ),
+    FailureProbe(
+        name="disk: a layer over a directory",
+        covers=("workspace.staging.overlay:_tried",),
+        throw=failing(layered, "workspace.staging.", least=1),
     ),
     FailureProbe(
         name="disk: a lease by SFTP",
-        covers=("workspace.confined.write:WritableFs._open_or_create",),
-        throw=failing(served, 10),
+        covers=(
+            "workspace.audit.shadow:lock",
+            "workspace.confined.changing:_held",
+            "workspace.confined.copy_up:_made",
+            "workspace.confined.file:WriteFile.moved_to",
+            "workspace.confined.write:WritableFs._set_mode",
+            "workspace.sftp.writes:WriteOps._rmdir",
+        ),
+        throw=failing(served, "workspace.audit.", "workspace.confined.", "workspace.view.", least=15),
     ),
     FailureProbe(
         name="disk: a lease by archive",
-        covers=("workspace.archive.carrier:UnpackedView._bring_back",),
-        throw=failing(partial(carried, "archive"), 5),
+        covers=("workspace.archive.tree_pack:TreePacker._file", "workspace.archive.tree_manifest:_digest"),
+        throw=failing(partial(carried, "archive"), "workspace.archive.", "workspace.work_dirs", least=3),
     ),
     FailureProbe(
         name="disk: a lease by git",
-        covers=("workspace.bundles.carrier:ClonedView._arrange",),
-        throw=failing(partial(carried, "git"), 5),
+        covers=("workspace.bundles.carrier:ClonedView._arrange", "workspace.bundles.stream:_add"),
+        throw=failing(partial(carried, "git"), "workspace.bundles.", least=5),
     ),
     FailureProbe(
         name="disk: what a repository is given",
         covers=("workspace.git.take:take", "workspace.git.take:_replaced", "workspace.git.repository:_content"),
-        throw=failing(given, 6),
+        throw=failing(given, "workspace.git.", least=6),
     ),
     FailureProbe(
-        name="disk: bundles", covers=("workspace.bundles.stream:write_snapshot",), throw=failing(transferred, 5)
+        name="disk: what an agent asks of files",
+        covers=("workspace.lease_files:MountedFiles._delete", "workspace.lease_search:walk"),
+        throw=failing(asked, "workspace.confined.", least=3),
     ),
     FailureProbe(
-        name="disk: what is kept of leases", covers=("disk.private_dir:PrivateDir.write",), throw=failing(kept, 10)
+        name="disk: what is kept of leases",
+        covers=("disk.private_dir:PrivateDir.write", "disk.openat2:choose_opener", "workspace.view.locked_names:load"),
+        throw=failing(kept, "disk.", "workspace.", least=20),
     ),
     FailureProbe(
         name="disk: what may not be opened or removed",
-        covers=("disk.removal:_permit", "disk.removal:_Removal._open_up"),
-        throw=failing(kept, 10, errno.EACCES),
+        covers=("disk.removal:_permit", "disk.removal:_Removal._open_up", "disk.inode_flags:make_changeable"),
+        throw=failing(kept, "disk.", least=10, code=errno.EACCES),
     ),
 )
