@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import asyncssh
@@ -41,6 +42,7 @@ from sublet.workspace.sftp.handles import Listing
 from sublet.workspace.ssh.keys import read_public_key
 from sublet.workspace.ssh.reverse import parse_preamble
 from sublet.workspace.ssh.turns import Turns
+from sublet.workspace.view import rules
 from sublet.workspace.viewpath import link_stays, split
 from support.sftp_client import INIT, export, frame, string
 from support.views import default_rules
@@ -284,10 +286,10 @@ COSTS = (
 
 @contextmanager
 def _names_asked_for() -> Iterator[object]:
-    with opened() as served:
-        for number in range(16_000):
+    with patch.object(rules, "MAX_CACHED_BYTES", MEBIBYTE // 2), opened() as served:
+        for number in range(3_000):
             served.client.ask(LSTAT, string(W + b"%06d" % number + b"x" * 230 + b".env"))
-        for number in range(40):
+        for number in range(8):
             served.client.ask(LSTAT, string(W + b"%d" % number + b"x" * 250_000))
         yield None
 
@@ -343,7 +345,7 @@ def _plan_announced() -> Iterator[object]:
 def _tar_headers_read() -> Iterator[object]:
     reader = TarReader(_Sink(), TarLimits(100_000, 1 << 30, 1 << 30), unique=True)
     with contextlib.suppress(MalformedTar):
-        for number in range(3_000):
+        for number in range(1_500):
             reader.feed(header(Entry((b"d", b"%d" % number, *(b"x" * 250,) * 6), "directory")))
     yield None
     del reader
@@ -354,7 +356,7 @@ KEPT = (
         name="sftp: names that are asked for",
         covers=("workspace.view.rules:Rules.__init__", "workspace.view.rules:Rules._name"),
         attack=_names_asked_for,
-        bound=5 * MEBIBYTE,
+        bound=MEBIBYTE,
     ),
     KeptProbe(
         name="sftp: long paths that are changed",
