@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
 import asyncssh
 
@@ -20,7 +21,7 @@ from attacks.probes.paths import nested_groups
 from sublet.disk import openat2
 from sublet.disk.removal import remove_tree
 from sublet.disk.set_aside import MAX_TOLD, SetAside
-from sublet.workspace.archive.client import MAX_WAITING_BYTES, _Session
+from sublet.workspace.archive import client
 from sublet.workspace.archive.wire import MAX_REFUSED, Frame, Refused, Report, frame, pack_report
 from sublet.workspace.audit.snapshot import _is_below
 from sublet.workspace.confined.copy_up import QUICK_BYTES
@@ -30,7 +31,7 @@ from support.sftp_client import NO_ATTRIBUTES, string
 from support.views import default_rules
 
 NAME_CHARS = 4_000
-PACKET = 128 << 10
+PACKET = 16 << 10
 
 
 class Channel:
@@ -50,18 +51,18 @@ class Channel:
 @contextmanager
 def tiny_frames() -> Iterator[object]:
     """A lender that sends empty frames for as long as it is let, to an executor that takes none."""
-    channel, session = Channel(), _Session(lambda: None)
+    channel, session = Channel(), client._Session(lambda: None)
     session.channel = cast("asyncssh.SSHClientChannel[bytes]", channel)
     packet = frame(Frame.DATA) * (PACKET // len(frame(Frame.DATA)))
-    sent = 0
-    while not channel.paused:
-        session.data_received(packet, None)
-        sent += len(packet)
-        assert sent <= MAX_WAITING_BYTES + PACKET, "nothing makes it wait"
-    yield None
-    while session.has_frame:
-        session.take()
-    assert not channel.paused
+    with patch.object(client, "MAX_WAITING_BYTES", 4 * PACKET):
+        for _ in range(5):
+            assert not channel.paused
+            session.data_received(packet, None)
+        assert channel.paused, "nothing makes it wait"
+        yield None
+        while session.has_frame:
+            session.take()
+        assert not channel.paused
 
 
 @contextmanager
@@ -154,7 +155,7 @@ PROBES: Sequence[Probe] = (
         name="archive: empty frames of a lender",
         covers=("workspace.archive.client:_Session.data_received", "workspace.archive.client:_Session.take"),
         attack=tiny_frames,
-        bound=8 << 20,
+        bound=256 << 10,
     ),
     KeptProbe(
         name="disk: much that is set aside",
