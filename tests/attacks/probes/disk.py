@@ -7,12 +7,14 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 import asyncssh
@@ -34,6 +36,7 @@ from sublet.workspace import requirements
 from sublet.workspace.archive.carrier import ArchiveCarrier
 from sublet.workspace.archive.tar_format import TarLimits
 from sublet.workspace.bundles.carrier import GitCarrier
+from sublet.workspace.changes.apply_dir import ApplyDir
 from sublet.workspace.changes.branch import export_branch
 from sublet.workspace.changes.export import export_patch, not_carried
 from sublet.workspace.confined.fs import ConfinedFs
@@ -58,6 +61,7 @@ from support.staged import KEY, StagedBench, emptied, write
 from support.views import default_rules
 
 LEASE: Final = "dlg_" + "a" * 32
+COMMIT: Final = "1" * 40
 LIMITS: Final = TarLimits(1_000, 1 << 24, 1 << 24)
 SSH_KEY: Final = asyncssh.generate_private_key("ssh-ed25519")
 
@@ -102,6 +106,8 @@ async def exported(base: Path) -> None:
     with bench.work() as view:
         write(view, "binary", bytes(range(256)))
         write(view, "d1/f", "one\n2\n")
+    bench.auditor.watch_refs(bench.root, COMMIT)
+    whole(bench.auditor.moved_refs(bench.root, COMMIT) == [])
     whole(b"GIT binary patch" in export_patch(bench.changes, KEY))
     not_carried(bench.changes, KEY)
     whole(export_branch(bench.changes, KEY, bench.rules, "work", "what was done").left_out == [])
@@ -128,6 +134,20 @@ async def layered(base: Path) -> None:
         bench.staging.discard(KEY)
 
 
+@contextmanager
+def two_disks() -> Iterator[None]:
+    """Keep what was displaced from being moved to the state, as where that lies on another disk."""
+    rename = os.rename
+
+    def elsewhere(*names: Any, **directories: Any) -> None:
+        if sys._getframe(1).f_code is ApplyDir.keep.__code__:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(*names, **directories)
+
+    with patch.object(os, "rename", elsewhere):
+        yield
+
+
 async def reviewed(base: Path) -> None:
     """Stage a result, review it, apply it, take it back, and forget everything."""
     bench = started(base)
@@ -143,7 +163,8 @@ async def reviewed(base: Path) -> None:
         (view / "d1").chmod(0o711)
     write(bench.root, "d0/f", "1\ntwo\nthree\n")
     bench.applier.preview(KEY, bench.rules)
-    bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
+    with two_disks():
+        bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
     whole(bench.read("d0/f") == "1\ntwo\n3\n")
     whole(not (bench.root / "d2").exists())
     bench.applier.undo(KEY)
@@ -326,6 +347,8 @@ def failing(work: Work, *packages: str, least: int, code: int = errno.EIO) -> Ca
     return throw
 
 
+REFS: Final = "workspace.audit.shadow:Shadow.kept_refs"
+
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="disk: a result that is reviewed",
@@ -343,8 +366,8 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="disk: a result that is exported",
-        covers=("workspace.changes.export:_usual_ids", "workspace.changes.branch:_add"),
-        throw=failing(exported, "workspace.changes.branch:", "workspace.changes.export:", least=3),
+        covers=("workspace.changes.export:_usual_ids", "workspace.changes.branch:_add", REFS),
+        throw=failing(exported, "workspace.changes.branch:", "workspace.changes.export:", REFS, least=3),
     ),
     FailureProbe(
         name="disk: a layer over a directory",

@@ -428,6 +428,27 @@ async def _a_connection_breaks() -> None:
                 assert (await (await hose(connection)).ask(LSTAT, string(b"/workspace"))).kind == 105
 
 
+async def _a_dialled_executor_breaks() -> None:
+    """An executor that was dialled answers with nonsense: its own lease is told, and others are served."""
+
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-\xff\xfe\r\n" + bytes(4096))
+        await reader.read()
+        writer.close()
+
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "honest").mkdir()
+        server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+        async with server, scene(Path(name).resolve()) as lent:
+            try:
+                await lent.plane.dial(*server.sockets[0].getsockname(), lent.attacker.lease)
+            except SubletError:
+                async with connected(lent.honest) as connection:
+                    assert (await (await hose(connection)).ask(LSTAT, string(b"/workspace"))).kind == 105
+                return
+            raise AssertionError("nonsense was taken for a login")
+
+
 async def _no_descriptor_is_left() -> None:
     """A connection that can't be accepted ends nothing: the next one is."""
     with tempfile.TemporaryDirectory() as name:
@@ -548,6 +569,11 @@ FAILURES = (
             "workspace.ssh.peek:read_preamble",
         ),
         throw=_a_connection_breaks,
+    ),
+    FailureProbe(
+        name="sftp: a dialled executor breaks",
+        covers=("workspace.serving.listener:DataPlane._begin",),
+        throw=_a_dialled_executor_breaks,
     ),
     FailureProbe(
         name="sftp: no descriptor is left",
