@@ -57,11 +57,11 @@ from sublet.workspace.staging import overlay
 from sublet.workspace.view import locked_names
 from sublet.workspace.work_dirs import WorkDirs
 from support.sftp_lender import public_line
-from support.staged import KEY, StagedBench, emptied, write
+from support.staged import KEY, OTHER_KEY, StagedBench, emptied, write
 from support.views import default_rules
 
 LEASE: Final = "dlg_" + "a" * 32
-COMMIT: Final = "1" * 40
+COMMIT: Final = "1" * 64
 LIMITS: Final = TarLimits(1_000, 1 << 24, 1 << 24)
 SSH_KEY: Final = asyncssh.generate_private_key("ssh-ed25519")
 
@@ -173,6 +173,21 @@ async def reviewed(base: Path) -> None:
     whole(bench.auditor.kept() != [])
     bench.auditor.forget(bench.root)
     bench.staging.close()
+
+
+async def together(base: Path) -> None:
+    """Apply the results of two directories, and take them back: both or none."""
+    bench = started(base)
+    emptied(bench.other)
+    for key in (KEY, OTHER_KEY):
+        with bench.work(key) as view:
+            write(view, "made", key)
+    bench.applier.apply_all({KEY: bench.rules, OTHER_KEY: bench.rules})
+    whole((bench.read("made"), (bench.other / "made").read_text()) == (KEY, OTHER_KEY))
+    bench.applier.undo_all([KEY, OTHER_KEY])
+    whole(not (bench.root / "made").exists() and not (bench.other / "made").exists())
+    for key in (KEY, OTHER_KEY):
+        bench.changes.discard(key)
 
 
 async def served(base: Path) -> None:
@@ -356,13 +371,17 @@ PROBES: Sequence[Probe] = (
             "workspace.changes.apply_dir:ApplyDir._directory",
             "workspace.changes.apply_dir:copy_name",
             "workspace.changes.merge:Merger._merged",
-            "workspace.changes.together:Together._decide",
             "workspace.changes.transaction:_abandon",
             "workspace.changes.transaction:_revert",
             "workspace.changes.transaction:_set_permissions",
             "workspace.changes.tree:Tree.read",
         ),
-        throw=failing(reviewed, "workspace.changes.", "disk.durable:", least=15),
+        throw=failing(reviewed, "workspace.changes.", least=15),
+    ),
+    FailureProbe(
+        name="disk: results of two directories",
+        covers=("workspace.changes.together:Together._decide", "workspace.changes.together:forget"),
+        throw=failing(together, "workspace.changes.together:", "disk.durable:", least=2),
     ),
     FailureProbe(
         name="disk: a result that is exported",
