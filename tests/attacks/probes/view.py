@@ -154,7 +154,7 @@ def many_directories() -> Iterator[object]:
     for number in range(6):
         place = root / "lent" / f"d{number}"
         place.mkdir(parents=True)
-        for inner in range(200):
+        for inner in range(300):
             (place / f"{inner:0200}").mkdir()
     with served(root / "lent", default_rules()) as lease:
         for number in range(6):
