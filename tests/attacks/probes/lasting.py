@@ -26,6 +26,7 @@ from sublet.workspace.archive.wire import MAX_REFUSED, Frame, Refused, Report, f
 from sublet.workspace.audit.snapshot import _is_below
 from sublet.workspace.confined.copy_up import QUICK_BYTES
 from sublet.workspace.serving.slow_work import SlowWork
+from sublet.workspace.view import rules
 from sublet.workspace.view.admission import _pattern
 from support.sftp_client import NO_ATTRIBUTES, string
 from support.views import default_rules
@@ -103,6 +104,16 @@ def flags_asked_for() -> Iterator[object]:
 
 
 @contextmanager
+def rules_without_end() -> Iterator[object]:
+    """Leases whose rules all differ, more than are kept compiled."""
+    rules._compiled.cache_clear()
+    for number in range(2 * rules.KEPT_COMPILED):
+        rules.Rules([f"hidden{number}-{name}" for name in range(10)], [f"locked{number}/*"], [])
+    assert rules._compiled.cache_info().currsize <= rules.KEPT_COMPILED
+    yield None
+
+
+@contextmanager
 def groups_in_groups() -> Iterator[object]:
     """A program that leaves groups in its group."""
     place = Path(tempfile.mkdtemp(prefix="probe-lasting-"))
@@ -174,6 +185,13 @@ PROBES: Sequence[Probe] = (
         covers=("disk.openat2:_how",),
         attack=flags_asked_for,
         bound=4 << 20,
+    ),
+    KeptProbe(
+        name="view: rules of leases without end",
+        covers=("workspace.view.rules:_compiled",),
+        attack=rules_without_end,
+        bound=8 << 20,
+        left=8 << 20,  # they stay for the next lease with the same rules
     ),
     KeptProbe(
         name="sandbox: groups in groups",
