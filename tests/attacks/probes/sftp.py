@@ -440,8 +440,9 @@ async def _a_dialled_executor_breaks() -> None:
         (Path(name) / "honest").mkdir()
         server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
         async with server, scene(Path(name).resolve()) as lent:
+            host, port = server.sockets[0].getsockname()
             try:
-                await lent.plane.dial(*server.sockets[0].getsockname(), lent.attacker.lease)
+                await lent.plane.dial(host, port, lent.attacker.lease)
             except SubletError:
                 async with connected(lent.honest) as connection:
                     assert (await (await hose(connection)).ask(LSTAT, string(b"/workspace"))).kind == 105
