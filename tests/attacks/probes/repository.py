@@ -432,7 +432,7 @@ PROBES: tuple[Probe, ...] = (
     cost(
         "lines and names",
         [
-            *("changes.export:_INDEX_LINE", "changes.branch:_BRANCH", "changes.branch:_COMMIT"),
+            *("changes.branch:_BRANCH", "changes.branch:_COMMIT"),
             *("changes.branch:_FAN", "changes.branch:_REST", "changes.branch:_why_not"),
         ],
         words,
