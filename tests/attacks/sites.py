@@ -4,8 +4,10 @@ A place is a function, named as ``package.module:qualified.name`` without the le
 
 - ``pattern``: matches by a regular expression;
 - ``loop``: goes on ``while`` something holds, so that input may decide for how long;
-- ``cache``: keeps what was computed or met (``lru_cache``, ``OrderedDict``, ``deque``, names with cache, memo or seen);
-- ``open``: opens a file by its name;
+- ``cache``: keeps what was computed or met (``lru_cache``, ``OrderedDict``, ``deque``, names with cache, memo or seen;
+  but for a cached function that takes nothing, which keeps one answer);
+- ``open``: opens a file by its name (``os.fdopen``, and ``open`` of what is called ``fd`` or ``descriptor``, open none:
+  the descriptor was opened elsewhere);
 - ``removal``: removes a file or directory by its name;
 - ``service``: starts something that goes on beside its caller.
 
@@ -41,7 +43,6 @@ CALLS: Mapping[str, str] = {
     "WeakValueDictionary": "cache",
     "open": "open",
     "os.open": "open",
-    "os.fdopen": "open",
     "os.unlink": "removal",
     "os.remove": "removal",
     "os.rmdir": "removal",
@@ -62,6 +63,8 @@ METHODS: Mapping[str, str] = {
     "start_soon": "service",
     "create_task": "service",
 }
+DESCRIPTORS = ("fd", "descriptor")
+"""Ends of the names that descriptors have here."""
 CACHES = ("lru_cache", "cache", "functools.lru_cache", "functools.cache")
 KEEPING = ("cache", "memo", "_seen")
 
@@ -84,11 +87,15 @@ def _in_body(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
         inner = name
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             inner = f"{name}.{child.name}" if name else child.name
-            if any(_named(one) in CACHES for one in child.decorator_list):
+            if any(_named(one) in CACHES for one in child.decorator_list) and _takes_something(child):
                 yield inner, "cache"
         elif (kind := _kind(child)) is not None:
             yield name or "module", kind
         yield from _in_body(child, inner)
+
+
+def _takes_something(node: ast.AST) -> bool:
+    return not isinstance(node, ast.FunctionDef) or ast.unparse(node.args) != ""
 
 
 def _kind(node: ast.AST) -> str | None:
@@ -96,6 +103,8 @@ def _kind(node: ast.AST) -> str | None:
         return "loop"
     if isinstance(node, ast.Call):
         name = _named(node)
+        if name == "open" and node.args and _named(node.args[0]).endswith(DESCRIPTORS):
+            return None
         return CALLS.get(name) or METHODS.get(name.rpartition(".")[2] if "." in name else "")
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]

@@ -12,11 +12,14 @@ import asyncssh
 import pytest
 
 from attacks.kit.executor import LSTAT, Hose, connected, hose, on_handle, path_request
+from attacks.kit.repository import hostile_lender
 from attacks.scenes import scene
+from sublet.workspace.archive import client
 from sublet.workspace.archive.wire import SUBSYSTEM, Frame, Planned, frame, plan_frames
 from sublet.workspace.serving.login import MAX_GLOBAL_REQUESTS
 from sublet.workspace.serving.served_lease import MAX_LEASE_BYTES, MAX_PEER_BYTES
 from sublet.workspace.ssh.channel_session import MAX_ENVIRONMENT_BYTES, MAX_PIECES, MIN_PACKET_BYTES
+from sublet.workspace.ssh.connection import connect
 from support.sftp_client import export, string
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
@@ -161,3 +164,25 @@ async def test_what_waits_is_given_back_when_it_is_read(root: Path) -> None:
         await attacker.until(answers + 61)
         while waiting.held != idle:
             await attacker.ask(LSTAT, string(W + b"file"))
+
+
+async def test_empty_frames_of_an_archive_make_the_lender_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lender that sends frames of five bytes is held up as one that sends large ones."""
+    monkeypatch.setattr(client, "MAX_WAITING_BYTES", 256 * 1024)
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    crumbs = frame(Frame.DATA) * (MEBIBYTE // 5)
+    async with hostile_lender(b"x", key, crumbs) as target, await connect(target, key, 5) as connection:
+        channel = await client.ArchiveChannel.open(connection, lambda: None)
+        paused, pause = asyncio.Event(), channel._channel.pause_reading
+
+        def pausing() -> None:
+            pause()
+            paused.set()
+
+        monkeypatch.setattr(channel._channel, "pause_reading", pausing)
+        stream = channel.download()
+        assert await anext(stream) == b""
+        async with asyncio.timeout(30):
+            await paused.wait()
+        assert b"".join([piece async for piece in stream]) == b"x"
+        channel.close()

@@ -145,8 +145,9 @@ META: Final = (Entry((b"meta",), "directory", 0o700), b"")
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    def __init__(self, stream: bytes) -> None:
+    def __init__(self, stream: bytes, first: bytes) -> None:
         self._stream = stream
+        self._first = first
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
@@ -158,15 +159,17 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     def data_received(self, data: bytes, datatype: int | None) -> None:
         assert self._channel is not None
         if data[:1] == bytes([Frame.GET]):
+            self._channel.write(self._first)
             for piece in data_frames(self._stream):
                 self._channel.write(piece)
             self._channel.write(frame(Frame.END))
 
 
 class _Server(asyncssh.SSHServer):
-    def __init__(self, key: str, stream: bytes) -> None:
+    def __init__(self, key: str, stream: bytes, first: bytes) -> None:
         self._key = asyncssh.import_public_key(key)
         self._stream = stream
+        self._first = first
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -178,16 +181,20 @@ class _Server(asyncssh.SSHServer):
         return key == self._key
 
     def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return _Session(self._stream)
+        return _Session(self._stream, self._first)
 
 
 @contextlib.asynccontextmanager
-async def hostile_lender(stream: bytes, key: asyncssh.SSHKey) -> AsyncIterator[MountTarget]:
-    """Serve ``stream`` as the view of a lease to the holder of ``key`` while the block runs."""
+async def hostile_lender(stream: bytes, key: asyncssh.SSHKey, first: bytes = b"") -> AsyncIterator[MountTarget]:
+    """Serve ``first`` as it is, and ``stream`` in frames, as the view of a lease to the holder of ``key``."""
     host_key = asyncssh.generate_private_key("ssh-ed25519")
     public = public_line(key)
     server = await asyncssh.listen(
-        "127.0.0.1", 0, server_factory=lambda: _Server(public, stream), server_host_keys=[host_key], encoding=None
+        "127.0.0.1",
+        0,
+        server_factory=lambda: _Server(public, stream, first),
+        server_host_keys=[host_key],
+        encoding=None,
     )
     try:
         yield MountTarget("127.0.0.1", server.get_port(), LEASE, public_line(host_key))

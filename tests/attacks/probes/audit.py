@@ -218,16 +218,19 @@ def _fifos(place: Path) -> None:
     bench = StagedBench(place)
     bench.write("f", "one\n")
     bench.write("g", "one\n")
+    bench.write("h", "one\ntwo\nthree\n")
     with bench.work() as view:
+        write(view, "h", "1\ntwo\nthree\n")
         write(view, "f", "two\n")
         write(view, "g", "two\n")
         os.mkfifo(view / "pipe")
     (bench.root / "f").unlink()
     os.mkfifo(bench.root / "f")
+    bench.write("h", "one\ntwo\n3\n")
     preview = bench.applier.preview(KEY, bench.rules)
     assert {conflict.path for conflict in preview.conflicts} == {b"f", b"pipe"}
     bench.applier.apply(KEY, bench.rules, partial=True, allow_mass_deletion=True)
-    assert bench.read("g") == "two\n"
+    assert (bench.read("g"), bench.read("h")) == ("two\n", "1\ntwo\n3\n")
     bench.applier.undo(KEY)
     assert bench.read("g") == "one\n"
     path = bench.state / "changes" / KEY / "change-set.json"

@@ -205,13 +205,13 @@ async def torn_rows() -> None:
 
 
 _REMOVAL = (
-    "disk.removal:remove_tree", "disk.removal:is_removed", "disk.removal:remove_beneath", "disk.removal:_Removal.run",
+    "disk.removal:remove_tree", "disk.removal:remove_beneath", "disk.removal:_Removal.run",
     "disk.removal:_Removal._run", "disk.removal:_Removal._next", "disk.removal:_Removal._listed",
     "disk.removal:_Removal._leave", "disk.removal:_Removal._without_directory", "disk.removal:_Removal._unlink",
     "disk.removal:_Removal._enter", "disk.removal:_Removal._opened", "disk.removal:_Removal._moved_up",
-    "disk.removal:_Removal._open_up", "disk.removal:_names", "disk.removal:_exists", "disk.removal:_permit",
-    "disk.removal:_mount_of", "disk.openat2:open_beneath", "disk.openat2:walk_beneath", "disk.openat2:rename_noreplace",
+    "disk.removal:_names", "disk.removal:_exists", "disk.openat2:open_beneath", "disk.openat2:rename_noreplace",
 )  # fmt: skip
+_ALL_OF_REMOVAL = (*_REMOVAL, "disk.removal:is_removed", "disk.removal:_mount_of", "disk.openat2:walk_beneath")
 _PRIVATE = (
     "disk.private_dir:PrivateDir.open", "disk.private_dir:PrivateDir.directory", "disk.private_dir:PrivateDir.write",
     "disk.private_dir:PrivateDir.open_file", "disk.private_dir:PrivateDir._created", "disk.private_dir:_entered",
@@ -226,9 +226,9 @@ _START = (
     "disk.set_aside:SetAside._prune",
     "disk.set_aside:SetAside._make", "disk.set_aside:_moved", "workspace.work_dirs:WorkDirs.reserve",
     "workspace.work_dirs:WorkDirs.open", "workspace.work_dirs:WorkDirs.release", "workspace.work_dirs:WorkDirs.reap",
-    "workspace.staging.private_views:Staging.reap", "workspace.staging.private_views:Staging.discard",
+    "workspace.staging.private_views:Staging.reap",
     "workspace.staging.private_views:Staging.keys", "workspace.changes.change_set:ChangeSets.clear",
-    "workspace.changes.change_set:ChangeSets.discard", "workspace.changes.change_set:ChangeSets.all_keys",
+    "workspace.changes.change_set:ChangeSets.all_keys",
     "workspace.changes.apply:Applier.recover_all", "workspace.changes.apply:Applier.recover",
 )  # fmt: skip
 _READ = (
@@ -245,7 +245,7 @@ PROBES = (
         name="paths: many names in one directory, measured and removed", covers=("disk.disk_usage:_Count._level",),
         make=filled, run=counted,
     ),
-    FailureProbe(name="paths: removal of everything", covers=_REMOVAL, throw=in_thread(remove_everything)),
+    FailureProbe(name="paths: removal of everything", covers=_ALL_OF_REMOVAL, throw=in_thread(remove_everything)),
     FailureProbe(name="paths: obstacles in a private directory", covers=_PRIVATE, throw=in_thread(write_around)),
     FailureProbe(name="paths: litter at the start", covers=_START, throw=in_thread(start_among_litter)),
     FailureProbe(name="paths: FIFOs in place of state", covers=_READ, throw=in_thread(wait_for_nobody)),

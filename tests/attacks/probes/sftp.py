@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import asyncssh
@@ -41,6 +42,7 @@ from sublet.workspace.sftp.handles import Listing
 from sublet.workspace.ssh.keys import read_public_key
 from sublet.workspace.ssh.reverse import parse_preamble
 from sublet.workspace.ssh.turns import Turns
+from sublet.workspace.view import rules
 from sublet.workspace.viewpath import link_stays, split
 from support.sftp_client import INIT, export, frame, string
 from support.views import default_rules
@@ -284,10 +286,10 @@ COSTS = (
 
 @contextmanager
 def _names_asked_for() -> Iterator[object]:
-    with opened() as served:
-        for number in range(16_000):
+    with patch.object(rules, "MAX_CACHED_BYTES", MEBIBYTE // 2), opened() as served:
+        for number in range(3_000):
             served.client.ask(LSTAT, string(W + b"%06d" % number + b"x" * 230 + b".env"))
-        for number in range(40):
+        for number in range(8):
             served.client.ask(LSTAT, string(W + b"%d" % number + b"x" * 250_000))
         yield None
 
@@ -343,7 +345,7 @@ def _plan_announced() -> Iterator[object]:
 def _tar_headers_read() -> Iterator[object]:
     reader = TarReader(_Sink(), TarLimits(100_000, 1 << 30, 1 << 30), unique=True)
     with contextlib.suppress(MalformedTar):
-        for number in range(3_000):
+        for number in range(1_500):
             reader.feed(header(Entry((b"d", b"%d" % number, *(b"x" * 250,) * 6), "directory")))
     yield None
     del reader
@@ -354,7 +356,7 @@ KEPT = (
         name="sftp: names that are asked for",
         covers=("workspace.view.rules:Rules.__init__", "workspace.view.rules:Rules._name"),
         attack=_names_asked_for,
-        bound=5 * MEBIBYTE,
+        bound=MEBIBYTE,
     ),
     KeptProbe(
         name="sftp: long paths that are changed",
@@ -424,6 +426,28 @@ async def _a_connection_breaks() -> None:
             sock.close()
             async with connected(lent.honest) as connection:
                 assert (await (await hose(connection)).ask(LSTAT, string(b"/workspace"))).kind == 105
+
+
+async def _a_dialled_executor_breaks() -> None:
+    """An executor that was dialled answers with nonsense: its own lease is told, and others are served."""
+
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-\xff\xfe\r\n" + bytes(4096))
+        await reader.read()
+        writer.close()
+
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "honest").mkdir()
+        server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+        async with server, scene(Path(name).resolve()) as lent:
+            host, port = server.sockets[0].getsockname()
+            try:
+                await lent.plane.dial(host, port, lent.attacker.lease)
+            except SubletError:
+                async with connected(lent.honest) as connection:
+                    assert (await (await hose(connection)).ask(LSTAT, string(b"/workspace"))).kind == 105
+                return
+            raise AssertionError("nonsense was taken for a login")
 
 
 async def _no_descriptor_is_left() -> None:
@@ -548,6 +572,11 @@ FAILURES = (
         throw=_a_connection_breaks,
     ),
     FailureProbe(
+        name="sftp: a dialled executor breaks",
+        covers=("workspace.serving.listener:DataPlane._begin",),
+        throw=_a_dialled_executor_breaks,
+    ),
+    FailureProbe(
         name="sftp: no descriptor is left",
         covers=("workspace.serving.listener:DataPlane._accept",),
         throw=_no_descriptor_is_left,
@@ -572,7 +601,7 @@ FAILURES = (
     ),
     FailureProbe(
         name="sftp: a directory is gone",
-        covers=("workspace.openat2:open_real", "workspace.openat2:walk_beneath"),
+        covers=("disk.openat2:open_real", "disk.openat2:walk_beneath"),
         throw=_a_lease_is_gone,
     ),
     FailureProbe(

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from attacks.kit.view_lease import served
 from attacks.probe import CostProbe, FailureProbe, KeptProbe
+from sublet.workspace import own_names as own_names_of
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.birth import Identity
 from sublet.workspace.confined.copy_up import Copy
@@ -131,8 +133,9 @@ def many_own_names() -> Iterator[object]:
     root = base()
     (root / "lent").mkdir()
     held: list[Any] = []
-    with served(root / "lent", default_rules(), memory=root / "memory") as lease:
-        for number in range(3_000):
+    bound = patch.object(own_names_of, "MAX_OWN_BYTES", 1 << 17)
+    with bound, served(root / "lent", default_rules(), memory=root / "memory") as lease:
+        for number in range(400):
             lease.put(b"%0200d.pem" % number, b"")
             lease.mkdir(b"%0200d.envrc.code-workspace" % number)
             lease.link(b"%0200d.pem" % number, b"x%d" % number)
@@ -148,13 +151,13 @@ def many_own_names() -> Iterator[object]:
 def many_directories() -> Iterator[object]:
     """An executor that has many large directories looked through."""
     root = base()
-    for number in range(12):
+    for number in range(6):
         place = root / "lent" / f"d{number}"
         place.mkdir(parents=True)
         for inner in range(300):
             (place / f"{inner:0200}").mkdir()
     with served(root / "lent", default_rules()) as lease:
-        for number in range(12):
+        for number in range(6):
             assert lease.rename(b"d%d" % number, b"m%d" % number) == 0
     try:
         yield root
@@ -291,11 +294,13 @@ PROBES = (
             "workspace.serving.lease_memory:LeaseMemory.own",
         ),
         attack=many_own_names,
+        bound=4 << 20,
     ),
     KeptProbe(
         name="view: directories without end",
         covers=("workspace.confined.held:HeldBelow._keep", "workspace.confined.held:HeldBelow._answer"),
         attack=many_directories,
+        bound=4 << 20,
     ),
     FailureProbe(
         name="view: what is looked at goes away",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Final
 
@@ -37,29 +36,43 @@ _BUFFER_BYTES: Final = 1 << 20
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
-    """Keeps what has arrived until it is asked for."""
+    """Keeps what has arrived until it is asked for, as bytes: a lender's tiny frames take no more than large ones."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
         self.channel: asyncssh.SSHClientChannel[bytes] | None = None
-        self.frames: deque[tuple[Frame, bytes]] = deque()
-        self.waiting = 0
         self.broken = False
         self.arrived = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
         self._cutter = Frames()
+        self._found: tuple[Frame, bytes] | None = None
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        try:
-            for found in self._cutter.receive(data):
-                self.frames.append(found)
-                self.waiting += len(found[1])
-        except MalformedFrame:
-            self.broken = True
-        if self.waiting > MAX_WAITING_BYTES and self.channel is not None:
+        self._cutter.add(data)
+        if self._cutter.waiting > MAX_WAITING_BYTES and self.channel is not None:
             self.channel.pause_reading()
         self.arrived.set()
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether a whole frame is there. What is none ends the session."""
+        if self._found is None:
+            try:
+                self._found = self._cutter.next()
+            except MalformedFrame:
+                self._cutter.clear()
+                self.broken = True
+        return self._found is not None
+
+    def take(self) -> tuple[Frame, bytes]:
+        """Return the frame that is there, and read on where the lender had to wait."""
+        found, self._found = self._found, None
+        assert found is not None
+        assert self.channel is not None
+        if self._cutter.waiting <= MAX_WAITING_BYTES:
+            self.channel.resume_reading()
+        return found
 
     def pause_writing(self) -> None:
         self.writable.clear()
@@ -152,7 +165,7 @@ class ArchiveChannel:
 
     async def upload(self, data: bytes) -> None:
         """Send a piece of the tar stream of the changes."""
-        if self._session.frames:
+        if self._session.has_frame:
             await self._next()  # only a refusal can come now
         await self._send(data_frames(data))
 
@@ -176,7 +189,7 @@ class ArchiveChannel:
         for piece in frames:
             await self._wait_writable()
             if session.broken or self._channel.is_closing():
-                if session.frames:
+                if session.has_frame:
                     await self._next()
                 raise LinkLostError("the link to the lender was lost")
             try:
@@ -195,17 +208,14 @@ class ArchiveChannel:
         session = self._session
         try:
             async with deadlines.timeout(IDLE_SECONDS):
-                while not session.frames and not session.broken:
+                while not session.has_frame and not session.broken:
                     session.arrived.clear()
                     await session.arrived.wait()
         except TimeoutError:
             raise failed(f"the lender sent nothing for {IDLE_SECONDS:.0f} s") from None
-        if not session.frames:
+        if not session.has_frame:
             raise LinkLostError("the link to the lender was lost")
-        kind, payload = session.frames.popleft()
-        session.waiting -= len(payload)
-        if session.waiting <= MAX_WAITING_BYTES:
-            self._channel.resume_reading()
+        kind, payload = session.take()
         if kind is Frame.FAIL:
             raise _refusal(payload)
         return kind, payload

@@ -100,6 +100,11 @@ class Frames:
         self._data = bytearray()
         self._start = 0
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes have arrived and are in no frame that was returned."""
+        return len(self._data) - self._start
+
     def add(self, data: bytes) -> None:
         """Take what has arrived."""
         if self._start:
