@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CostProbe:
     """An input that costs at most linear work.
 
@@ -32,7 +32,7 @@ class CostProbe:
     size: int = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeptProbe:
     """A peer that makes the product keep bytes: within a bound while it is there, and none of it afterwards.
 
@@ -53,7 +53,7 @@ class KeptProbe:
     left: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FailureProbe:
     """A failure that is thrown at a part of the product, which has to survive it.
 
@@ -68,7 +68,7 @@ class FailureProbe:
     throw: Callable[[], Awaitable[object]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reason:
     """Why a place needs no probe; at most a tenth of all places may have one of these.
 

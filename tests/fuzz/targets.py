@@ -387,7 +387,9 @@ def _transaction_plan(data: bytes) -> None:
 
 @target("manifest", "workspace.audit.manifest:load")
 def _manifest(data: bytes) -> None:
-    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(manifest._MAGIC)
+    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(
+        (manifest._MAGIC, manifest._FIRST_MAGIC)
+    )
 
 
 @target("git_config", "workspace.git.config:read_config")
@@ -594,7 +596,7 @@ def _keys(data: bytes) -> None:
             identity.load_tls(keys, ["localhost"]) if name.startswith("tls") else identity.load_identity(keys)
 
 
-@target("lock_owner", "daemon.lock:_parse", "daemon.lock:read_owner")
+@target("lock_owner", "daemon.lock:_parse")
 def _owner(data: bytes) -> None:
     lock._parse(data)
 
