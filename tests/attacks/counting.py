@@ -10,7 +10,7 @@ import tracemalloc
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import anyio
@@ -22,11 +22,21 @@ class Tracing:
     """Counts the lines of Python that run while it is entered, and notes the functions of ``sublet`` among them.
 
     Threads that begin meanwhile are counted as well.
+
+    Args:
+        counts: whether lines are wanted; to note functions alone is many times faster.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool = True) -> None:
         self.lines = 0
-        self.entered: set[str] = set()
+        self._trace = self._count if counts else self._note
+        self._codes: dict[int, CodeType] = {}  # by identity: codes of two modules may be equal
+        self._names: set[str] = set()
+
+    @property
+    def entered(self) -> frozenset[str]:
+        """The functions of ``sublet`` that ran."""
+        return frozenset(self._names)
 
     def __enter__(self) -> Tracing:
         self._before = sys.gettrace()
@@ -38,12 +48,19 @@ class Tracing:
         sys.settrace(self._before)
         threading.settrace(None)
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "call" and (name := place(frame)) is not None:
-            self.entered.add(name)
-        elif event == "line":
+    def _count(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
             self.lines += 1
-        return self._trace
+        elif event == "call":
+            self._note(frame, event, argument)
+        return self._count
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if id(code) not in self._codes:
+            self._codes[id(code)] = code
+            if (name := place(frame)) is not None:
+                self._names.add(name)
 
 
 def lines_run(call: Callable[[], object]) -> int:
@@ -64,8 +81,8 @@ def place(frame: FrameType) -> str | None:
 def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     """Return what a probe claims to cover and did not run through.
 
-    A pattern that stands in the body of a module (``package.module:module``) needs any function of that module; a bare
-    name stands for a method as well.
+    What stands in the body of a module (``package.module:module``, or a constant such as ``package.module:_NAME``) needs
+    any function of that module; a bare name stands for a method as well.
     """
     modules = {name.partition(":")[0] for name in entered}
     bare = {re.sub(r":.*\.", ":", name) for name in entered}
@@ -74,8 +91,13 @@ def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
         for name in probe.covers
         if name not in entered
         and name not in bare
-        and not (name.endswith(":module") and name.partition(":")[0] in modules)
+        and not (_is_of_body(name) and name.partition(":")[0] in modules)
     ]
+
+
+def _is_of_body(name: str) -> bool:
+    what = name.partition(":")[2]
+    return what == "module" or what.isupper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +121,20 @@ class Counted:
 def count_cost(probe: CostProbe) -> Counted:
     """Run a cost probe at its size and at twice that."""
     small, large = probe.make(probe.size), probe.make(2 * probe.size)
-    with Tracing() as first:  # what is made once, such as imports and caches of patterns, belongs to neither
+    with Tracing(counts=False) as first:  # what is made once, such as imports and caches of patterns, belongs to neither
         probe.run(probe.make(64))
     with Tracing() as once:
         probe.run(small)
     with Tracing() as twice:
         probe.run(large)
-    entered = frozenset(first.entered | once.entered | twice.entered)
+    entered = first.entered | once.entered | twice.entered
     return Counted(entered, growth=max(twice.lines, 1) / max(once.lines, 1))
 
 
 @cache
 def count_kept(probe: KeptProbe) -> Counted:
     """Count what a peer makes the product keep."""
-    with Tracing() as first, probe.attack():  # what is made once belongs to nobody
+    with Tracing(counts=False) as first, probe.attack():  # what is made once belongs to nobody
         pass
     gc.collect()
     tracemalloc.start()
@@ -126,12 +148,12 @@ def count_kept(probe: KeptProbe) -> Counted:
         del part
     finally:
         tracemalloc.stop()
-    return Counted(frozenset(first.entered), there=there, left=left)
+    return Counted(first.entered, there=there, left=left)
 
 
 @cache
 def count_failure(probe: FailureProbe) -> Counted:
     """Throw a failure."""
-    with Tracing() as seen:
+    with Tracing(counts=False) as seen:
         anyio.run(probe.throw)
-    return Counted(frozenset(seen.entered))
+    return Counted(seen.entered)

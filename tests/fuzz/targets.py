@@ -25,7 +25,7 @@ from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
 from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
-from sublet.cli import options
+from sublet.cli import options, policy_cmds
 from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
@@ -433,6 +433,8 @@ def _last_ports(data: bytes) -> None:
     raises=[SubletError],
 )
 def _policy(data: bytes) -> None:
+    policy_cmds._read(_file("policy.json", data), tested=True)
+    Policy.load(_file("policy.json", data), Protected(Path("/nowhere")))
     config = policy_config.load(_file("policy.json", data))
     # Whatever a file says: nobody gains what is a person's alone, and every question has an answer.
     policy = Policy(Protected(Path("/nowhere")), config)
@@ -684,6 +686,10 @@ def _mcp_line(data: bytes) -> None:
         mcp_connection._message(line)
         if isinstance(line, bytes):
             relay_session.parse(line)
+        session = relay_session.Session()
+        session.from_host(line)
+        with contextlib.suppress(ValueError):
+            session.from_daemon(line if isinstance(line, bytes) else b"".join(line))
     relay_session.id_at_end(data, data)
 
 

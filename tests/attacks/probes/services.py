@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -57,7 +57,7 @@ AT_THE_START = (
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
-    "daemon.rooms.messaging:Messaging._endpoints",
+    "daemon.rooms.messaging:Messaging._addresses",
     "daemon.running:KeptFace._serve",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
@@ -102,17 +102,35 @@ async def _while_working(places: Sequence[str], work: Work) -> None:
             for place in places:
                 with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
                     await work(pair)
-                await pair.check()
-    assert faults.thrown == {*places}
+                await pair.serves()
+            await pair.check()
+    _all_thrown(faults, places)
 
 
-async def _at_the_start(place: str) -> None:
-    """Fail a task of a place as it is started first, and assert that the daemons come up and work."""
+def _all_thrown(faults: Faults, places: Iterable[str]) -> None:
+    missed = {*places} - faults.thrown
+    assert not missed, f"these started no task: {sorted(missed)}"
+
+
+async def _by_other_work() -> None:
+    """Fail a task of each place in turn while what starts it is done."""
     faults = Faults()
-    with faults.installed(), faults.throwing(place):
+    with faults.installed():
+        async with busy_pair() as pair:
+            for place, work in BY_OTHER_WORK.items():
+                with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
+                    await work(pair)
+            await pair.check()
+    _all_thrown(faults, BY_OTHER_WORK)
+
+
+async def _at_the_start() -> None:
+    """Fail the first task of each place, and assert that the daemons come up and work."""
+    faults = Faults()
+    with faults.installed(), faults.throwing(*AT_THE_START):
         async with busy_pair() as pair:
             await pair.check()
-    assert faults.thrown == {place}
+    _all_thrown(faults, AT_THE_START)
 
 
 async def _services() -> None:
@@ -210,16 +228,12 @@ PROBES: Sequence[Probe] = (
         covers=BY_DELEGATING,
         throw=partial(_while_working, BY_DELEGATING, BusyPair.delegate),
     ),
-    *(
-        FailureProbe(
-            name=f"services: the task of {place}", covers=(place,), throw=partial(_while_working, (place,), work)
-        )
-        for place, work in BY_OTHER_WORK.items()
+    FailureProbe(
+        name="services: each task that something else starts",
+        covers=tuple(BY_OTHER_WORK),
+        throw=_by_other_work,
     ),
-    *(
-        FailureProbe(name=f"services: the first task of {place}", covers=(place,), throw=partial(_at_the_start, place))
-        for place in AT_THE_START
-    ),
+    FailureProbe(name="services: the first tasks of a start, all at once", covers=AT_THE_START, throw=_at_the_start),
     FailureProbe(
         name="services: the thread of the store",
         covers=("daemon.storage.store:Store.__init__", "daemon.storage.store:Store._run"),
