@@ -25,7 +25,7 @@ Work = Callable[[BusyPair], Awaitable[object]]
 
 BY_DELEGATING = (
     "a2a_server.delegated:DelegatedWork._relay",
-    "a2a_server.door:Door._begin",
+    "daemon.net.door:Door._begin",
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.delegator:Delegator.create",
     "daemon.lending.going_along:GoingAlong.until_done",
@@ -51,14 +51,17 @@ BY_OTHER_WORK: dict[str, Work] = {
     "mcp_server.host:McpFace.serve": BusyPair.mcp,
 }
 """Places that start a task when something else is done."""
-AT_THE_START = (
+OF_FACES = (
     "a2a_server.face:A2AFace.serve",
     "daemon.net.http_server:QuietServer.serve_until_cancelled",
+    "daemon.running:KeptFace._serve",
+)
+"""Places that start a task of a face when a daemon starts."""
+AT_THE_START = (
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
     "daemon.rooms.messaging:Messaging._addresses",
-    "daemon.running:KeptFace._serve",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
 )
@@ -124,13 +127,13 @@ async def _by_other_work() -> None:
     _all_thrown(faults, BY_OTHER_WORK)
 
 
-async def _at_the_start() -> None:
+async def _at_the_start(places: Sequence[str]) -> None:
     """Fail the first task of each place, and assert that the daemons come up and work."""
     faults = Faults()
-    with faults.installed(), faults.throwing(*AT_THE_START):
+    with faults.installed(), faults.throwing(*places):
         async with busy_pair() as pair:
             await pair.check()
-    _all_thrown(faults, AT_THE_START)
+    _all_thrown(faults, places)
 
 
 async def _services() -> None:
@@ -233,7 +236,17 @@ PROBES: Sequence[Probe] = (
         covers=tuple(BY_OTHER_WORK),
         throw=_by_other_work,
     ),
-    FailureProbe(name="services: the first tasks of a start, all at once", covers=AT_THE_START, throw=_at_the_start),
+    FailureProbe(
+        name="services: the first tasks of a start, all at once",
+        covers=AT_THE_START,
+        throw=partial(_at_the_start, AT_THE_START),
+    ),
+    *(
+        FailureProbe(
+            name=f"services: the first task of {place}", covers=(place,), throw=partial(_at_the_start, (place,))
+        )
+        for place in OF_FACES
+    ),
     FailureProbe(
         name="services: the thread of the store",
         covers=("daemon.storage.store:Store.__init__", "daemon.storage.store:Store._run"),
