@@ -89,9 +89,7 @@ def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     return [
         name
         for name in probe.covers
-        if name not in entered
-        and name not in bare
-        and not (_is_of_body(name) and name.partition(":")[0] in modules)
+        if name not in entered and name not in bare and not (_is_of_body(name) and name.partition(":")[0] in modules)
     ]
 
 
@@ -121,7 +119,9 @@ class Counted:
 def count_cost(probe: CostProbe) -> Counted:
     """Run a cost probe at its size and at twice that."""
     small, large = probe.make(probe.size), probe.make(2 * probe.size)
-    with Tracing(counts=False) as first:  # what is made once, such as imports and caches of patterns, belongs to neither
+    with Tracing(
+        counts=False
+    ) as first:  # what is made once, such as imports and caches of patterns, belongs to neither
         probe.run(probe.make(64))
     with Tracing() as once:
         probe.run(small)

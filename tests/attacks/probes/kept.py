@@ -41,7 +41,7 @@ from support.jobs import Log, job
 from support.rooms import peers, shared_room
 
 LONG: Final = "n" * 4_000
-MANY: Final = 3_000
+MANY: Final = 1_000
 
 
 @contextlib.contextmanager
@@ -62,10 +62,10 @@ def _names() -> Iterator[object]:
     rule = {"id": "r", "effect": "deny", "action": "tool.call", "resource": "a*b*c"}
     lend = {"id": "l", "effect": "deny", "action": "workspace.lend", "resource": "/**/x/**/y*"}
     policy = Policy(Protected(Path("/nowhere")), parse({"version": 1, "global": [rule, lend]}))
-    for number in range(MANY):
+    for number in range(600):
         name = f"{number}{LONG}" if number % 2 else f"{number}a/b/" + "c/" * 100
         policy.decide(Subject("peer", name, role=name[:99]), Action.TOOL_CALL, Resource(name))
-        policy.decide(Subject("agent", name), Action.WORKSPACE_LEND, Resource("/" + "d/" * 2_000 + str(number)))
+        policy.decide(Subject("agent", name), Action.WORKSPACE_LEND, Resource("/" + "d/" * 500 + str(number)))
     yield policy
 
 
@@ -82,7 +82,7 @@ def _room() -> Iterator[object]:
         room = shared_room(alice, eve)
         loops = Loops(LIMITS)
         first = eve.do("message.send", room_id=room, body="first")["ref_id"]
-        for number in range(60):
+        for number in range(30):
             ext = {"thread": {"root": first}, "reply_to": {"ref_id": first}, "channels": [f"c{number}"]}
             loops.admit(alice.engine, eve.id, {"room_id": room, "body": "x", "ext": ext})
             sent = eve.do("message.send", room_id=room, body="x" * 20_000, ext=ext)
@@ -92,10 +92,10 @@ def _room() -> Iterator[object]:
                 eve.do("mutable.update", room_id=room, ref_id=sent["ref_id"], body="y" * 20_000)
         eve.do("collab.update_acl", room_id=room, ref_id=first, mode="explicit", editors=[alice.id])
         alice.hear(eve.published())
-        for number in range(60):
+        for number in range(30):
             eve.do("collab.edit", room_id=room, ref_id=first, index=0, delete=0, insert=f"{number}" * 500)
         alice.hear(eve.published())
-        assert len(alice.do("timeline.list", room_id=room, limit=200)["refs"]) == 61
+        assert len(alice.do("timeline.list", room_id=room, limit=200)["refs"]) == 31
         alice.do("timeline.get_ref", room_id=room, ref_id=first)
         alice.do("collab.connect", room_id=room, ref_id=first)
         yield alice.engine
@@ -110,7 +110,7 @@ async def _nonces(base: Path) -> NonceMemory:
     store = await Store.open(base / "it.db")
     clock = Clock()
     memory = NonceMemory(store, {}, clock)
-    for number in range(20_000):
+    for number in range(5_000):
         memory.first_seen(str(number), int(clock()))
     await store.close()
     return memory
@@ -131,7 +131,7 @@ async def _asked(base: Path) -> AsyncIterator[object]:
     allow = {"id": "a", "effect": "allow", "action": "tool.call", "resource": "file.*"}
     async with desk(base, [allow]) as side:
         gate = side.gate()
-        for number in range(1_200):
+        for number in range(300):
             await gate.ask(call("file.read", f"c{number}", path=LONG + str(number)))
         yield side
 
@@ -227,7 +227,7 @@ PROBES: Sequence[Probe] = (
     KeptProbe(
         name="strangers: attempts to pair",
         covers=("a2a_server.pairing:Attempts.__init__",),
-        attack=lambda: _held(Attempts(), lambda made: [made.allow(f"2001:db8::{n % 5_000:x}") for n in range(20_000)]),
+        attack=lambda: _held(Attempts(), lambda made: [made.allow(f"2001:db8::{n % 5_000:x}") for n in range(8_000)]),
     ),
     KeptProbe(
         name="members: answers",

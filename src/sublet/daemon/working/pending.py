@@ -54,7 +54,7 @@ class Pending:
         self.give_up(
             SubletError(
                 ErrorCode.DECLINED,
-                "more slots of this executor were promised to you than to another peer, who needed one before your START",
+                "you were promised more slots of this executor than another peer, who needed one before your START",
                 "Invite again, and for fewer delegations at once.",
             )
         )
