@@ -112,6 +112,8 @@ async def _nonces(base: Path) -> NonceMemory:
     memory = NonceMemory(store, {}, clock)
     for number in range(5_000):
         memory.first_seen(str(number), int(clock()))
+        if number % 100 == 0:
+            await store.write(lambda _: None)  # until it has kept up
     await store.close()
     return memory
 
@@ -166,7 +168,7 @@ def _told() -> Iterator[object]:
 
 def _follow_ups(made: FollowUps) -> None:
     for number in range(MANY):
-        made.add(FollowUp(id=f"f{number}", prompt=LONG))
+        made.add(FollowUp(id=f"f{number}", prompt=LONG + str(number)))
 
 
 @contextlib.asynccontextmanager
