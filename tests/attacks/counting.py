@@ -81,7 +81,7 @@ def place(frame: FrameType) -> str | None:
 def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     """Return what a probe claims to cover and did not run through.
 
-    What stands in the body of a module (``package.module:module``, or a constant such as ``package.module:_NAME``) needs
+    What stands in the body of a module (``package.module:module``, or a constant as ``package.module:_NAME``) needs
     any function of that module; a bare name stands for a method as well.
     """
     modules = {name.partition(":")[0] for name in entered}

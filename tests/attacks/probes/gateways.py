@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,12 @@ async def _stream(url: str, headers: Mapping[str, str]) -> None:
 
 async def _socket(url: str, headers: Mapping[str, str]) -> None:
     """Break off, send bytes where text is wanted and what is no protocol; the next one is answered."""
-    for said in (None, b"\0\xff", "[[["):
+    for said in (b"\0\xff", "[[["):
         async with connect(url, additional_headers=headers) as socket:
-            if said is not None:
-                try:
-                    await socket.send(said)
+            await socket.send(said)
+            if isinstance(said, bytes):
+                with suppress(ConnectionClosed):
                     await socket.recv()
-                except ConnectionClosed:
-                    continue
     async with connect(url, additional_headers=headers) as socket:
         await socket.send(json.dumps(INPUT))
         assert "i1" in str(await socket.recv())

@@ -106,7 +106,9 @@ def _room() -> Iterator[object]:
 # What a daemon remembers
 
 
-async def _nonces(base: Path) -> NonceMemory:
+@contextlib.asynccontextmanager
+async def _signed(base: Path) -> AsyncIterator[object]:
+    """Let a peer sign messages without end; their nonces are forgotten once none can be replayed."""
     store = await Store.open(base / "it.db")
     clock = Clock()
     memory = NonceMemory(store, {}, clock)
@@ -114,17 +116,10 @@ async def _nonces(base: Path) -> NonceMemory:
         memory.first_seen(str(number), int(clock()))
         if number % 100 == 0:
             await store.write(lambda _: None)  # until it has kept up
+    yield memory
+    clock.ahead = 2 * MAX_CLOCK_SKEW_SECONDS
+    memory.first_seen("later", int(clock()))
     await store.close()
-    return memory
-
-
-@contextlib.contextmanager
-def _signed() -> Iterator[object]:
-    """Let a peer sign messages without end; their nonces are forgotten once none can be replayed."""
-    with tempfile.TemporaryDirectory(prefix="kept") as base:
-        memory = asyncio.run(_nonces(Path(base)))
-        yield memory
-        memory._prune(int(memory._clock()) + 2 * MAX_CLOCK_SKEW_SECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -200,7 +195,9 @@ PROBES: Sequence[Probe] = (
         attack=_room,
         left=8 << 20,
     ),
-    KeptProbe(name="peers: nonces", covers=("daemon.peering.nonces:NonceMemory.__init__",), attack=_signed),
+    KeptProbe(
+        name="peers: nonces", covers=("daemon.peering.nonces:NonceMemory.__init__",), attack=lambda: _within(_signed)
+    ),
     KeptProbe(
         name="agents: calls that never end",
         covers=("daemon.approvals.tool_gate:RunGate.__init__",),
