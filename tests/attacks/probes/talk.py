@@ -13,7 +13,7 @@ from messaging.extensions import test_collab, test_media, test_threads, test_wat
 PROBES: Sequence[Probe] = (
     FailureProbe(
         name="rooms: a question of an agent that nobody answers",
-        covers=("daemon.rooms.work_talk:WorkTalk.ask", "daemon.rooms.work_talk:WorkTalk.heard"),
+        covers=("daemon.rooms.work_talk:WorkTalk.ask",),
         throw=throwing(
             test_work_talk.test_only_the_lending_side_answers_and_the_question_is_put_once,
             test_work_talk.test_a_follow_up_that_comes_while_it_asks_is_the_answer,
