@@ -183,12 +183,19 @@ def flooding(flood: Flood, target: Target, scratch: Path, seconds: float) -> Ite
     file = scratch / "target.json"
     write_target(target, file)
     argv = [sys.executable, "-m", "attacks.run_flood", flood.name, str(file), str(seconds)]
-    process = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(TESTS)}, stderr=subprocess.DEVNULL)
+    log = scratch / "flood.log"
+    with log.open("wb") as failures:
+        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        process = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=failures)
+    assert process.stdout is not None
     try:
+        assert process.stdout.readline() == b"begins\n", log.read_text()
         yield
+        assert process.poll() is None, f"the flood has ended by itself: {log.read_text()[-2000:]}"
     finally:
         process.kill()
         process.wait(10)
+        process.stdout.close()
 
 
 class Asker:

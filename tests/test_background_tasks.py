@@ -59,13 +59,13 @@ OPERATIONS = {
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
-    "daemon.rooms.messaging:Messaging._endpoints",
+    "daemon.rooms.messaging:Messaging._addresses",
     "daemon.running:KeptFace._serve",
     "mcp_server.host:McpFace._loaded",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
     # Coroutines that ``alone`` holds, as somebody has to cancel the task.
-    "a2a_server.door:Door._begin",
+    "daemon.net.door:Door._begin",
     "workspace.serving.listener:DataPlane._begin",
     "workspace.serving.listener:DataPlane._begin_with",
     # Threads: what is raised in one reaches nobody, so each tells those who wait.
@@ -74,6 +74,7 @@ OPERATIONS = {
     "daemon.stalls:Stalls.serve",
     "daemon.storage.store:Store.__init__",
     "messaging.backends.zenoh_network:ZenohNetwork.__init__",
+    "messaging.links.links:Links.__init__",
     "messaging.owner:Owner.__init__",
     "messaging.owner:_Sender.__init__",
 }

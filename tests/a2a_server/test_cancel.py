@@ -10,7 +10,9 @@ from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
 from sublet.a2a_server.answers import AnswerReader
+from sublet.a2a_server.session import PeerSession
 from sublet.a2a_server.work import task_id_for
+from sublet.daemon.ports import RemoteTask
 from sublet.protocol.errors import ErrorCode
 from sublet.protocol.messages import Error
 from support.a2a_world import World, a_start, an_invite, until
@@ -114,3 +116,25 @@ async def test_c41_a_stranger_can_not_cancel(bob: World) -> None:
         assert (await rpc.get_task(GetTaskRequest(id=task.id))).status.state == TaskState.TASK_STATE_WORKING
         bob.executor.gate.set()
     assert bob.executor.cancelled == []
+
+
+async def test_c41_before_the_invite_is_looked_at(bob: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that was silent may be told of the end before it comes to the INVITE itself."""
+    delegation_id = an_invite().delegation_id
+    async with bob.rpc(bob.alice) as rpc, asyncio.TaskGroup() as group:
+        link, looked = bob.alice.link(), asyncio.Event()
+        ask = PeerSession.tasks_of
+
+        async def asked(session: PeerSession, context_id: str) -> dict[str, bool]:
+            known = await ask(session, context_id)
+            looked.set()
+            return known
+
+        monkeypatch.setattr(PeerSession, "tasks_of", asked)
+        cancelling = group.create_task(link.cancel(bob.peer(), RemoteTask("", delegation_id)))
+        await looked.wait()
+        task = (await rpc.send_message(bob.request(bob.alice, an_invite(delegation_id)))).task
+        await cancelling
+        assert (await rpc.get_task(GetTaskRequest(id=task.id))).status.state == CANCELED
+        await link.aclose()
+    assert set(bob.executor.cancelled) == {delegation_id}

@@ -53,6 +53,7 @@ async def main(name: str, file: str, seconds: str) -> None:
     """Run the flood in as many waves as it has, for so long."""
     flood = next(flood for flood in ALL if flood.name == name)
     target = read_target(Path(file))
+    print("begins", flush=True)
     with anyio.move_on_after(float(seconds)):
         async with anyio.create_task_group() as waves:
             for _ in range(flood.waves):

@@ -22,7 +22,11 @@ from attacks.kit.executor import (
     rename,
 )
 from attacks.scenes import Scene, scene
+from sublet.workspace.confined.held import QUICK_ENTRIES
+from sublet.workspace.confined.later import NotKnownYet
+from sublet.workspace.sftp.again import MAX_LOOKS
 from sublet.workspace.ssh.turns import Turns
+from sublet.workspace.view.export_view import WritableView
 from support.sftp_client import NO_ATTRIBUTES, string
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("tuned_or_not")]
@@ -151,16 +155,57 @@ async def test_a_directory_of_hidden_names_is_passed_over_in_steps(root: Path) -
 async def test_what_comes_into_a_directory_while_it_is_looked_through_is_seen(root: Path) -> None:
     async with scene(root) as lent, connected(lent.attacker) as connection:
         mover, other = await hose(connection), await hose(connection)
-        view = lent.plane._leases[lent.attacker.lease].view
-        moving = view.moving(W + b"below/large", W + b"large", replace=False)  # type: ignore[attr-defined]
-        next(moving)
+        view = writable(lent)
+        with pytest.raises(NotKnownYet) as unknown:
+            view.rename(W + b"below/large", W + b"large", replace=False)
+        unknown.value.learn()
         # In its present place the link stays inside; in the new one it would leave.
         assert (await other.ask(20, string(b"../../file") + string(W + b"below/large/link"))).status == 0
         with pytest.raises(OSError, match=r"Invalid cross-device link"):
-            list(moving)
+            move(view, b"below/large", b"large")
         assert not (root / "mallory" / "large").exists()
         moved = await mover.ask(14, string(W + b"free") + NO_ATTRIBUTES)
         assert moved.status == 0
+
+
+@pytest.mark.parametrize("begins_with", ["the link", "the look"])
+async def test_what_was_found_out_for_a_move_that_failed_is_not_believed_later(root: Path, begins_with: str) -> None:
+    """Of so many directories it can't be told at once whether what was found out still holds."""
+    for number in range(2 * QUICK_ENTRIES):
+        (root / "mallory" / "below" / "large" / f"dir-{number}").mkdir()
+    async with scene(root) as lent, connected(lent.attacker) as connection:
+        attacker = await hose(connection)
+        view = writable(lent)
+        with pytest.raises(NotKnownYet) as unknown:
+            view.rename(W + b"below/large", W + b"large", replace=False)
+        if begins_with == "the look":
+            unknown.value.learn()
+        assert (await attacker.ask(20, string(b"../../../file") + string(W + b"below/large/dir-7/link"))).status == 0
+        if begins_with == "the link":
+            unknown.value.learn()
+        with pytest.raises(OSError, match=r"Invalid cross-device link"):
+            move(view, b"below/large", b"large")
+        # The same directory under another name, which then comes back.
+        move(view, b"below/large", b"below/other")
+        (root / "mallory" / "below" / "other" / "dir-7" / "link").unlink()
+        move(view, b"below/other", b"large")
+
+
+def writable(lent: Scene) -> WritableView:
+    """Return what the attacker's lease shows."""
+    view = lent.plane._leases[lent.attacker.lease].view
+    assert isinstance(view, WritableView)
+    return view
+
+
+def move(view: WritableView, old: bytes, new: bytes) -> None:
+    """Rename as the server does, which finds out what it has to."""
+    for _ in range(MAX_LOOKS):
+        try:
+            return view.rename(W + old, W + new, replace=False)
+        except NotKnownYet as unknown:
+            unknown.learn()
+    raise AssertionError("what is to be found out changes all the time")
 
 
 async def test_packets_of_one_byte_do_not_hold_the_loop(root: Path) -> None:

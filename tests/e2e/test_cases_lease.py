@@ -237,7 +237,7 @@ def test_c21_a_killed_executor_gets_its_slots_back(daemons: Pair, proxy: HeldPro
         assert "bob can't be heard" in condition.detail
         come_back(executor, proxy)
         assert executor.mounts == []
-        assert executor.json("status")["assignments_active"] == 0, number
+        wait_for(lambda: executor.json("status")["assignments_active"] == 0, 20, f"free slots of round {number}")
         end = finish(delegator, id_)
         assert str(end.state) == "error"
         assert end.error is not None

@@ -69,7 +69,7 @@ def test_a_stop_with_a_lease_under_way_leaves_nothing(
     assert "stopped" in ended.error.message
     assert ended.audit is not None
     assert ended.audit.added == ["begun"]
-    assert ask(worker, lambda client: client.status()).assignments_active == 0
+    wait_for(lambda: ask(worker, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
     assert delegate(lender, tmp_path, "rm begun")["state"] == "completed"
 
 
@@ -147,7 +147,7 @@ def test_a_lender_that_is_killed_comes_back_and_can_still_end_the_work(daemons: 
     assert ended.audit is not None
     assert ended.audit.added == ["begun"]
     wait_for(lambda: held(worker) == [], LOST_SECONDS, "the release of all that was held")
-    assert ask(worker, lambda client: client.status()).assignments_active == 0
+    wait_for(lambda: ask(worker, lambda client: client.status()).assignments_active == 0, 20, "a free slot")
     assert delegate(lender, tmp_path, "rm begun")["state"] == "completed"
 
 

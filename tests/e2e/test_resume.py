@@ -44,7 +44,7 @@ def settle(daemons: Pair) -> None:
     for daemon in daemons:
         wait_for(lambda daemon=daemon: held(daemon) == [], 20, "the release of all that was held")
     assert daemons[1].mounts == []
-    assert ask(daemons[1], lambda client: client.status()).assignments_active == 0
+    wait_for(lambda: ask(daemons[1], lambda client: client.status()).assignments_active == 0, 20, "a free slot")
 
 
 def test_work_goes_on_when_the_lenders_daemon_is_killed(daemons: Pair, tmp_path: Path) -> None:

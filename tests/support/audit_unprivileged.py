@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from support.views import default_rules
 
 def main() -> None:
     """Give up root, then be attacked."""
+    codecs.lookup("ascii")  # which is loaded when it is first used, and this user may not be able to read Python's own
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)

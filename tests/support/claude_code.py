@@ -54,6 +54,8 @@ def environment(home: Path, model_url: str) -> dict[str, str]:
         "ANTHROPIC_API_KEY": "dummy",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
+        # Otherwise it begins without a server of MCP that a busy machine has not started after five seconds.
+        "MCP_CONNECT_TIMEOUT_MS": "40000",
     }
 
 

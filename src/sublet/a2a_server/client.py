@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 
+import anyio
 import httpx
 from a2a.types import Message, Role, SendMessageRequest, Task
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
@@ -34,6 +35,9 @@ from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 
 MAX_SESSIONS = 256
+BEGINNING_SECONDS = 10.0
+"""How long a peer may take from when an INVITE came until there is a task of it."""
+_LOOK_SECONDS = 0.5
 _REMOTE_ID = Pattern(r"[\x21-\x7e]{1,128}")
 _REPLY = TypeAdapter(PairReply)
 
@@ -113,7 +117,7 @@ class A2APeerLink:
         """``PeerLink.cancel``."""
         try:
             session = await self._session(peer)
-            found = [task.task_id] if task.task_id else await session.open_tasks(task.context_id)
+            found = [task.task_id] if task.task_id else await _begun(session, task.context_id)
             for task_id in found:
                 await session.cancel_task(task_id)
         except (TaskNotCancelableError, TaskNotFoundError):
@@ -247,3 +251,15 @@ def refusal(delegation_id: str, error: A2AError) -> Error:
 def _was_connected(error: SubletError) -> bool:
     broken = httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError
     return any(isinstance(cause, broken) for cause in causes(error))
+
+
+async def _begun(session: PeerSession, context_id: str) -> list[str]:
+    """Return the open tasks of a delegation whose INVITE nobody has answered.
+
+    A peer that was silent may be asked this before it comes to the INVITE, which then would hold a slot for nobody.
+    """
+    with anyio.move_on_after(BEGINNING_SECONDS):
+        while not (known := await session.tasks_of(context_id)):  # noqa: ASYNC110 - of a peer nobody is told
+            await anyio.sleep(_LOOK_SECONDS)
+        return [task_id for task_id, is_open in known.items() if is_open]
+    return []

@@ -135,11 +135,11 @@ class PeerSession:
         with translated(self.peer):
             return await self._rpc.get_task(GetTaskRequest(id=task_id, history_length=0), context=self._context)
 
-    async def open_tasks(self, context_id: str) -> list[str]:
-        """Return the ids of our tasks of that context that have not ended."""
+    async def tasks_of(self, context_id: str) -> dict[str, bool]:
+        """Return the ids of our tasks of that context, and whether each is open: has not ended."""
         with translated(self.peer):
             answer = await self._rpc.list_tasks(ListTasksRequest(context_id=context_id), context=self._context)
-            return [task.id for task in answer.tasks if task.status.state not in TERMINAL]
+            return {task.id: task.status.state not in TERMINAL for task in answer.tasks}
 
     async def cancel_task(self, task_id: str) -> None:
         """Cancel the task."""

@@ -66,7 +66,7 @@ class ChangingFs(ConfinedFs):
         on_refused: OnRefused = lambda *_: None,
     ) -> None:
         super().__init__(root_fd, rules, quota, opener, own=own, private=private, patient=patient)
-        self._tell = on_change
+        self._on_change = on_change
         self._on_refused = on_refused
         self._umask = process_umask()
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
@@ -151,6 +151,11 @@ class ChangingFs(ConfinedFs):
                 self.close()
 
         raise NotKnownYet(copy, partial(os.close, place))
+
+    def _tell(self, parts: Parts) -> None:
+        """Note that a path was changed, and tell it."""
+        self._held.changed(parts)
+        self._on_change(parts)
 
     def _denied(self, parts: Parts, reason: str, code: int = errno.EACCES) -> OSError:
         self._on_refused(tuple(parts), reason)

@@ -3,6 +3,9 @@
 A directory is listed once and again only when it has changed: what is kept of it are the few names that some rule may
 be about, its subdirectories, and how far its links climb. So a directory that is renamed again and again costs a look
 at the status of each directory in it, and none at its files.
+
+Weak: where a directory holds more than ``QUICK_ENTRIES`` directories, what somebody else than the lease changes in it
+while it is looked through, and until it is moved, can be missed.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +34,9 @@ MAX_KEPT_BYTES: Final = 4 << 20
 QUICK_ENTRIES: Final = 256
 """Entries that are looked at where everybody waits; for more, that is done in a thread."""
 MAX_ANSWERS: Final = 16
-"""Answers that wait for the operation that they were found for."""
+"""Answers that wait for the operation that they are found for."""
+ANSWER_SECONDS: Final = 2.0
+"""How long an answer waits: nobody tells of what others than the lease change meanwhile."""
 _RECORD_BYTES: Final = 400
 _NAME_BYTES: Final = 60
 
@@ -39,13 +45,15 @@ _NAME_BYTES: Final = 60
 class Below:
     """What lies below a directory.
 
-    ``room`` is how many levels it may move up before one of its links leaves, ``height`` how many levels lie in it.
+    ``room`` is how many levels it may move up before one of its links leaves, ``height`` how many levels lie in it, and
+    ``looks`` how many entries have to be looked at to tell whether all of it still holds.
     """
 
     held: bool = False
     too_large: bool = False
     room: int | None = None
     height: int = 0
+    looks: int = MAX_HELD_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,24 @@ class _Listed:
     notable: tuple[bytes, ...]
     shared: tuple[bytes, ...]
     climbs: tuple[int, ...]
-    entries: int
+
+    @property
+    def looks(self) -> int:
+        """How many entries have to be looked at while it has not changed."""
+        return 1 + len(self.directories) + len(self.shared)
 
     @property
     def weight(self) -> int:
         names = (*self.directories, *self.notable, *self.shared)
         return _RECORD_BYTES + sum(map(len, names)) + _NAME_BYTES * len(names)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What lies below a directory once that was found out, and when (by ``time.monotonic``)."""
+
+    below: Below | None = None
+    found: float = 0.0
 
 
 class _Enough(Exception):
@@ -84,7 +104,7 @@ class HeldBelow:
         self._shared = shared
         self._listed: OrderedDict[int, _Listed] = OrderedDict()
         self._bytes = 0
-        self._answers: OrderedDict[tuple[bytes, ...], Below] = OrderedDict()
+        self._answers: OrderedDict[tuple[bytes, ...], _Answer] = OrderedDict()
 
     def below(self, directory: int, parts: Parts, *, patient: bool) -> Below:
         """Return what lies below the directory ``parts``, a name in the open ``directory``.
@@ -94,18 +114,35 @@ class HeldBelow:
             OSError: it is no directory, or can't be read.
         """
         path = tuple(parts)
-        if (answer := self._answers.pop(path, None)) is not None:
-            return answer
         top = os.open(path[-1], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
-            return self._look(os.dup(top), path, MAX_HELD_ENTRIES if patient else QUICK_ENTRIES, patient=patient)
-        except _Enough:
-            if patient:
-                return Below(too_large=True)
+            # An answer is taken only where looking whether it still holds would take as long as finding it out.
+            answer = self._found(path)
+            try:
+                return self._look(os.dup(top), path, MAX_HELD_ENTRIES if patient else QUICK_ENTRIES, patient=patient)
+            except _Enough:
+                if patient:
+                    return Below(too_large=True)
+                if answer is not None:
+                    return answer
+            except NotKnownYet as unknown:
+                if answer is None:
+                    raise
+                unknown.drop()
+                return answer
+            asked = self._answers.setdefault(path, _Answer())
+            while len(self._answers) > MAX_ANSWERS:
+                self._answers.popitem(last=False)
             again = os.dup(top)
-            raise NotKnownYet(partial(self._answer, again, path), partial(os.close, again)) from None
+            raise NotKnownYet(partial(self._answer, again, path, asked), partial(os.close, again))
         finally:
             os.close(top)
+
+    def changed(self, parts: Parts) -> None:
+        """Note that the lease has changed a name: what was found out of a directory above or below counts no more."""
+        for path in list(self._answers):
+            if all(one == other for one, other in zip(path, parts, strict=False)):
+                self._answers.pop(path, None)
 
     def followed(self, before: os.stat_result, after: os.stat_result) -> None:
         """Note that a directory was moved by the lease, which changes nothing in it but its change time."""
@@ -114,24 +151,32 @@ class HeldBelow:
         if listed is not None and same and after.st_mtime_ns == before.st_mtime_ns:
             self._listed[before.st_ino] = replace(listed, changed=(after.st_mtime_ns, after.st_ctime_ns))
 
-    def _answer(self, top: int, path: tuple[bytes, ...]) -> None:
+    def _found(self, path: tuple[bytes, ...]) -> Below | None:
+        """Take the answer for a directory, where there is one that can't be told again at once."""
+        answer = self._answers.get(path)
+        if answer is None or answer.below is None:
+            return None
+        self._answers.pop(path, None)
+        fresh = time.monotonic() - answer.found <= ANSWER_SECONDS
+        return answer.below if fresh and answer.below.looks > QUICK_ENTRIES else None
+
+    def _answer(self, top: int, path: tuple[bytes, ...], asked: _Answer) -> None:
         try:
-            answer = self._look(top, path, MAX_HELD_ENTRIES, patient=True)
+            below = self._look(top, path, MAX_HELD_ENTRIES, patient=True)
         except _Enough:
-            answer = Below(too_large=True)
-        self._answers[path] = answer
-        with suppress(KeyError):  # somebody else has taken the last one
-            while len(self._answers) > MAX_ANSWERS:
-                self._answers.popitem(last=False)
+            below = Below(too_large=True)
+        asked.found = time.monotonic()
+        asked.below = below
 
     def _look(self, top: int, path: tuple[bytes, ...], entries: int, *, patient: bool) -> Below:
         shut: list[tuple[bytes, ...]] = []
         room: int | None = None
         left = entries
-        height = 0
+        height = looks = 0
         for level in descend(top, path, shut.append):
             listed, looked_at = self._list(level, left)
             left -= looked_at
+            looks += listed.looks
             height = max(height, len(level.parts) - len(path))
             if self._holds(level, listed, patient=patient):
                 return Below(held=True)
@@ -142,7 +187,7 @@ class HeldBelow:
             level.enter.extend((name, False) for name in listed.directories)
             if shut:
                 return Below(held=True)  # what nobody can look into may hold anything
-        return Below(held=bool(shut), room=room, height=height)
+        return Below(held=bool(shut), room=room, height=height, looks=looks)
 
     def _list(self, level: Level, left: int) -> tuple[_Listed, int]:
         """Return what is in a directory, and how many entries had to be looked at.
@@ -154,12 +199,11 @@ class HeldBelow:
         changed = status.st_mtime_ns, status.st_ctime_ns
         known = self._listed.get(status.st_ino)
         if known is not None and known.changed == changed:
-            looked_at = 1 + len(known.directories) + len(known.shared)
-            if looked_at > left:
+            if known.looks > left:
                 raise _Enough
             with suppress(KeyError):
                 self._listed.move_to_end(status.st_ino)
-            return known, looked_at
+            return known, known.looks
         directories: list[bytes] = []
         notable: list[bytes] = []
         shared: list[bytes] = []
@@ -181,7 +225,7 @@ class HeldBelow:
                         climbs.add(climb)
                     if entry.stat(follow_symlinks=False).st_nlink > 1:
                         shared.append(name)
-        listed = _Listed(changed, tuple(directories), tuple(notable), tuple(shared), tuple(climbs), seen)
+        listed = _Listed(changed, tuple(directories), tuple(notable), tuple(shared), tuple(climbs))
         self._keep(status.st_ino, listed)
         return listed, seen
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import time
@@ -337,7 +336,7 @@ def _shown(parts: Parts) -> str:
 
 def _pattern(parts: Parts) -> str:
     """Return what a shell takes as the pattern that names exactly this path."""
-    written = re.sub(r"([*?\[])", r"[\1]", os.fsdecode(b"/" + b"/".join(parts)))
+    written = os.fsdecode(b"/" + b"/".join(parts)).translate({ord(special): f"[{special}]" for special in "*?["})
     return clean_name(os.fsencode(shlex.quote(written)))
 
 

@@ -7,6 +7,7 @@ be created as well.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ from sublet.workspace.view import locked_names
 from sublet.workspace.view.patterns import AnyOf, PathPattern, PatternSet, fold
 
 MAX_PATTERNS: Final = 1_000
+KEPT_COMPILED: Final = 16
+"""Sets of patterns that are kept compiled; they are the lender's own, at most ``MAX_PATTERNS`` each."""
 MAX_CACHED_BYTES: Final = 4 << 20
 """Bytes of name components whose answer is remembered, with what keeps them; the cache starts afresh beyond it."""
 MAX_CACHED_NAME: Final = 255
@@ -143,21 +146,18 @@ class Rules:
         self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
         self._folds = folds
         self._git = git
-        self._hidden, self._excepted = _with_exceptions(hidden)
-        self._excluded, self._kept = _with_exceptions(exclude)
-        self._revealed = PatternSet(revealed, fold=False)
-        self._locked = PatternSet(locked, fold=True, smart_case=not folds)
-        self._unlocked = PatternSet(unlocked, fold=False)
-        self._included = PatternSet(include, fold=False) if include else None
-        self._selective = bool(include or exclude)
-        sets = [self._hidden, self._excepted, self._revealed, self._locked, self._unlocked, self._excluded, self._kept]
-        if self._included is not None:
-            sets.append(self._included)
-        self._guards = tuple(path for patterns in sets for path in patterns.paths)
-        self._notable = AnyOf(
-            (last for patterns in sets for last in patterns.last_folded),
-            (last for patterns in sets for last in patterns.last_written),
+        made = _compiled(*(tuple(patterns) for patterns in self._arguments), folds)
+        self._hidden, self._excepted = made.hidden, made.excepted
+        self._excluded, self._kept = made.excluded, made.kept
+        self._revealed, self._locked, self._unlocked, self._included = (
+            made.revealed,
+            made.locked,
+            made.unlocked,
+            made.included,
         )
+        self._selective = bool(include or exclude)
+        self._guards = made.guards
+        self._notable = made.notable
         self._cache: dict[bytes, _Name] = {}
         self._cached_bytes = 0
 
@@ -305,6 +305,47 @@ class Rules:
             excluded_paths=self._excluded.paths_ending_in(part),
             included_paths=included.paths_ending_in(part) if included is not None else (),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """The patterns of some rules, which nobody changes: leases with the same patterns share them."""
+
+    hidden: PatternSet
+    excepted: PatternSet
+    excluded: PatternSet
+    kept: PatternSet
+    revealed: PatternSet
+    locked: PatternSet
+    unlocked: PatternSet
+    included: PatternSet | None
+    guards: tuple[PathPattern, ...]
+    notable: AnyOf
+
+
+@functools.lru_cache(maxsize=KEPT_COMPILED)
+def _compiled(
+    hidden: tuple[str, ...],
+    locked: tuple[str, ...],
+    revealed: tuple[str, ...],
+    unlocked: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    folds: bool,
+) -> _Compiled:
+    names, excepted = _with_exceptions(hidden)
+    excluded, kept = _with_exceptions(exclude)
+    shown = PatternSet(revealed, fold=False)
+    shut = PatternSet(locked, fold=True, smart_case=not folds)
+    opened = PatternSet(unlocked, fold=False)
+    included = PatternSet(include, fold=False) if include else None
+    sets = [names, excepted, shown, shut, opened, excluded, kept, *([included] if included is not None else [])]
+    guards = tuple(path for patterns in sets for path in patterns.paths)
+    notable = AnyOf(
+        (last for patterns in sets for last in patterns.last_folded),
+        (last for patterns in sets for last in patterns.last_written),
+    )
+    return _Compiled(names, excepted, excluded, kept, shown, shut, opened, included, guards, notable)
 
 
 def _with_exceptions(patterns: Sequence[str]) -> tuple[PatternSet, PatternSet]:
