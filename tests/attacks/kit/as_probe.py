@@ -40,4 +40,5 @@ def _made(name: str, stack: ExitStack) -> Any:
     if name in ("tmp_path", "home"):
         root = stack.enter_context(tempfile.TemporaryDirectory(prefix="p-"))
         return Path(root) if name == "tmp_path" else resolve_home({"SUBLET_HOME": root})
-    return {"api": FakeDaemonApi, "talk": FakeTalkApi, "mode": lambda: "auto"}[name]()
+    made: dict[str, Callable[[], object]] = {"api": FakeDaemonApi, "talk": FakeTalkApi, "mode": lambda: "auto"}
+    return made[name]()
