@@ -327,7 +327,6 @@ PROBES: list[Probe] = [
         CostProbe(
             name=f"rooms: parts of a text at one {shape}",
             covers=[
-                "messaging.engine.text_order:TextOrder._take_out",
                 "messaging.engine.text_order:TextOrder.place",
                 "messaging.engine.ordered:Ordered.insert",
             ],
@@ -360,7 +359,7 @@ PROBES: list[Probe] = [
     ),
     CostProbe(
         name="rooms: ranges that are deleted",
-        covers=["messaging.engine.ordered:Ranges.add", "messaging.engine.reading:Reading._deleted"],
+        covers=["messaging.engine.ordered:Ranges.add"],
         make=_cuts,
         run=_add_ranges,
         size=4_096,
