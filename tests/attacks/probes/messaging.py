@@ -74,6 +74,10 @@ def _place(parts: list[tuple[int, Item]]) -> TextOrder:
     return order
 
 
+def _place_in_vain(items: list[Item]) -> None:
+    assert not TextOrder().place(1, items)
+
+
 def _text(parts: list[tuple[int, Item]]) -> str:
     body = TextBody("body")
     for client, item in parts:
@@ -335,6 +339,13 @@ PROBES: list[Probe] = [
             size=2_048,
         )
         for shape in ("beginning", "before", "behind")
+    ),
+    CostProbe(
+        name="rooms: parts of a text behind which one stands nowhere",
+        covers=["messaging.engine.text_order:TextOrder._take_out"],
+        make=lambda number: [*(_part(clock, None, None) for clock in range(number)), _part(number, (9, 9), None)],
+        run=_place_in_vain,
+        size=1_024,
     ),
     CostProbe(
         name="rooms: a text with what was deleted of it",
