@@ -26,7 +26,7 @@ from a2a.helpers import new_data_part
 from a2a.utils.errors import A2AError
 
 from sublet.a2a_server import assertion, hosts, json_rpc, parts, task_store
-from sublet.cli import options
+from sublet.cli import options, policy_cmds
 from sublet.daemon import config_file, lock
 from sublet.daemon.audit_log import log as audit_log
 from sublet.daemon.audit_log.chain import EMPTY, BrokenChain, read_entry
@@ -420,6 +420,7 @@ def _transaction_plan(data: bytes) -> None:
     "workspace.audit.manifest:_parsed_first",
 )
 def _manifest(data: bytes) -> None:
+<<<<<<< HEAD
     """Whatever begins a manifest, of either version; one that is not whole by its own digest is none."""
     directory = _file("manifest", data).parent
     found = manifest.load(directory, "manifest")
@@ -473,6 +474,11 @@ def _git_place(data: bytes) -> None:
     pointing.mkdir(exist_ok=True)
     (pointing / ".git").write_bytes(data)
     git_place.find(pointing)
+=======
+    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(
+        (manifest._MAGIC, manifest._FIRST_MAGIC)
+    )
+>>>>>>> sitesb
 
 
 @target("git_config", "workspace.git.config:read_config")
@@ -516,6 +522,8 @@ def _last_ports(data: bytes) -> None:
     raises=[SubletError],
 )
 def _policy(data: bytes) -> None:
+    policy_cmds._read(_file("policy.json", data), tested=True)
+    Policy.load(_file("policy.json", data), Protected(Path("/nowhere")))
     config = policy_config.load(_file("policy.json", data))
     # Whatever a file says: nobody gains what is a person's alone, and every question has an answer.
     policy = Policy(Protected(Path("/nowhere")), config)
@@ -679,7 +687,7 @@ def _keys(data: bytes) -> None:
             identity.load_tls(keys, ["localhost"]) if name.startswith("tls") else identity.load_identity(keys)
 
 
-@target("lock_owner", "daemon.lock:_parse", "daemon.lock:read_owner")
+@target("lock_owner", "daemon.lock:_parse")
 def _owner(data: bytes) -> None:
     lock._parse(data)
 
@@ -767,6 +775,10 @@ def _mcp_line(data: bytes) -> None:
         mcp_connection._message(line)
         if isinstance(line, bytes):
             relay_session.parse(line)
+        session = relay_session.Session()
+        session.from_host(line)
+        with contextlib.suppress(ValueError):
+            session.from_daemon(line if isinstance(line, bytes) else b"".join(line))
     relay_session.id_at_end(data, data)
 
 

@@ -69,3 +69,18 @@ def test_one_delegation_runs_once() -> None:
     slots = Slots(2)
     with slots.run("a"), pytest.raises(SubletError, match="runs already"), slots.run("a"):
         pytest.fail("ran twice")
+
+
+def test_who_repeats_promises_gives_one_to_who_holds_fewer() -> None:
+    clock = Clock()
+    slots = Slots(3, reserved_seconds=60, clock=clock)
+    for number in range(3):
+        assert slots.reserve(f"m{number}", 60 - number, holder="mallory") is None
+    with pytest.raises(SubletError, match="all 3 slots"):
+        slots.reserve("m3", holder="mallory")
+    assert slots.reserve("a0", holder="alice") == "m2"
+    with pytest.raises(SubletError, match="all 3 slots"):  # two and one: alice may take none beyond her share
+        slots.reserve("a1", holder="alice")
+    with slots.run("a0"), slots.run("m0"), slots.run("m1"), pytest.raises(SubletError, match="all 3 slots"):
+        slots.reserve("b0", holder="bob")  # what runs is never ended for it
+    assert slots.in_use == 0

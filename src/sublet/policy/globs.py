@@ -16,6 +16,8 @@ from sublet.protocol.patterns import Pattern, glob
 MAX_MATCHERS: Final = 16_384
 MAX_PATHS: Final = 512
 """Paths whose components are remembered: every rule over paths asks for those of the same few."""
+MAX_PATH_CHARS: Final = 512
+"""Of a path whose components are remembered: a peer says how long those are that are asked about."""
 ANY_DEPTH: Final = "**"
 
 _WILDCARDS = Pattern(r"[*?\[]")
@@ -124,13 +126,19 @@ def _spread(places: set[int], expressions: Sequence[Pattern[str] | None]) -> set
     return found
 
 
-@functools.lru_cache(maxsize=MAX_PATHS)
 def components(path: str) -> tuple[str, ...] | None:
     """Return the components of ``path``; None where ``..``, a NUL or nothing at all makes it tell nothing."""
+    return _remembered_components(path) if len(path) <= MAX_PATH_CHARS else _components(path)
+
+
+def _components(path: str) -> tuple[str, ...] | None:
     if not path or "\0" in path:
         return None
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     return None if ".." in parts else parts
+
+
+_remembered_components = functools.lru_cache(maxsize=MAX_PATHS)(_components)
 
 
 def within(path: str, scope: tuple[str, ...], *, absolute: bool) -> bool | None:

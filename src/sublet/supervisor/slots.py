@@ -1,15 +1,29 @@
-"""How many tasks run at once: a slot is reserved when an INVITE is accepted and used when START comes."""
+"""How many tasks run at once: a slot is reserved when an INVITE is accepted and used when START comes.
+
+Promises cost a peer nothing, so where all slots are taken the peer that holds most of them gives one to a peer that
+holds fewer. What runs is never ended for it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from sublet.protocol.errors import ErrorCode, SubletError
 
 RESERVED_SECONDS = 60.0
 RETRY_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """A slot that waits for its START: whose it is, and until when, in seconds of the clock."""
+
+    holder: str
+    until: float
 
 
 class Slots:
@@ -31,7 +45,7 @@ class Slots:
         self.capacity = capacity
         self._reserved_seconds = reserved_seconds
         self._clock = clock
-        self._reserved: dict[str, float] = {}
+        self._reserved: dict[str, _Promise] = {}
         self._running: set[str] = set()
 
     @property
@@ -40,23 +54,31 @@ class Slots:
         self._expire()
         return len(self._running) + len(self._reserved)
 
-    def reserve(self, delegation_id: str, seconds: float | None = None) -> None:
+    def reserve(self, delegation_id: str, seconds: float | None = None, *, holder: str = "") -> str | None:
         """Promise a slot to a delegation; a repeated INVITE keeps the one it has, with its time begun anew.
 
         Args:
             delegation_id: of the delegation.
             seconds: how long the promise holds without a START; as long as any does where it is None.
+            holder: the peer that asks.
+
+        Returns:
+            The delegation of another peer that lost its promise to this one, or None.
 
         Raises:
             SubletError: ``DECLINED`` where all are taken, with a hint when to try again (AWCP 4.5).
         """
         if delegation_id in self._running:
-            return
+            return None
+        lost = None
         if delegation_id not in self._reserved and self.in_use >= self.capacity:
-            raise self._full()
-        self._reserved[delegation_id] = self._clock() + min(
-            self._reserved_seconds, self._reserved_seconds if seconds is None else seconds
-        )
+            lost = self._spared_by_others(holder)
+            if lost is None:
+                raise self._full()
+            del self._reserved[lost]
+        until = self._clock() + min(self._reserved_seconds, self._reserved_seconds if seconds is None else seconds)
+        self._reserved[delegation_id] = _Promise(holder, until)
+        return lost
 
     def release(self, delegation_id: str) -> None:
         """Give a promised slot back; quiet where there is none."""
@@ -71,8 +93,11 @@ class Slots:
         """
         if delegation_id in self._running:
             raise SubletError(ErrorCode.DECLINED, "this delegation runs already", "Wait for it, or cancel it first.")
-        self.reserve(delegation_id)
-        del self._reserved[delegation_id]
+        if delegation_id not in self._reserved:
+            if self.in_use >= self.capacity:
+                raise self._full()
+        else:
+            del self._reserved[delegation_id]
         self._running.add(delegation_id)
         try:
             yield
@@ -81,11 +106,20 @@ class Slots:
 
     def _expire(self) -> None:
         now = self._clock()
-        for delegation_id in [known for known, until in self._reserved.items() if until <= now]:
+        for delegation_id in [known for known, one in self._reserved.items() if one.until <= now]:
             del self._reserved[delegation_id]
 
+    def _spared_by_others(self, holder: str) -> str | None:
+        """Return the promise that lapses first of the peer with most, where that has two more than ``holder``."""
+        held = Counter(one.holder for one in self._reserved.values())
+        most = max(held, key=held.__getitem__, default=holder)
+        if held[most] < held[holder] + 2:
+            return None
+        of_most = {known: one.until for known, one in self._reserved.items() if one.holder == most}
+        return min(of_most, key=of_most.__getitem__)
+
     def _full(self) -> SubletError:
-        waits = [until - self._clock() for until in self._reserved.values()]
+        waits = [one.until - self._clock() for one in self._reserved.values()]
         seconds = max(1, round(min([*waits, RETRY_SECONDS])))
         return SubletError(
             ErrorCode.DECLINED,

@@ -20,7 +20,7 @@ REASON = "thrown on purpose"
 
 
 class Faults:
-    """Knows every place that starts a task, and fails the next task of one of them.
+    """Knows every place that starts a task, and fails the next task of some of them.
 
     A task that is an operation's own part fails in its first step. One that ``sublet.tasks`` holds apart does its work
     and fails then, as its failure must reach nobody, whatever it has done.
@@ -29,7 +29,7 @@ class Faults:
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.thrown: set[str] = set()
-        self._target: str | None = None
+        self._targets: set[str] = set()
 
     @contextmanager
     def installed(self) -> Iterator[Faults]:
@@ -67,22 +67,22 @@ class Faults:
             setattr(asyncio.TaskGroup, "create_task", create_task)  # noqa: B010
 
     @contextmanager
-    def throwing(self, place: str) -> Iterator[None]:
-        """Fail the next task that ``place`` starts while the block runs."""
-        self._target = place
+    def throwing(self, *places: str) -> Iterator[None]:
+        """Fail the next task that each of ``places`` starts while the block runs."""
+        self._targets = {*places}
         try:
             yield
         finally:
-            self._target = None
+            self._targets = set()
 
     def _hits(self, frame: FrameType | None) -> bool:
         place = place_of(frame)
         if place is None:
             return False
         self.seen.add(place)
-        if place != self._target:
+        if place not in self._targets:
             return False
-        self._target = None
+        self._targets.discard(place)
         self.thrown.add(place)
         return True
 

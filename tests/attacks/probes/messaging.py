@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacks.kit.neighbour import HOST, shake
@@ -73,6 +72,10 @@ def _place(parts: list[tuple[int, Item]]) -> TextOrder:
     for client, item in parts:
         order.place(client, [item])
     return order
+
+
+def _place_in_vain(items: list[Item]) -> None:
+    assert not TextOrder().place(1, items)
 
 
 def _text(parts: list[tuple[int, Item]]) -> str:
@@ -208,28 +211,33 @@ def _rule(text: str) -> object:
     return writer_rules.parse_rule(text)
 
 
-@lru_cache(maxsize=1)
-def _links() -> tuple[Links, int]:
-    """Return links that nobody is let into, which last as long as the tests."""
-    place = Path(tempfile.mkdtemp(prefix="bus"))
-    with socket.create_server((HOST, 0)) as probe:
-        port = int(probe.getsockname()[1])
-    return Links(LinkKeys(place / "keys", Ed25519PrivateKey.generate()), place / "s", (HOST, port)), port
+@contextlib.contextmanager
+def _links() -> Iterator[tuple[Links, int, Path]]:
+    """Run links that nobody is let into; yield them with their port and the directory of their keys and sockets."""
+    with tempfile.TemporaryDirectory(prefix="bus") as directory:
+        with socket.create_server((HOST, 0)) as probe:
+            port = int(probe.getsockname()[1])
+        place = Path(directory)
+        links = Links(LinkKeys(place / "keys", Ed25519PrivateKey.generate()), place / "s", (HOST, port))
+        try:
+            yield links, port, place
+        finally:
+            links.close()
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[object]:
     """Let strangers open connections without end and say nothing."""
-    links, port = _links()
-    made = [socket.create_connection((HOST, port)) for _ in range(200)]
-    try:
-        links.peers()
-        yield links
-    finally:
-        for one in made:
-            one.close()
-        links.trust(())  # ends all handshakes
-        links.peers()
+    with _links() as (links, port, _):
+        made = [socket.create_connection((HOST, port)) for _ in range(200)]
+        try:
+            links.peers()
+            yield links
+        finally:
+            for one in made:
+                one.close()
+            links.trust(())  # ends all handshakes
+            links.peers()
 
 
 @contextlib.contextmanager
@@ -250,30 +258,70 @@ def _flooded() -> Iterator[object]:
 
 async def _broken_turn() -> None:
     """Throw a failure in the thread of the links, which goes on."""
-    links, port = _links()
-    plain = links._accept
-    thrown = threading.Event()
+    with _links() as (links, port, _):
+        plain = links._accept
+        thrown = threading.Event()
 
-    def fail(listener: socket.socket) -> None:
-        links._accept = plain  # type: ignore[method-assign]
-        thrown.set()
-        raise RuntimeError("thrown by a test")
+        def fail(listener: socket.socket) -> None:
+            links._accept = plain  # type: ignore[method-assign]
+            thrown.set()
+            raise RuntimeError("thrown by a test")
 
-    links._accept = fail  # type: ignore[method-assign]
-    socket.create_connection((HOST, port)).close()
-    assert thrown.wait(10)
-    assert shake(port, None, b"x").told == b""
-    assert links.peers() == []
+        links._accept = fail  # type: ignore[method-assign]
+        socket.create_connection((HOST, port)).close()
+        assert thrown.wait(10)
+        _check_links(links, port)
 
 
 async def _broken_handshake() -> None:
     """Say what is no TLS, and break off in the middle."""
-    links, port = _links()
-    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(70_000)):
-        with contextlib.suppress(OSError), socket.create_connection((HOST, port)) as one:
-            one.sendall(said)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with _links() as (links, port, _):
+        for said in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(70_000)):
+            with contextlib.suppress(OSError), socket.create_connection((HOST, port)) as one:
+                one.sendall(said)
+        _check_links(links, port)
+
+
+async def _sockets_that_are_directories() -> None:
+    """Put directories where the sockets of calls are; the links go on, and end."""
+    with _links() as (links, port, place):
+        stranger = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        links.call({stranger: [(HOST, 1)]})
+        for one in (place / "s").iterdir():
+            one.unlink()
+            one.mkdir()
+        links.call({})
+        _check_links(links, port)
+
+
+async def _key_files_that_are_no_files() -> None:
+    """Tear, remove and block the file of the links' key; whoever is not trusted any more is cut all the same."""
+    with _links() as (links, port, place):
+        known = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        file = place / "keys" / "bus.pem"
+        file.write_bytes(file.read_bytes()[:99])
+        links.trust([known])
+        file.unlink()
+        links.trust([known])
+        cut = threading.Event()
+        plain = links._cut_strangers
+
+        def cutting() -> None:
+            plain()
+            cut.set()
+
+        links._cut_strangers = cutting  # type: ignore[method-assign]
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(OSError, match="directory"):
+            links.trust(())
+        assert cut.is_set()
+        assert links._keys.trusted == frozenset()
+        _check_links(links, port)
+
+
+def _check_links(links: Links, port: int) -> None:
+    """Assert that the thread of the links serves, and has let nobody in."""
     assert shake(port, None, b"x").told == b""
     assert links.peers() == []
 
@@ -283,7 +331,6 @@ PROBES: list[Probe] = [
         CostProbe(
             name=f"rooms: parts of a text at one {shape}",
             covers=[
-                "messaging.engine.text_order:TextOrder._take_out",
                 "messaging.engine.text_order:TextOrder.place",
                 "messaging.engine.ordered:Ordered.insert",
             ],
@@ -292,6 +339,13 @@ PROBES: list[Probe] = [
             size=2_048,
         )
         for shape in ("beginning", "before", "behind")
+    ),
+    CostProbe(
+        name="rooms: parts of a text behind which one stands nowhere",
+        covers=["messaging.engine.text_order:TextOrder._take_out"],
+        make=lambda number: [*(_part(clock, None, None) for clock in range(number)), _part(number, (9, 9), None)],
+        run=_place_in_vain,
+        size=1_024,
     ),
     CostProbe(
         name="rooms: a text with what was deleted of it",
@@ -316,7 +370,7 @@ PROBES: list[Probe] = [
     ),
     CostProbe(
         name="rooms: ranges that are deleted",
-        covers=["messaging.engine.ordered:Ranges.add", "messaging.engine.reading:Reading._deleted"],
+        covers=["messaging.engine.ordered:Ranges.add"],
         make=_cuts,
         run=_add_ranges,
         size=4_096,
@@ -420,5 +474,15 @@ PROBES: list[Probe] = [
         name="bus: handshakes that break off",
         covers=["messaging.links.links:Links._guarded", "messaging.links.links:Links._shaken"],
         throw=_broken_handshake,
+    ),
+    FailureProbe(
+        name="bus: directories in place of the sockets of calls",
+        covers=["messaging.links.links:Links._drop_caller", "messaging.links.links:_remove"],
+        throw=_sockets_that_are_directories,
+    ),
+    FailureProbe(
+        name="bus: directories in place of the files of keys",
+        covers=["messaging.links.keys:LinkKeys._renew"],
+        throw=_key_files_that_are_no_files,
     ),
 ]

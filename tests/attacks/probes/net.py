@@ -43,7 +43,7 @@ from sublet.supervisor.chat.arguments import read_arguments
 from sublet.supervisor.chat.reply import read_whole
 from sublet.supervisor.chat.sse import EventDecoder
 from sublet.supervisor.output import Capture
-from sublet.supervisor.router.syntax import mentions, parse, words
+from sublet.supervisor.router.syntax import is_direct_hub, mentions, words
 from sublet.supervisor.tool_server.names import wire_name
 from support.a2a_world import world
 from support.fake_daemon_api import FakeDaemonApi
@@ -224,7 +224,7 @@ TEXT = [
         ("a tool's name on the wire", "supervisor.tool_server.names:wire_name", lambda text: wire_name(text, None)),
         ("a tool's forms", ["policy.tool_names:tool_plain", "policy.tool_names:_tool"], lambda t: tool_plain(t[:2000])),
         ("a tool's skeletons", "policy.tool_names:tool_skeletons", lambda text: tool_skeletons(text[:2000])),
-        ("a request", ["supervisor.router.syntax:parse", "supervisor.router.syntax:is_direct_hub"], parse),
+        ("a request", ["supervisor.router.syntax:parse", "supervisor.router.syntax:is_direct_hub"], is_direct_hub),
         ("mentions", "supervisor.router.syntax:mentions", mentions),
         ("words", "supervisor.router.syntax:words", words),
         (
@@ -280,6 +280,9 @@ def _matched(text: str) -> None:
         pattern.fullmatch(given)
         pattern.search(given)
         pattern.sub(given[:0], given)
+        pattern.split(given)
+        for _ in pattern.finditer(given):
+            pass
 
 
 PATTERNS = [
@@ -293,11 +296,10 @@ PATTERNS = [
             "protocol.patterns:Pattern.split",
             "protocol.patterns:Pattern.finditer",
             "protocol.patterns:Pattern._all",
-            "protocol.patterns:_compile",
         ],
         make=make,
         run=_matched,
-        size=2048,
+        size=512,
     )
     for number, make in enumerate(HOSTILE)
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ Work = Callable[[BusyPair], Awaitable[object]]
 
 BY_DELEGATING = (
     "a2a_server.delegated:DelegatedWork._relay",
-    "a2a_server.door:Door._begin",
+    "daemon.net.door:Door._begin",
     "daemon.lending.delegation_run:DelegationRun._end",
     "daemon.lending.delegator:Delegator.create",
     "daemon.lending.going_along:GoingAlong.until_done",
@@ -51,14 +51,17 @@ BY_OTHER_WORK: dict[str, Work] = {
     "mcp_server.host:McpFace.serve": BusyPair.mcp,
 }
 """Places that start a task when something else is done."""
-AT_THE_START = (
+OF_FACES = (
     "a2a_server.face:A2AFace.serve",
     "daemon.net.http_server:QuietServer.serve_until_cancelled",
+    "daemon.running:KeptFace._serve",
+)
+"""Places that start a task of a face when a daemon starts."""
+AT_THE_START = (
     "daemon.peering.whereabouts:Whereabouts._tell_all",
     "daemon.reloading.watching:Watcher.serve",
     "daemon.rooms.lent_rooms:LentRooms.serve",
-    "daemon.rooms.messaging:Messaging._endpoints",
-    "daemon.running:KeptFace._serve",
+    "daemon.rooms.messaging:Messaging._addresses",
     "messaging.delivery.acknowledging:Acknowledging.run",
     "messaging.service:MessagingService.running",
 )
@@ -102,17 +105,35 @@ async def _while_working(places: Sequence[str], work: Work) -> None:
             for place in places:
                 with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
                     await work(pair)
-                await pair.check()
-    assert faults.thrown == {*places}
+                await pair.serves()
+            await pair.check()
+    _all_thrown(faults, places)
 
 
-async def _at_the_start(place: str) -> None:
-    """Fail a task of a place as it is started first, and assert that the daemons come up and work."""
+def _all_thrown(faults: Faults, places: Iterable[str]) -> None:
+    missed = {*places} - faults.thrown
+    assert not missed, f"these started no task: {sorted(missed)}"
+
+
+async def _by_other_work() -> None:
+    """Fail a task of each place in turn while what starts it is done."""
     faults = Faults()
-    with faults.installed(), faults.throwing(place):
+    with faults.installed():
+        async with busy_pair() as pair:
+            for place, work in BY_OTHER_WORK.items():
+                with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
+                    await work(pair)
+            await pair.check()
+    _all_thrown(faults, BY_OTHER_WORK)
+
+
+async def _at_the_start(places: Sequence[str]) -> None:
+    """Fail the first task of each place, and assert that the daemons come up and work."""
+    faults = Faults()
+    with faults.installed(), faults.throwing(*places):
         async with busy_pair() as pair:
             await pair.check()
-    assert faults.thrown == {place}
+    _all_thrown(faults, places)
 
 
 async def _services() -> None:
@@ -210,15 +231,21 @@ PROBES: Sequence[Probe] = (
         covers=BY_DELEGATING,
         throw=partial(_while_working, BY_DELEGATING, BusyPair.delegate),
     ),
-    *(
-        FailureProbe(
-            name=f"services: the task of {place}", covers=(place,), throw=partial(_while_working, (place,), work)
-        )
-        for place, work in BY_OTHER_WORK.items()
+    FailureProbe(
+        name="services: each task that something else starts",
+        covers=tuple(BY_OTHER_WORK),
+        throw=_by_other_work,
+    ),
+    FailureProbe(
+        name="services: the first tasks of a start, all at once",
+        covers=AT_THE_START,
+        throw=partial(_at_the_start, AT_THE_START),
     ),
     *(
-        FailureProbe(name=f"services: the first task of {place}", covers=(place,), throw=partial(_at_the_start, place))
-        for place in AT_THE_START
+        FailureProbe(
+            name=f"services: the first task of {place}", covers=(place,), throw=partial(_at_the_start, (place,))
+        )
+        for place in OF_FACES
     ),
     FailureProbe(
         name="services: the thread of the store",

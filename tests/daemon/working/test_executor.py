@@ -220,6 +220,21 @@ async def test_slots_are_bounded_and_come_back(side: Worker) -> None:
     await give_up(side, "dlg_3")
 
 
+async def test_a_peer_that_only_promises_itself_slots_keeps_no_other_waiting(side: Worker) -> None:
+    first = await side.accepted("dlg_1")
+    await side.accepted("dlg_2")
+    accept = await side.executor.invite(invite("dlg_3"), MALLORY, source_host=HERE)
+    assert accept.delegation_id == "dlg_3"
+    assert side.slots.in_use == 2
+    with pytest.raises(SubletError, match="all 2 slots"):
+        await side.accepted("dlg_4")
+    with pytest.raises(SubletError) as no:
+        await side.updates(side.start(first))
+    assert no.value.code is ErrorCode.DECLINED
+    await side.executor.cancel("dlg_3", MALLORY)
+    await give_up(side, "dlg_2")
+
+
 async def test_a_mount_point_that_is_not_empty_is_denied_and_left_alone(side: Worker) -> None:
     precious = side.mounts.root / "dlg_1"
     precious.mkdir(parents=True)

@@ -177,7 +177,9 @@ class Executor:
         mount_point: Path | None = None
         self._check_serving()
         seconds = start_seconds(message.lease.ttl_seconds)
-        self._slots.reserve(owner, seconds)
+        lost = self._slots.reserve(owner, seconds, holder=peer.fingerprint)
+        if lost in self._pending:
+            self._pending[lost].yield_slot()
         try:
             await self._journal.acquire(owner, "mount", {"delegation_id": owner})
             mount_point = await asyncio.to_thread(self._tools.carriers[transport].reserve, owner)

@@ -48,3 +48,13 @@ class Pending:
         if not self.decided.is_set():
             self.error = error
             self.decided.set()
+
+    def yield_slot(self) -> None:
+        """Let it go, as its slot went to a peer that holds fewer."""
+        self.give_up(
+            SubletError(
+                ErrorCode.DECLINED,
+                "you were promised more slots of this executor than another peer, who needed one before your START",
+                "Invite again, and for fewer delegations at once.",
+            )
+        )

@@ -69,7 +69,7 @@ class LinkKeys:
             keys: raw Ed25519 public keys.
 
         Raises:
-            OSError: a new certificate, for one that is old, can't be written.
+            OSError: a new certificate, for one that is old or unreadable, can't be written.
         """
         with self._lock:
             self.trusted = frozenset(keys)
@@ -79,8 +79,11 @@ class LinkKeys:
                 key: self._authorities.get(key) or _authority(key).decode("ascii") for key in self.trusted
             }
             authorities = "".join(self._authorities[key] for key in sorted(self.trusted))
-            self.server = self._context(ssl.PROTOCOL_TLS_SERVER, authorities)
-            self.client = self._context(ssl.PROTOCOL_TLS_CLIENT, authorities)
+            try:
+                self._make_contexts(authorities)
+            except OSError:  # the file is gone or torn, and nobody needs the one that it was
+                self._renew()
+                self._make_contexts(authorities)
 
     def peer_of(self, certificate: bytes | None) -> bytes | None:
         """Return the pinned key that has signed a certificate; None where none of those that are pinned now has.
@@ -114,6 +117,10 @@ class LinkKeys:
         self._file.unlink(missing_ok=True)
         self._file.touch(mode=0o600)
         self._file.write_bytes(make_leaf(self._identity))
+
+    def _make_contexts(self, authorities: str) -> None:
+        self.server = self._context(ssl.PROTOCOL_TLS_SERVER, authorities)
+        self.client = self._context(ssl.PROTOCOL_TLS_CLIENT, authorities)
 
     def _context(self, side: int, authorities: str) -> ssl.SSLContext:
         context = ssl.SSLContext(side)

@@ -92,10 +92,12 @@ class Links:
         """Let these in and nobody else, and cut whoever is not among them. Returns when they are cut.
 
         Raises:
-            OSError: see ``LinkKeys.trust``; nobody is let in who was not before.
+            OSError: see ``LinkKeys.trust``; nobody is let in who was not before, and who is not trusted was cut.
         """
-        self._keys.trust(peers)
-        self._do(self._cut_strangers)
+        try:
+            self._keys.trust(peers)
+        finally:
+            self._do(self._cut_strangers)
 
     def call(self, doors: Mapping[bytes, Sequence[Address]]) -> tuple[str, ...]:
         """Call these peers from now on; return where Zenoh has to connect for that.
@@ -341,9 +343,10 @@ class Links:
         made = self._callers.pop(key)
         self._selector.unregister(made)
         made.close()
-        self._path(key).unlink(missing_ok=True)
         for link in [one for one in self._open.get(key, []) if one.wanted is not None]:
             self._end(link)
+        with suppress(OSError):  # what lies there keeps no other peer from being dropped
+            self._path(key).unlink()
 
 
 def _listening(address: Address) -> Socket:

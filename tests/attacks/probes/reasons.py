@@ -1,0 +1,57 @@
+"""Places that no bytes of a peer come to, and which fact keeps them away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attacks.probe import Probe, Reason
+
+PROBES: Sequence[Probe] = (
+    Reason(
+        name="guard: what watches the processes of a job",
+        covers=(
+            "supervisor.guard:_descendants",
+            "supervisor.guard:_end_all",
+            "supervisor.guard:_proportional",
+            "supervisor.guard:_resident",
+            "supervisor.guard:_stat",
+            "supervisor.guard:_watch",
+        ),
+        why="a program of its own for one job, which reads what the kernel tells; it ends with its job",
+    ),
+    Reason(
+        name="relay: the program of an MCP host",
+        covers=("mcp_server.relay:Relay.run", "mcp_server.relay:Starter.ended", "mcp_server.relay:main"),
+        why="a program of its own that runs for its user's host and ends with it; it opens the null device alone",
+    ),
+    Reason(
+        name="relay: the program of an agent's own tools",
+        covers=("supervisor.tool_server.relay:_write", "supervisor.tool_server.relay:main"),
+        why="a program of its own in the agent's sandbox, which keeps nothing and ends with either side",
+    ),
+    Reason(
+        name="install: the configuration of MCP hosts",
+        covers=("mcp_server.install:_replace",),
+        why="runs for its user at the command line alone, on files that the user owns",
+    ),
+    Reason(
+        name="rooms: the network of tests",
+        covers=("messaging.backends.memory_network:_glob",),
+        why="a network within one process, which no daemon uses",
+    ),
+    Reason(
+        name="caches of what is our own",
+        covers=(
+            "daemon.times:_boot",
+            "messaging.engine.operations:_names",
+            "protocol.patterns:_anchors",
+            "daemon.stalls:Stalls.__init__",
+        ),
+        why="their keys are constants or functions of ours, or a few samples that we take ourselves",
+    ),
+    Reason(
+        name="files that the daemon writes for itself",
+        covers=("daemon.lock:read_owner", "daemon.supervising.start:_mark", "supervisor.processes:_is_guard"),
+        why="lie in a directory that only our user enters, or in the kernel's table of processes",
+    ),
+)
