@@ -81,13 +81,8 @@ def place(frame: FrameType) -> str | None:
 def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     """Return what a probe claims to cover and did not run through.
 
-<<<<<<< HEAD
     What stands in the body of a module (``package.module:module``, or a constant as ``package.module:_NAME``) needs any
     function of that module; a bare name stands for a method as well.
-=======
-    What stands in the body of a module (``package.module:module``, or a constant as ``package.module:_NAME``) needs
-    any function of that module; a bare name stands for a method as well.
->>>>>>> sitesb
     """
     modules = {name.partition(":")[0] for name in entered}
     bare = {re.sub(r":.*\.", ":", name) for name in entered}

@@ -420,7 +420,6 @@ def _transaction_plan(data: bytes) -> None:
     "workspace.audit.manifest:_parsed_first",
 )
 def _manifest(data: bytes) -> None:
-<<<<<<< HEAD
     """Whatever begins a manifest, of either version; one that is not whole by its own digest is none."""
     directory = _file("manifest", data).parent
     found = manifest.load(directory, "manifest")
@@ -474,11 +473,6 @@ def _git_place(data: bytes) -> None:
     pointing.mkdir(exist_ok=True)
     (pointing / ".git").write_bytes(data)
     git_place.find(pointing)
-=======
-    assert manifest.load(_file("manifest", data).parent, "manifest") is None or data.startswith(
-        (manifest._MAGIC, manifest._FIRST_MAGIC)
-    )
->>>>>>> sitesb
 
 
 @target("git_config", "workspace.git.config:read_config")
