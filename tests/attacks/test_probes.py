@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from attacks.counting import Counted, count_cost, count_failure, count_kept, not_entered
@@ -11,6 +13,8 @@ from attacks.probes import ALL
 from attacks.sites import places
 
 LINEAR = 2.5
+KNOWN = Path(__file__).with_name("lacking.txt")
+"""Places that still lack a probe, one a line as ``attacks.lacking`` prints them; none may be added."""
 MOST_REASONS = 0.1
 COSTS = [probe for probe in ALL if isinstance(probe, CostProbe)]
 KEPT = [probe for probe in ALL if isinstance(probe, KeptProbe)]
@@ -52,4 +56,5 @@ def test_every_place_has_a_probe() -> None:
     reasons = {name for probe in REASONS for name in probe.covers}
     assert reasons <= set(places()), "these are no places any more"
     assert len(reasons) <= MOST_REASONS * len(places())
-    assert not without_probe(), "python -m attacks.lacking lists them"
+    known = set(KNOWN.read_text(encoding="utf-8").splitlines())
+    assert not set(without_probe()) - known, "python -m attacks.lacking lists them"

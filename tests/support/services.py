@@ -58,10 +58,11 @@ class Saboteur:
             failed = [services for services in self._made if self._ends.get((id(services), name))]
             assert failed, f"no daemon has a service {name!r}"
             before = [self._health(services, name).restarts for services in failed]
-            for services in failed:
-                self._ends[id(services), name].set()
             for services, count in zip(failed, before, strict=True):
                 while self._health(services, name).restarts <= count or self._health(services, name).state != "running":
+                    if self._health(services, name).restarts <= count:
+                        # Again and again: what it is a part of may just be starting, and then begins another run.
+                        self._ends[id(services), name].set()
                     await anyio.sleep(0.01)
 
     def _health(self, services: Services, name: str) -> Health:

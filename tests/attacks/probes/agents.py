@@ -88,7 +88,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="models: capabilities in the lease",
-        covers=("supervisor.confined_runs:ConfinedRuns.run",),
+        covers=(),
         throw=throwing(test_capabilities.test_a_capability_is_offered_asked_for_and_run_in_the_lease),
     ),
 )

@@ -44,7 +44,6 @@ PROBES: Sequence[Probe] = (
         covers=(
             "daemon.times:_boot",
             "messaging.engine.operations:_names",
-            "protocol.patterns:_anchors",
             "daemon.stalls:Stalls.__init__",
         ),
         why="their keys are constants or functions of ours, or a few samples that we take ourselves",
