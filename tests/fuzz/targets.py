@@ -73,6 +73,7 @@ from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.git import config as git_config
 from sublet.workspace.git import place as git_place
 from sublet.workspace.git import refs as git_refs
+from sublet.workspace.kept import log as kept_log
 from sublet.workspace.model import LeaseUsage
 from sublet.workspace.mount import relay as sftp_relay
 from sublet.workspace.quota import Quota
@@ -495,6 +496,17 @@ def _git_refs(data: bytes) -> None:
 @target("lease_memory")
 def _lease_memory(data: bytes) -> None:
     lease_memory.recall(_file("memory", data))
+
+
+@target("kept_log", "workspace.kept.log:load", "workspace.kept.log:load_inodes")
+def _kept_log(data: bytes) -> None:
+    """Whatever lies where a lease keeps what it overwrites; a torn line is passed over."""
+    directory = _scratch() / "kept"
+    directory.mkdir(exist_ok=True)
+    for name in (kept_log.LOG, kept_log.INODES):
+        (directory / name).write_bytes(data)
+    assert len(kept_log.load_inodes(directory)) == len(data) // 8
+    assert len(kept_log.load(directory).states) <= data.count(b"\n")
 
 
 # policy, supervisor, daemon
