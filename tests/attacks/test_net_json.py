@@ -34,6 +34,7 @@ ALLOWED = {
     "supervisor/replay/decisions.py": OWN,
     "supervisor/sessions/older_map.py": OWN,
     "workspace/changes/record.py": OWN,
+    "workspace/kept/account.py": OWN,
     "workspace/kept/log.py": OWN,
     "workspace/staging/private_views.py": OWN,
     "cli/ask_cmds.py": TYPED,
