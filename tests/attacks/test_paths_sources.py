@@ -65,10 +65,10 @@ ALLOWED: Final = {
 }
 ALLOWED_RECURSIVE: Final = {
     "workspace/changes/apply.py": DOWN,
-    "workspace/changes/export.py": DOWN,
+    "workspace/changes/branch.py": DOWN,
     "workspace/changes/merge.py": DOWN,
     "workspace/requirements.py": "an empty directory",
-    "workspace/git/refs.py": "bounded by its own count; beneath a descriptor",
+    "workspace/git/history.py": DOWN,
     "workspace/bundles/server.py": DOWN,
 }
 MOST_ALLOWED: Final = 30
