@@ -156,10 +156,11 @@ def test_c41_cancel_while_running_and_after_the_end(daemons: Pair, tmp_path: Pat
 def test_c41_cancel_racing_the_end(daemons: Pair, tmp_path: Path) -> None:
     delegator, executor = daemons
     seen = set()
+    moments = random.Random(41)
     for _ in range(6):
         id_ = begin(delegator, tmp_path, "sleep 0.3; echo done > result")
         wait_state(delegator, id_, "running")
-        time.sleep(random.uniform(0.1, 0.5))
+        time.sleep(moments.uniform(0.1, 0.5))
         told = ask(delegator, methodcaller("cancel_delegation", id_))
         end = finish(delegator, id_)
 
