@@ -197,4 +197,3 @@ async def test_the_default_agent_of_the_repository_works(tmp_path: Path) -> None
 def test_the_example_of_a_model_is_valid() -> None:
     (agent,) = load_agents(Path(__file__).parents[2] / "examples" / "model-agent" / "agent.json")
     assert agent.provider.type == "model"
-    assert agent.governs_exec is True

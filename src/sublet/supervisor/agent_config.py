@@ -201,11 +201,6 @@ class AgentConfig(Part):
                 check_governance(provider.type, names, value)
         return value
 
-    @property
-    def governs_exec(self) -> bool:
-        """Whether its provider runs programs only through a tool of ours, so that ``allow_exec`` can be enforced."""
-        return isinstance(self.provider, ModelConfig)
-
     @field_validator("sandbox")
     @classmethod
     def _kept_from_programs(cls, sandbox: SandboxConfig, info: ValidationInfo) -> SandboxConfig:

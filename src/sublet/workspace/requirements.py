@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sublet.disk.openat2 import open_beneath
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
-from sublet.workspace.openat2 import open_beneath
 from sublet.workspace.sandbox.bubblewrap import BubblewrapSandbox, PlainLaunch
 
 Purpose = Literal["mount", "sandbox", "audit", "serve"]

@@ -40,7 +40,7 @@ from support.sftp_client import string
 W = b"/workspace/"
 READ = 5
 SERVED = (
-    "workspace.sftp.core:SftpCore.next_reply",
+    "workspace.sftp.core:SftpCore.reply",
     "workspace.sftp.session:SftpSession._pump",
     "workspace.ssh.lane:FastLane._deliver",
     "workspace.ssh.turns:Turns._turn",

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 from attacks.kit.view_lease import served
 from attacks.probe import CostProbe, FailureProbe, KeptProbe
+from sublet.disk.openat2 import choose_opener
 from sublet.workspace import own_names as own_names_of
 from sublet.workspace.archive.tree_pack import AllVisible
 from sublet.workspace.birth import Identity
@@ -24,7 +25,6 @@ from sublet.workspace.confined.shared import SharedFiles
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.folding import may_fold
 from sublet.workspace.mount.relay import SftpRelay
-from sublet.workspace.openat2 import choose_opener
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.view.patterns import fold

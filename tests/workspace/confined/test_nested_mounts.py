@@ -16,12 +16,12 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from sublet.disk.openat2 import DIRECTORY_PATH, choose_opener, open_beneath
 from sublet.policy.limits import AdmissionLimits
 from sublet.workspace.audit.snapshot import take
 from sublet.workspace.confined import nested_mounts
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.nested_mounts import NestedMounts
-from sublet.workspace.openat2 import DIRECTORY_PATH, choose_opener, open_beneath
 from sublet.workspace.quota import Quota
 from sublet.workspace.serving.served_lease import ServedLease
 from sublet.workspace.view.admission import scan

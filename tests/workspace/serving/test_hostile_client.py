@@ -18,7 +18,7 @@ import asyncssh
 import psutil
 import pytest
 
-from sublet.workspace.openat2 import Opener, choose_opener, open_beneath, walk_beneath
+from sublet.disk.openat2 import Opener, choose_opener, open_beneath, walk_beneath
 from sublet.workspace.serving.login import MAX_BLOCKED_INPUT
 from support.sftp_client import NO_ATTRIBUTES, Lender, eventually, frame, lender, open_channel, string
 

@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, Final
 
+from sublet.disk.openat2 import open_beneath
 from sublet.protocol.bounds import MAX_RESOURCES
 from sublet.protocol.errors import SubletError
 from sublet.protocol.names import ForeignName, MalformedName, parse_plain_name
@@ -30,7 +31,6 @@ from sublet.workspace.bundles.exchange import GitExchange
 from sublet.workspace.bundles.runs import GitRuns
 from sublet.workspace.bundles.server import SUFFIX
 from sublet.workspace.confined.fs import OPEN_FILE
-from sublet.workspace.openat2 import open_beneath
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.view.export_view import META
 from sublet.workspace.view.walk import Budget, WalkOverrunError

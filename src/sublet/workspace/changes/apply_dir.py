@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Final
 
 from sublet.disk.durable import Syncing
+from sublet.disk.openat2 import exchange
 from sublet.disk.plain_file import open_plain
 from sublet.disk.removal import remove_beneath
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import PlannedStep
 from sublet.workspace.changes.tree import SPECIAL_BITS, Found, Tree
-from sublet.workspace.openat2 import exchange
 from sublet.workspace.staging.copy import copy_content
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from sublet.disk.durable import Syncing, write_durably
+from sublet.disk.openat2 import choose_opener
 from sublet.disk.removal import remove_tree
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
@@ -26,7 +27,6 @@ from sublet.workspace.audit.shadow_git import DIRECTORY
 from sublet.workspace.changes import record as change_record
 from sublet.workspace.changes.record import ChangeRecord, Content, Entry
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import choose_opener
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
 from sublet.workspace.staging.copy import copy_content
 from sublet.workspace.staging.model import (

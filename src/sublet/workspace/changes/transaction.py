@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from sublet.disk.durable import sync_directory
+from sublet.disk.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
@@ -27,7 +28,6 @@ from sublet.workspace.changes.apply_dir import ApplyDir, displaced, prepared
 from sublet.workspace.changes.edits import Step
 from sublet.workspace.changes.transaction_plan import STAGE_PREFIX, GroupName, Plan, PlannedStep
 from sublet.workspace.changes.tree import Found, Tree
-from sublet.workspace.openat2 import DIRECTORY_PATH, exchange, rename_noreplace
 from sublet.workspace.staging.model import ChangeSetStatus
 
 T = TypeVar("T")

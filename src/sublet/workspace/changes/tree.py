@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.disk.openat2 import DIRECTORY_PATH, choose_opener, open_real
 from sublet.workspace.audit.snapshot import read_record
 from sublet.workspace.changes.record import Content
-from sublet.workspace.openat2 import DIRECTORY_PATH, choose_opener, open_real
 
 Kind = Literal["absent", "file", "link", "directory", "special", "blocked", "closed"]
 """``blocked``: a name above it is no directory. ``closed``: it can't be looked at, or something is mounted there."""

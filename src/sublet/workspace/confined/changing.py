@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
+from sublet.disk.openat2 import Opener
 from sublet.workspace.confined.bounds import check_depth
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
@@ -21,7 +22,6 @@ from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
 from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import Opener
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, refused

@@ -12,8 +12,8 @@ import stat
 from contextlib import suppress
 from typing import Final
 
+from sublet.disk.openat2 import exchange
 from sublet.workspace.file_copy import copy_content
-from sublet.workspace.openat2 import exchange
 from sublet.workspace.viewpath import refused
 
 QUICK_BYTES: Final = 1 << 20

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.openat2 import DIRECTORY_PATH, Opener, choose_opener, open_real
 from sublet.workspace.birth import Identity
 from sublet.workspace.confined.handles import OPEN_FILE as OPEN_FILE
 from sublet.workspace.confined.handles import Directory as Directory
@@ -22,7 +23,6 @@ from sublet.workspace.confined.handles import ReadFile as ReadFile
 from sublet.workspace.confined.nested_mounts import NestedMounts
 from sublet.workspace.confined.shared import SharedFiles, is_shared
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import DIRECTORY_PATH, Opener, choose_opener, open_real
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, link_stays, refused

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from sublet.disk.openat2 import Opener, rename_noreplace
 from sublet.workspace.confined.changing import HIDDEN, HOLDS, SHARED, ChangingFs, OnRefused
 from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
@@ -16,7 +17,6 @@ from sublet.workspace.confined.move import check_move
 from sublet.workspace.git.take import QUICK_BYTES, Looking, looking, take
 from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
-from sublet.workspace.openat2 import Opener, rename_noreplace
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts, refused

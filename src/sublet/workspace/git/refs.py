@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.openat2 import DIRECTORY_PATH, open_beneath, open_real
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_line
 from sublet.workspace.git.rules import REPOSITORY
-from sublet.workspace.openat2 import DIRECTORY_PATH, open_beneath, open_real
 
 MAX_REFS: Final = 20_000
 MAX_DEPTH: Final = 64

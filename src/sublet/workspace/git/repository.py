@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.protocol.bounds import GitMode
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.rules import REPOSITORY
-from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SPECIAL = Pattern(r"[*?\[]")

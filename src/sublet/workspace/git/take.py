@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from sublet.disk.openat2 import open_beneath, rename_noreplace
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.index import MAX_INDEX_BYTES, checked_index
 from sublet.workspace.git.objects import MAX_OBJECT_BYTES, check_object
@@ -24,7 +25,6 @@ from sublet.workspace.git.ref_names import (
     replacements,
 )
 from sublet.workspace.git.rules import HEAD, INDEX, PACKED, REFS
-from sublet.workspace.openat2 import open_beneath, rename_noreplace
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024

@@ -15,14 +15,14 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 
 PROBE_SECONDS = 10.0
 
 # Programs and libraries. Where a distribution has merged them into /usr these are links, elsewhere directories.
-_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 # What programs need of /etc to run at all: linker, alternatives, certificates, time zone, names of users and services.
 _ETC = (
@@ -145,7 +145,7 @@ class BubblewrapSandbox:
         """
         layers = sorted(self._layers(launch), key=lambda layer: (len(layer.path.parts), layer.rank))
         argv = [self.program, *_NAMESPACES, *([] if launch.allow_network else ["--unshare-net"])]
-        argv += [*_system(), *_etc(launch.allow_network), *_PRIVATE]
+        argv += [*system(), *_etc(launch.allow_network), *_PRIVATE]
         argv += [*_bounded(argv[0], launch.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108 - a private one
         for layer in layers:
             argv += layer.arguments
@@ -154,7 +154,7 @@ class BubblewrapSandbox:
         return [*argv, "--chdir", str(_absolute(launch.cwd)), "--", *launch.argv]
 
     def _layers(self, launch: ConfinedLaunch) -> Iterator[_Layer]:
-        shown = [Path("/usr"), *map(Path, _SYSTEM)]
+        shown = [Path("/usr"), *map(Path, SYSTEM)]
         links = []
         for path in map(_absolute, launch.readable):
             if launch.cwd.is_relative_to(path):  # the lease's own, on a mount that may not be looked into
@@ -237,9 +237,10 @@ def _knows_size(program: str, *_identity: int) -> bool:
     return b"--size BYTES" in helped.stdout + helped.stderr
 
 
-def _system() -> Iterator[str]:
+def system() -> Iterator[str]:
+    """Yield the arguments that show the system's programs and libraries, read-only."""
     yield from ("--ro-bind", "/usr", "/usr")
-    for path in _SYSTEM:
+    for path in SYSTEM:
         if os.path.islink(path):
             yield from ("--symlink", os.readlink(path), path)
         elif os.path.isdir(path):

@@ -19,6 +19,7 @@ from typing import Final
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.text import clean_line
 from sublet.workspace.git_runner import git_program
+from sublet.workspace.sandbox.bubblewrap import SYSTEM, system
 
 MAX_MEMORY_KIB: Final = 1 << 20
 """Address space of one git, in KiB. What it holds at once is bounded more tightly, by what is let in."""
@@ -27,7 +28,6 @@ MAX_FILE_BLOCKS: Final = 8 << 20
 """Blocks of 512 bytes of one file that git writes: 4 GiB."""
 PROBE_SECONDS: Final = 10.0
 
-_SYSTEM: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC: Final = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
 _STORES: Final = ("/nix/store", "/gnu/store")
 """Where some systems keep every program, each with a directory of its own."""
@@ -151,7 +151,7 @@ class GitSandbox:
         self.check()
         program = self._bwrap()
         assert program is not None
-        argv = [program, *_BARE, *_system(), "--dev", "/dev"]
+        argv = [program, *_BARE, *_shown(), "--dev", "/dev"]
         for path in readable:
             argv += ["--ro-bind", str(path), str(path)]
         for path in writable:
@@ -173,13 +173,8 @@ def git_variables() -> dict[str, str]:
     return {"GIT": git_program("", "Install git, or use another transport."), "MALLOC_ARENA_MAX": "1"}
 
 
-def _system() -> Iterator[str]:
-    yield from ("--ro-bind", "/usr", "/usr")
-    for path in _SYSTEM:
-        if os.path.islink(path):
-            yield from ("--symlink", os.readlink(path), path)
-        elif os.path.isdir(path):
-            yield from ("--ro-bind", path, path)
+def _shown() -> Iterator[str]:
+    yield from system()
     for name in _ETC:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
     for path in _of_git(shutil.which("git") or ""):
@@ -191,7 +186,7 @@ def _of_git(program: str) -> tuple[str, ...]:
     """Return what has to be shown besides the system's own directories for a git that is installed elsewhere."""
     found = {os.path.dirname(os.path.dirname(path)) for path in (program, os.path.realpath(program)) if path}
     stores = [store for store in _STORES if any(path.startswith(f"{store}/") for path in found)]
-    usual = ("/usr", *_SYSTEM)
+    usual = ("/usr", *SYSTEM)
     other = [path for path in found if path != "/" and not any(f"{path}/".startswith(f"{top}/") for top in usual)]
     return (*stores, *(path for path in sorted(other) if not any(path.startswith(store) for store in stores)))
 
@@ -199,7 +194,7 @@ def _of_git(program: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=1)
 def _why_not(program: str, *_identity: int) -> str:
     """Return why bubblewrap can't confine git here; empty where it can."""
-    argv = [program, *_BARE, *_system(), "--dev", "/dev", "--remount-ro", "/", "--", _SHELL, "-c", "exit 0"]
+    argv = [program, *_BARE, *_shown(), "--dev", "/dev", "--remount-ro", "/", "--", _SHELL, "-c", "exit 0"]
     try:
         done = subprocess.run(argv, cwd="/", env={}, capture_output=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_name
-from sublet.workspace.openat2 import DIRECTORY_PATH, open_real
 
 StagingKind = Literal["reflink", "copy", "overlay"]
 """How the private view is made: blocks shared with the directory until they are written, a plain copy, or a layer."""
