@@ -44,6 +44,7 @@ soak: setup ## break links, kill at every journal write, run many leases: what d
 	@$(PY) benchmarks/crashes.py --markdown
 	@$(PY) benchmarks/trees.py --markdown
 	@$(PY) benchmarks/soak.py --markdown
+	@$(PY) benchmarks/hostile.py --markdown
 
 lock: setup ## choose the versions of requirements.lock anew
 	@scripts/lock

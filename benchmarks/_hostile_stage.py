@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ number = 0
 while True:
     number += 1
     begun = time.monotonic()
+    print("begins", begun, flush=True)
     try:
         os.stat(f"{sys.argv[1]}/absent-{os.getpid()}-{number}")
     except FileNotFoundError:
@@ -48,13 +50,13 @@ while True:
     except OSError as error:
         print("failed", error.errno, flush=True)
         break
-    took = time.monotonic() - begun
-    if took > longest:
-        longest = took
-        print(longest, flush=True)
+    longest = max(longest, time.monotonic() - begun)
+    print("longest", longest, flush=True)
     time.sleep(0.01)
 """
 """Looks at names that are not there in the honest mount and says what took longest; each look asks the lender."""
+LAST_BYTES: Final = 4096
+"""Of what the looker has said: more than its last two lines."""
 
 
 class Looker:
@@ -66,11 +68,15 @@ class Looker:
 
     @property
     def longest(self) -> float:
-        """Return what took longest so far."""
-        lines = os.pread(self._out.fileno(), 1 << 20, 0).decode().split("\n")[:-1]
-        if any(line.startswith("failed") for line in lines):
+        """Return what took longest so far, a look that is not answered yet included."""
+        size = os.fstat(self._out.fileno()).st_size
+        said = os.pread(self._out.fileno(), LAST_BYTES, max(size - LAST_BYTES, 0)).decode()
+        words = [line.split() for line in said.split("\n")[:-1] if len(line.split()) == 2]
+        if not words or words[-1][0] == "failed":
             return float("inf")
-        return float(lines[-1]) if lines else float("inf")
+        longest = max([float(value) for word, value in words if word == "longest"], default=0.0)
+        waiting = time.monotonic() - float(words[-1][1]) if words[-1][0] == "begins" else 0.0
+        return max(longest, waiting)
 
     def close(self) -> None:
         """End it."""
@@ -204,6 +210,7 @@ class Asker:
     def __init__(self, worker: HostileWorker, start: Start) -> None:
         self._worker = worker
         self._start = start
+        self.answered = anyio.Event()
         self.refused = anyio.Event()
 
     async def run(self) -> None:
@@ -212,5 +219,7 @@ class Asker:
             async with self._worker.connect(self._start) as connection:
                 channel = await open_channel(connection)
                 while (await channel.ask(STAT, string(b"/workspace"))).kind == ATTRS:
+                    self.answered.set()
                     await anyio.sleep(0.005)
+                self.refused.set()  # before the connection is closed, which takes time of its own
         self.refused.set()

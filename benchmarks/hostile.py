@@ -128,7 +128,9 @@ async def cut_after(stage: Stage, delegation: str) -> float:
     asker = Asker(stage.worker, stage.worker.starts[delegation])
     async with anyio.create_task_group() as tasks, control(stage.lender) as client:
         tasks.start_soon(asker.run)
-        await anyio.sleep(0.5)
+        with anyio.fail_after(30):
+            await asker.answered.wait()
+        assert not asker.refused.is_set(), "there was no access before the cancel"
         begun = time.monotonic()
         tasks.start_soon(partial(client.cancel_delegation, delegation))
         with anyio.move_on_after(60):

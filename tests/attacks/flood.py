@@ -20,7 +20,7 @@ class Target:
         host_key: its SSH host key, as a line of ``known_hosts``.
         lease: user name of a live ``rw`` lease that the attacker holds.
         key: the key of that lease.
-        bus: Zenoh endpoint of its bus, such as ``tcp/127.0.0.1:7447``; None where it has none.
+        bus: Zenoh endpoint of its bus, such as ``tls/127.0.0.1:7447``; None where it has none.
         peer_home: ``SUBLET_HOME`` of a daemon that is paired with it, whose keys the attacker has; it does not run.
         agent_socket: a socket of the daemon that a program under its own user may reach (``mcp.sock``).
     """

@@ -541,6 +541,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_is_walked_leads_nowhere
     with monkeypatch.context() as patched:
         patched.setattr(snapshot._Reader, "_directory", swapping)
         report = lease.audit()
+    assert (lease.root / "b").is_symlink()
     assert not any(b"secret" in f.path for f in report.files)
     assert "outside" not in lease.patch(report)
 

@@ -29,6 +29,7 @@ def check_covers(probe: Probe, counted: Counted) -> None:
 def test_names_are_used_once() -> None:
     names = [probe.name for probe in ALL]
     assert len(set(names)) == len(names)
+    assert all(probe.covers for probe in ALL)
 
 
 @pytest.mark.parametrize("probe", COSTS, ids=lambda probe: probe.name)

@@ -24,4 +24,5 @@ def test_a_row_names_a_test_that_is_there(row: Tried) -> None:
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert name in names
+    assert name.startswith("test_")
     assert "|" not in row.tries + row.stopped_by

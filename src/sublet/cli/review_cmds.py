@@ -144,7 +144,8 @@ def discard(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = F
 def undo(ctx: typer.Context, delegation_id: IdArgument, as_json: JsonFlag = False) -> None:
     """Take back what `apply` did, or what a live lease wrote.
 
-    Text that was changed since in other lines is merged. What can't be is left as it is, and listed.
+    What was changed since `apply` is left as it is, and listed. What a live lease wrote is merged with what was
+    changed since; what can't be merged is left, and listed.
     """
     screen = Screen(as_json=as_json)
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -71,8 +71,12 @@ class BusyPair:
             self.mcp,
             self.strangers,
         ):
-            with suppress(SubletError, OSError, EOFError):
+            try:
                 await work()
+            except TimeoutError as hung:
+                raise RuntimeError(f"{work.__name__} never ended") from hung
+            except (SubletError, OSError, EOFError):
+                continue
 
     async def staged(self) -> None:
         """Apply a staged result."""

@@ -88,7 +88,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="models: capabilities in the lease",
-        covers=(),
+        covers=("supervisor.capabilities.registry:CapabilitySet.get", "policy.capabilities.disclosure:disclose"),
         throw=throwing(test_capabilities.test_a_capability_is_offered_asked_for_and_run_in_the_lease),
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -103,8 +102,8 @@ async def _while_working(places: Sequence[str], work: Work) -> None:
     with faults.installed():
         async with busy_pair() as pair:
             for place in places:
-                with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
-                    await work(pair)
+                with faults.throwing(place):
+                    await _ended(place, work, pair)
                 await pair.serves()
             await pair.check()
     _all_thrown(faults, places)
@@ -121,10 +120,20 @@ async def _by_other_work() -> None:
     with faults.installed():
         async with busy_pair() as pair:
             for place, work in BY_OTHER_WORK.items():
-                with faults.throwing(place), suppress(SubletError, OSError, EOFError, AssertionError):
-                    await work(pair)
+                with faults.throwing(place):
+                    await _ended(place, work, pair)
             await pair.check()
     _all_thrown(faults, BY_OTHER_WORK)
+
+
+async def _ended(place: str, work: Work, pair: BusyPair) -> None:
+    """Do work in which something fails; it may fail, but it has to end."""
+    try:
+        await work(pair)
+    except TimeoutError as hung:
+        raise RuntimeError(f"{place}: what was done never ended") from hung
+    except (SubletError, OSError, EOFError, AssertionError):
+        return
 
 
 async def _at_the_start(places: Sequence[str]) -> None:
