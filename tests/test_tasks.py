@@ -103,8 +103,42 @@ async def test_a_task_that_fails_ends_alone(error: BaseException) -> None:
 async def test_who_wants_an_end_gets_it(error: BaseException) -> None:
     assert not is_failure(error)
     assert not is_failure(BaseExceptionGroup("g", [error, ValueError()]))
-    with pytest.raises(type(error)):
-        await alone("it", Failing(error).serve)
+    if not isinstance(error, asyncio.CancelledError):
+        with pytest.raises(type(error)):
+            await alone("it", Failing(error).serve)
+
+
+async def test_what_a_task_waits_for_cancels_neither_the_task_nor_its_group() -> None:
+    others: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    rest = anyio.Event()
+
+    async def waits() -> None:
+        await others
+
+    async with anyio.create_task_group() as group:
+        start_alone(group, "it", waits)
+        start_alone(group, "another", rest.wait)
+        await anyio.sleep(0)
+        others.cancel()
+        await anyio.sleep(0)
+        assert not group.cancel_scope.cancel_called
+        rest.set()
+    await alone("it", Failing(asyncio.CancelledError()).serve)
+
+
+async def test_a_task_whose_group_is_cancelled_ends() -> None:
+    went_on = False
+
+    async def work() -> None:
+        nonlocal went_on
+        await alone("it", anyio.sleep_forever)
+        went_on = True
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        await anyio.sleep(0)
+        group.cancel_scope.cancel()
+    assert not went_on
 
 
 def test_an_error_is_told_on_one_bounded_line() -> None:

@@ -145,13 +145,11 @@ class Services:
         Raises:
             Ended: it returned, or was cancelled by something that it waited for and not by whoever runs it.
         """
-        task = asyncio.current_task()
-        assert task is not None
-        cancelling = task.cancelling()
+        before = _cancelling()
         try:
             await service.serve()
         except asyncio.CancelledError:
-            if task.cancelling() > cancelling or anyio.get_current_task().has_pending_cancellation():
+            if _is_cancelled(before):
                 raise
             raise Ended("something that it waited for was cancelled") from None
         raise Ended("it ended by itself")
@@ -190,13 +188,33 @@ def start_alone(
 
 
 async def alone(what: str, call: Callable[[*Arguments], Awaitable[Any]], *arguments: *Arguments) -> None:
-    """Run ``call`` and log its failure. Nothing is raised but a cancellation."""
+    """Run ``call`` and log its failure. Nothing is raised but the wish of whoever runs this that it ends.
+
+    A cancellation of something that ``call`` waited for is a failure like any other: raised, it would cancel the group.
+    """
+    before = _cancelling()
     try:
         await call(*arguments)
+    except asyncio.CancelledError:
+        if _is_cancelled(before):
+            raise
+        log.exception("a task was cut off by what it waited for, and nothing else with it", task=what)
     except BaseException as error:
         if not is_failure(error):
             raise
         log.exception("a task failed, and nothing else with it", task=what)
+
+
+def _cancelling() -> int:
+    """Return how often the cancellation of this task was asked for."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
+def _is_cancelled(before: int) -> bool:
+    """Tell whether this task itself is cancelled, by what ``_cancelling`` said before."""
+    return _cancelling() > before or anyio.get_current_task().has_pending_cancellation()
 
 
 def is_failure(error: BaseException) -> bool:

@@ -65,11 +65,8 @@ ALLOWED: Final = {
 }
 ALLOWED_RECURSIVE: Final = {
     "workspace/changes/apply.py": DOWN,
-    "workspace/changes/branch.py": DOWN,
     "workspace/changes/merge.py": DOWN,
     "workspace/requirements.py": "an empty directory",
-    "workspace/git/history.py": DOWN,
-    "workspace/bundles/server.py": DOWN,
 }
 MOST_ALLOWED: Final = 30
 

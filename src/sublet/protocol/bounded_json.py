@@ -109,9 +109,11 @@ def check_json(raw: bytes, *, max_bytes: int = MAX_BYTES, depth: int = MAX_DEPTH
             raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
         outside = b"".join(plain.split(b'"')[::2])  # what is in no string
         brackets = outside.translate(_SIGNS, _NOT_BRACKETS)
-        if max(accumulate(array("b", brackets)), default=0) > depth:
+        # Before they are counted one by one; closing ones alone are no JSON, and may be as many as there are bytes.
+        few = brackets[: 2 * values + 2]
+        if max(accumulate(array("b", few)), default=0) > depth:
             raise BadJson(Why.TOO_DEEP, f"it is nested deeper than {depth}")
-        if len(outside.translate(None, _NOT_BETWEEN)) > values:
+        if len(few) < len(brackets) or len(outside.translate(None, _NOT_BETWEEN)) > values:
             raise BadJson(Why.TOO_MANY, f"it holds more than {values} values")
 
 

@@ -294,9 +294,9 @@ def _compile(source: str | bytes) -> Any:
     options.max_mem = MAX_PATTERN_MEMORY
     if isinstance(source, bytes):
         options.encoding = re2.Options.Encoding.LATIN1
-        raw = source.replace(rb"\Z", rb"\z")
+        raw = b"\\\\".join(part.replace(rb"\Z", rb"\z") for part in source.split(b"\\\\"))
     else:
-        raw = _Text(source.replace(r"\Z", r"\z")).raw
+        raw = _Text("\\\\".join(part.replace(r"\Z", r"\z") for part in source.split("\\\\"))).raw
     engine = re2._re2.RE2(raw, options)
     if not engine.ok():
         raise BadPattern(f"the pattern can't be used: {engine.error().decode('utf-8', 'replace')[:200]}")

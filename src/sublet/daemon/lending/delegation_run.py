@@ -324,7 +324,10 @@ class DelegationRun:
         await self._access.forget()
 
     async def _tell_peer(self) -> None:
-        """Ask the peer to stop where it may still be working; nothing waits for it to hear us."""
+        """Ask the peer to stop where it may still be working; the end waits ``CANCEL_PEER_SECONDS`` for it at most.
+
+        A peer that has not heard us by then is told later (``LateNews``).
+        """
         if self._task is None:
             return
         self.untold = True

@@ -170,6 +170,9 @@ class Gateways:
             return
         one.token = await asyncio.to_thread(self._token_of, gateway_id)
         one.detail = "waits for its connection"
+        if self._group is None:
+            one.state, one.token = "stopped", ""
+            raise SubletError(LocalCode.UNAVAILABLE, "the daemon is stopping")
         if not self._serving:
             self._serving = True
             self._services.start(self._group, Service("connections of gateways", self._server.serve))

@@ -53,7 +53,7 @@ class _Head(h11.Connection):
             h11.RemoteProtocolError: it is refused; ``refusal`` is the status and why.
         """
         if self.their_state is h11.IDLE:
-            begun = self.trailing_data[0]
+            begun = self.trailing_data[0][:MAX_HEAD_BYTES]
             ends = [at for end in (b"\n\r\n", b"\n\n") if (at := begun.find(end)) >= 0]
             if begun.count(b"\n", 0, min(ends, default=len(begun))) > MAX_HEADER_LINES:
                 self._refuse(431, "The request has too many headers.")

@@ -85,7 +85,7 @@ class TextBody:
         for key, (parent, previous, value) in marks.items():
             transaction.set_key(parent, key, previous, value)
 
-    def _pieces(self) -> Iterator[tuple[int, int, bytes]]:
+    def _pieces(self) -> Iterator[tuple[int, int, bytes | memoryview]]:
         """Yield client, clock and text of what is shown, in order."""
         for run in self._order:
             if not run.text:

@@ -38,7 +38,7 @@ class Run:
     length: int
     origin: ItemId | None
     right: ItemId | None
-    text: bytes
+    text: bytes | memoryview
     depth: int = 0
 
     @property
@@ -178,9 +178,10 @@ class TextOrder:
         """Cut a run in two before a clock; return the second one."""
         first = clock - run.clock
         cut = first * _UNIT
+        text = memoryview(run.text)  # so that the rest of a long run is not copied for each cut
         origin = run.client, clock - 1
-        second = Run(run.client, clock, run.length - first, origin, run.right, run.text[cut:], run.depth + first)
-        run.length, run.text = first, run.text[:cut]
+        second = Run(run.client, clock, run.length - first, origin, run.right, text[cut:], run.depth + first)
+        run.length, run.text = first, text[:cut]
         self._link(second, self._following(run), None)
         return second
 

@@ -155,6 +155,11 @@ class Link:
                 self.waits[wait[0]] = self.waits.get(wait[0], 0) | wait[1]
         return more
 
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self.raw.fileno() < 0
+
     def close(self) -> None:
         """Close both sides."""
         for one in (self.raw, self.local):

@@ -71,6 +71,8 @@ class Links:
         self._pending: OrderedDict[Link, None] = OrderedDict()
         self._open: dict[bytes, list[Link]] = {}
         self._busy: list[Link] = []
+        self._resting: dict[Socket, tuple[float, bytes | None]] = {}
+        """Listeners that are left alone until then, and what they are registered with."""
         self._closing = False
         for one in (self._woken, self._listener):
             if one is not None:
@@ -179,7 +181,9 @@ class Links:
     def _turn(self) -> None:
         ready: dict[Link, dict[Socket, int]] = {link: {} for link in self._busy}
         self._busy = []
-        for key, events in self._selector.select(0 if ready else (1.0 if self._pending else None)):
+        self._rested()
+        wait = 0 if ready else PAUSE_SECONDS if self._resting else 1.0 if self._pending else None
+        for key, events in self._selector.select(wait):
             made = key.fileobj
             assert isinstance(made, socket.socket)
             if isinstance(key.data, Link):
@@ -193,7 +197,8 @@ class Links:
         while self._jobs:
             self._jobs.popleft()()
         for link, events_of in ready.items():
-            self._guarded(link, events_of)
+            if not link.closed:  # by another one that needed its place
+                self._guarded(link, events_of)
         now = time.monotonic()
         while self._pending and (oldest := next(iter(self._pending))).deadline <= now:
             self._end(oldest)
@@ -202,7 +207,8 @@ class Links:
         for _ in range(ACCEPTED_A_TURN):
             try:
                 made, _ = listener.accept()
-            except OSError:
+            except OSError as error:
+                self._rest(listener, None, error)
                 return
             link = self._new(made, None, None)
             try:
@@ -216,7 +222,8 @@ class Links:
         """Call a peer, as Zenoh has called our socket for it."""
         try:
             local, _ = listener.accept()
-        except OSError:
+        except OSError as error:
+            self._rest(listener, key, error)
             return
         local.setblocking(False)
         addresses = self._doors[key]
@@ -224,7 +231,11 @@ class Links:
             local.close()
             return
         address = addresses[next(self._calls) % len(addresses)]
-        made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        try:
+            made = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        except OSError:  # no descriptor is left; Zenoh calls again
+            local.close()
+            return
         link = self._new(made, key, local)
         with suppress(BlockingIOError):
             try:
@@ -236,6 +247,18 @@ class Links:
                 return
         link.waits = {made: WRITE}
         self._watch(link)
+
+    def _rest(self, listener: Socket, data: bytes | None, error: OSError) -> None:
+        """Leave a listener alone for a moment, if nothing can be accepted: it would be ready all the time."""
+        if not isinstance(error, BlockingIOError):
+            self._selector.unregister(listener)
+            self._resting[listener] = time.monotonic() + PAUSE_SECONDS, data
+
+    def _rested(self) -> None:
+        for listener, (until, data) in list(self._resting.items()):
+            if until <= time.monotonic():
+                del self._resting[listener]
+                self._selector.register(listener, READ, data)
 
     def _new(self, made: Socket, wanted: bytes | None, local: Socket | None) -> Link:
         made.setblocking(False)
@@ -254,6 +277,9 @@ class Links:
                 self._prove(link)
             self._watch(link)
         except Over:
+            self._end(link)
+        except Exception:  # such as no descriptor left; the other links go on
+            log.exception("a link of the bus failed, and nothing else with it")
             self._end(link)
 
     def _shaken(self, link: Link) -> bool:
@@ -341,7 +367,8 @@ class Links:
 
     def _drop_caller(self, key: bytes) -> None:
         made = self._callers.pop(key)
-        self._selector.unregister(made)
+        if self._resting.pop(made, None) is None:
+            self._selector.unregister(made)
         made.close()
         for link in [one for one in self._open.get(key, []) if one.wanted is not None]:
             self._end(link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
+from sublet.disk.removal import remove_tree
 from sublet.workspace.archive.server import MAX_ENTRIES, MAX_SECONDS, Branch, Upload
 from sublet.workspace.archive.tar_format import END, Entry, MalformedTar, Parts, PlannedTar, TarLimits, header, padding
 from sublet.workspace.archive.tree_pack import TreePacker
@@ -73,13 +75,14 @@ class GitDownload:
         for branch in self._branches:
             os.close(branch.root_fd)
         self._branches = []
-        self._scratch.cleanup()
+        with contextlib.suppress(OSError):  # what stays is cleared when the daemon starts
+            remove_tree(self._scratch)
 
     def _stream(self, meta: Mapping[bytes, bytes], modified_ns: int) -> Generator[bytes]:
         packer = TreePacker(Budget(MAX_ENTRIES, MAX_SECONDS))
         yield b"".join(packer.files(META, meta, modified_ns))
         for number, branch in enumerate(self._branches):
-            repository = GitExchange(Path(self._scratch.name) / str(number), self._runs)
+            repository = GitExchange(self._scratch / str(number), self._runs)
             repository.create()
             repository.snapshot(branch.root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
             with repository.bundle() as file:
@@ -93,10 +96,10 @@ class GitDownload:
         yield packer.end()
 
 
-def _directory(scratch: Path) -> tempfile.TemporaryDirectory[str]:
+def _directory(scratch: Path) -> Path:
     """Return a directory for one transfer, below that which the daemon clears when it starts."""
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix="git-", dir=scratch, ignore_cleanup_errors=True)
+    return Path(tempfile.mkdtemp(prefix="git-", dir=scratch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class GitUpload:
         results: list[tuple[bytes, GitExchange, Taken]] = []
         for number, (name, branch) in enumerate(self._branches.items()):
             if (name + SUFFIX,) in self._planned:
-                repository = GitExchange(Path(self._scratch.name) / str(number), self._runs)
+                repository = GitExchange(self._scratch / str(number), self._runs)
                 repository.create()
                 base = repository.snapshot(branch.root_fd, branch.rules, Budget(MAX_ENTRIES, MAX_SECONDS))
                 with open(self._bundle(name), "rb") as bundle:
@@ -225,7 +228,8 @@ class GitUpload:
             os.close(branch.root_fd)
         self._branches = {}
         self._upload.close()
-        self._scratch.cleanup()
+        with contextlib.suppress(OSError):  # what stays is cleared when the daemon starts
+            remove_tree(self._scratch)
 
     # tar_format.TarSink
 
@@ -247,7 +251,7 @@ class GitUpload:
         self._file = None
 
     def _bundle(self, name: bytes) -> Path:
-        return Path(self._scratch.name) / f"{list(self._branches).index(name)}.bundle"
+        return self._scratch / f"{list(self._branches).index(name)}.bundle"
 
 
 def _planned(name: bytes, taken: Taken) -> list[_Change]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from sublet.disk.removal import temporary_directory
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean_name
@@ -97,8 +97,8 @@ def export_branch(changes: ChangeSets, key: str, rules: ViewRules, branch: str, 
             f"{record.root} is in no git repository, so the result can't become a branch",
             "Apply it, or save it as a patch.",
         )
-    with tempfile.TemporaryDirectory(prefix="branch-", dir=changes.directory(key)) as made:
-        git = _Exporter(place, Path(made), changes.git)
+    with temporary_directory("branch-", changes.directory(key)) as made:
+        git = _Exporter(place, made, changes.git)
         head = git.look(branch)
         links = git.gitlinks(head) if head else []
         left_out: list[str] = []
@@ -229,14 +229,10 @@ class _Exporter:
         return commit
 
     def _add_objects(self) -> None:
-        made, target = (os.open(path, _DIRECTORY) for path in (self._git.own / "objects", self._git.place.objects))
-        try:
+        with _opened(self._git.own / "objects") as made, _opened(self._git.place.objects) as target:
             for fan in sorted(os.listdir(made)):
                 if _FAN.match(fan):
                     _add_fan(made, target, fan)
-        finally:
-            os.close(made)
-            os.close(target)
 
     def point(self, branch: str, commit: str) -> None:
         """Make the branch; a zero old value has it made only where there is none."""
@@ -247,8 +243,7 @@ def _add_fan(made: int, target: int, fan: str) -> None:
     """Add the objects whose names begin with ``fan``, each once it is what its name says."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(fan, 0o777, dir_fd=target)
-    own, theirs = os.open(fan, _DIRECTORY, dir_fd=made), os.open(fan, _DIRECTORY, dir_fd=target)
-    try:
+    with _opened(fan, made) as own, _opened(fan, target) as theirs:
         there = set(os.listdir(theirs))
         for rest in sorted(os.listdir(own)):
             if _REST.match(rest) and rest not in there:
@@ -256,9 +251,16 @@ def _add_fan(made: int, target: int, fan: str) -> None:
                     check_object_file(content, (fan + rest).encode())
                     content.seek(0)
                     _add(content, theirs, rest)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, directory: int | None = None) -> Iterator[int]:
+    """Hold a directory open."""
+    fd = os.open(path, _DIRECTORY, dir_fd=directory)
+    try:
+        yield fd
     finally:
-        os.close(own)
-        os.close(theirs)
+        os.close(fd)
 
 
 def _add(content: IO[bytes], directory: int, name: str) -> None:

@@ -38,6 +38,8 @@ SHARED: Final = "the file has a further name, which is hidden"
 NOT_KEPT: Final = "what it holds can't be kept, and this lease must keep all that it overwrites"
 
 OnRefused = Callable[[Parts, str], None]
+_CopyKey = tuple[int, int, bytes, int, int, int, int]
+"""Device and inode of the directory, name, then inode, modification and change time of the file, and bytes to keep."""
 
 
 class ChangingFs(ConfinedFs):
@@ -78,7 +80,7 @@ class ChangingFs(ConfinedFs):
         self._held = HeldBelow(rules, self.is_own, self._shared if self._hides else None)
         self._names_changed = 0
         self._open_files: set[WriteFile] = set()
-        self._copies: OrderedDict[tuple[int, int, int], Copy] = OrderedDict()
+        self._copies: OrderedDict[_CopyKey, Copy] = OrderedDict()
 
     def close(self) -> None:
         """Close the root; every later operation fails."""
@@ -197,7 +199,9 @@ class ChangingFs(ConfinedFs):
         self._tell(parts)
 
     def _copied(self, directory: int, name: bytes, status: os.stat_result, keep: int) -> Copy:
-        key = status.st_ino, status.st_mtime_ns, keep
+        # A copy is put in the place that it was made for: a file has other names, in other directories.
+        place_of = os.fstat(directory)
+        key = (place_of.st_dev, place_of.st_ino, name, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, keep)
         if (made := self._copies.pop(key, None)) is not None:
             return made
         if keep <= QUICK_BYTES or self._patient:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
@@ -23,7 +24,7 @@ from typing import Final
 from sublet.workspace.confined.bounds import MAX_DEPTH
 from sublet.workspace.confined.descend import Level, descend
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.confined.shared import OwnHidden, SharedFiles
+from sublet.workspace.confined.shared import CLOCK_NS, OwnHidden, SharedFiles
 from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts, refused
 
@@ -104,6 +105,7 @@ class HeldBelow:
         self._shared = shared
         self._listed: OrderedDict[int, _Listed] = OrderedDict()
         self._bytes = 0
+        self._keeping = threading.Lock()
         self._answers: OrderedDict[tuple[bytes, ...], _Answer] = OrderedDict()
 
     def below(self, directory: int, parts: Parts, *, patient: bool) -> Below:
@@ -146,10 +148,11 @@ class HeldBelow:
 
     def followed(self, before: os.stat_result, after: os.stat_result) -> None:
         """Note that a directory was moved by the lease, which changes nothing in it but its change time."""
-        listed = self._listed.get(before.st_ino)
-        same = listed is not None and listed.changed == (before.st_mtime_ns, before.st_ctime_ns)
-        if listed is not None and same and after.st_mtime_ns == before.st_mtime_ns:
-            self._listed[before.st_ino] = replace(listed, changed=(after.st_mtime_ns, after.st_ctime_ns))
+        with self._keeping:
+            listed = self._listed.get(before.st_ino)
+            same = listed is not None and listed.changed == (before.st_mtime_ns, before.st_ctime_ns)
+            if listed is not None and same and after.st_mtime_ns == before.st_mtime_ns:
+                self._listed[before.st_ino] = replace(listed, changed=(after.st_mtime_ns, after.st_ctime_ns))
 
     def _found(self, path: tuple[bytes, ...]) -> Below | None:
         """Take the answer for a directory, where there is one that can't be told again at once."""
@@ -226,14 +229,16 @@ class HeldBelow:
                     if entry.stat(follow_symlinks=False).st_nlink > 1:
                         shared.append(name)
         listed = _Listed(changed, tuple(directories), tuple(notable), tuple(shared), tuple(climbs))
-        self._keep(status.st_ino, listed)
+        if status.st_ctime_ns < time.time_ns() - CLOCK_NS:
+            # One that has just changed may change again within the same tick, which its times would not tell.
+            self._keep(status.st_ino, listed)
         return listed, seen
 
     def _keep(self, inode: int, listed: _Listed) -> None:
-        before = self._listed.pop(inode, None)
-        self._bytes += listed.weight - (before.weight if before is not None else 0)
-        self._listed[inode] = listed
-        with suppress(KeyError):
+        with self._keeping:
+            before = self._listed.pop(inode, None)
+            self._bytes += listed.weight - (before.weight if before is not None else 0)
+            self._listed[inode] = listed
             while self._bytes > MAX_KEPT_BYTES and self._listed:
                 self._bytes -= self._listed.popitem(last=False)[1].weight
 

@@ -140,6 +140,7 @@ class MovingFs(ChangingFs):
                 if replace:
                     self._keep(new, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False))
             if self._rules.checked(new):
+                self._keep(old, source)
                 self._take(old_dir, old[-1], new_dir, new, looked, replace=replace and not self._rules.kept(new))
                 os.unlink(old[-1], dir_fd=old_dir)
                 self._quota.remove_file(source)

@@ -115,15 +115,14 @@ class SharedFiles:
 
     def linked(self, before: os.stat_result, after: os.stat_result, old: Parts, new: Parts) -> None:
         """Note that the lease gave a file that showed nothing hidden a second name."""
-        names = self._linked.pop(after.st_ino, None) or set(self._known(after.st_ino))
-        names |= {b"/".join(old), b"/".join(new)}
-        self._keep(after.st_ino, names)
+        names = self._known(after.st_ino)
+        if len(names) < 2 * MAX_NAMES:
+            self._keep(after.st_ino, {*names, b"/".join(old), b"/".join(new)})
         self.changed(before, after, 1)
 
     def renamed(self, status: os.stat_result, new: Parts) -> None:
         """Note that the lease gave a file with several names another one in place of one of them."""
         if (names := self._known(status.st_ino)) and len(names) < 2 * MAX_NAMES:
-            self._linked.pop(status.st_ino, None)
             self._keep(status.st_ino, {*names, b"/".join(new)})
 
     def moved(self) -> None:
@@ -155,6 +154,7 @@ class SharedFiles:
         return self._linked.get(inode) or (self._look.names.get(inode, set()) if self._look is not None else set())
 
     def _keep(self, inode: int, names: set[bytes]) -> None:
+        self._linked_bytes -= _weight(self._linked.pop(inode, set()))
         self._linked[inode] = names
         self._linked_bytes += _weight(names)
         while self._linked_bytes > MAX_NAMES_BYTES and self._linked:

@@ -7,11 +7,11 @@ that commit out. So the names that the lease hides or locks are told beside the 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from sublet.disk.removal import temporary_directory
 from sublet.protocol.errors import SubletError
 from sublet.protocol.patterns import Pattern
 from sublet.workspace.bundles.listing import MalformedListing, records
@@ -60,8 +60,8 @@ def brought(root: Path, moved: Sequence[MovedRef], rules: ViewRules, sandbox: Gi
     found: set[bytes] = {UNKNOWN} if len(now) > MAX_REFS else set()
     rules = rules.without_repository()
     try:
-        with tempfile.TemporaryDirectory(prefix="sublet-refs-") as directory:
-            git = RepositoryGit(place, Path(directory), sandbox, "a look at moved references")
+        with temporary_directory("sublet-refs-") as directory:
+            git = RepositoryGit(place, directory, sandbox, "a look at moved references")
             before = _checked_out(git, moved)
             pairs = {(ref.old if _OBJECT.match(ref.old) else before, ref.new) for ref in now}
             with git.temporary() as asked, git.temporary() as listed:

@@ -182,9 +182,10 @@ class Keeper:
             target,
             lost,
         )
-        if not self._append(encode_state(state)):
-            lost = True
-        if lost and self._budget.must_keep:
+        must_keep = self._budget.must_keep
+        if (lost and must_keep) or (not self._append(encode_state(state)) and must_keep):
+            if number is not None:
+                self._discard(_LaterCopy(signature, number, 0))
             raise refused(errno.EDQUOT)
         self._know(status.st_ino, signature)
 
@@ -237,11 +238,13 @@ class Keeper:
         elif by == "first" and len(self._unwritten) < MAX_KNOWN:
             self._unwritten[after.st_ino] = Signature.of(after), path
             self._append(encode_unwritten(after.st_ino, Signature.of(after), path))
+        elif by == "first":
+            self._forgot = True
 
     def made_directory(self, status: os.stat_result) -> None:
         """Take note that the lease made a directory, or which mode it gave one."""
         mode = status.st_mode & _PERMISSIONS
-        if len(self._modes) < MAX_KNOWN:
+        if len(self._modes) < MAX_KNOWN or status.st_ino in self._modes:
             self._modes[status.st_ino] = mode
             self._append(b"M %d %d\n" % (status.st_ino, mode))
 
@@ -341,8 +344,8 @@ class Keeper:
             raise refused(errno.ENOSPC)
 
     def _copy_later(self, source: int, inode: int, tries: int) -> None:
-        with self._copying:
-            try:
+        try:
+            with self._copying:
                 signature = Signature.of(os.fstat(source))
                 known = self._copies.get(inode)
                 if self._log < 0 or (known is not None and known.signature == signature):
@@ -353,10 +356,10 @@ class Keeper:
                 except OSError:
                     number = -1
                 self._copies[inode] = _LaterCopy(signature, number, tries)
-            finally:
-                os.close(source)
-        if self._log < 0:
-            self._let_go()
+        finally:
+            os.close(source)
+            if self._log < 0:
+                self._let_go()
 
     def _discard(self, copy: _LaterCopy) -> None:
         if copy.number >= 0:

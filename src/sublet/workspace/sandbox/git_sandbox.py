@@ -188,7 +188,17 @@ def _of_git(program: str) -> tuple[str, ...]:
     stores = [store for store in _STORES if any(path.startswith(f"{store}/") for path in found)]
     usual = ("/usr", *SYSTEM)
     other = [path for path in found if path != "/" and not any(f"{path}/".startswith(f"{top}/") for top in usual)]
-    return (*stores, *(path for path in sorted(other) if not any(path.startswith(store) for store in stores)))
+    elsewhere = (path for path in sorted(other) if not any(path.startswith(store) for store in stores))
+    return (*stores, *(shown for path in elsewhere for shown in _programs_of(path)))
+
+
+def _programs_of(prefix: str) -> Iterator[str]:
+    """Yield what to show of an installation: all of it, or, where a home lies in it, its programs alone."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    if not f"{home}/".startswith(f"{os.path.realpath(prefix)}/"):
+        yield prefix
+        return
+    yield from (path for part in ("bin", "lib", "libexec", "share") if os.path.isdir(path := f"{prefix}/{part}"))
 
 
 @functools.lru_cache(maxsize=1)

@@ -133,6 +133,7 @@ class DataPlane:
         if self._listener is None:
             await self.start(*self.address)
             self._threads = ThreadPoolExecutor(MAX_TRANSFER_THREADS, "transfer")
+            self._slow.restart()
         assert self._listener is not None
         try:
             async with asyncio.TaskGroup() as group:

@@ -25,11 +25,23 @@ class SlowWork:
     """The threads, shared by all peers."""
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Take work, after a shutdown again."""
         self._threads = ThreadPoolExecutor(MAX_SLOW_THREADS, "slow")
 
     def one_by_one(self) -> Executor:
         """Return where one peer's work is done."""
-        return _OneByOne(self._threads)
+        return _OneByOne(self.start)
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do ``work`` in a thread.
+
+        Raises:
+            RuntimeError: after ``shutdown``.
+        """
+        self._threads.submit(work)
 
     def shutdown(self) -> None:
         """Take nothing more; what has begun comes to its end."""
@@ -39,8 +51,8 @@ class SlowWork:
 class _OneByOne(Executor):
     """Does one thing after another in threads that others use too."""
 
-    def __init__(self, threads: Executor) -> None:
-        self._threads = threads
+    def __init__(self, start: Callable[[Callable[[], None]], None]) -> None:
+        self._start = start
         self._lock = Lock()
         self._todo: deque[Callable[[], None]] = deque()
         self._busy = False
@@ -53,7 +65,13 @@ class _OneByOne(Executor):
             if self._busy:
                 return future
             self._busy = True
-        self._threads.submit(self._next)
+        try:
+            self._start(self._next)
+        except RuntimeError:  # the threads take nothing
+            with self._lock:
+                self._todo.clear()
+                self._busy = False
+            raise
         return future
 
     def _next(self) -> None:
@@ -66,7 +84,7 @@ class _OneByOne(Executor):
                 if not self._busy:
                     return
             with suppress(RuntimeError):  # the threads take nothing more: what has begun comes to its end here
-                self._threads.submit(self._next)
+                self._start(self._next)
                 return
 
 
