@@ -604,13 +604,14 @@ async def test_a_stop_does_not_wait_for_a_mount_that_can_not_be_ended(
         raise AssertionError
 
     monkeypatch.setattr(executor_module, "STOP_SECONDS", 0.2)
-    monkeypatch.setattr(mounts_module, "is_mounted", lambda _: True)
     monkeypatch.setattr(Mount, "detach", hang)
     async with anyio.create_task_group() as group:
         async with worker(tmp_path) as side:
             side.agent.work = work_for_ever
             await run_in(group, side, side.start(await side.accepted()))
             await side.agent.began.wait()
+            # Not before: who mounts asks by it whether the mount is there.
+            monkeypatch.setattr(mounts_module, "is_mounted", lambda _: True)
         assert side.executor.active == 0
     async with worker(tmp_path) as after:
         # What is left mounted stays journalled, for the next start to see.
