@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,9 @@ from attacks.kit.neighbour import (
 )
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.network import Priority, Qos, Sample
+from sublet.messaging.links import links as links_module
 from sublet.messaging.links.keys import LinkKeys, key_id, make_leaf
+from sublet.messaging.links.link import Link
 from sublet.messaging.links.links import MAX_LINKS_OF_PEER, MAX_PENDING, Links
 from sublet.protocol import ids
 from support.daemon_rooms import WAIT_SECONDS, bodies, shared_room
@@ -65,6 +69,20 @@ class Bus:
     def close(self) -> None:
         self.network.close()
         self.links.close()
+
+
+class FullListener:
+    """A listener for which no descriptor is left, the first times that it is asked."""
+
+    def __init__(self, real: socket.socket, refusals: int) -> None:
+        self.real = real
+        self.refusals = refusals
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.EMFILE, "thrown by a test")
+        return self.real.accept()
 
 
 @contextmanager
@@ -226,6 +244,51 @@ def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
         bob.call(ANN, ann.port)
         joined(ann, bob)
         assert len(ann.links._pending) <= MAX_PENDING
+
+
+@pytest.mark.parametrize("failure", ["no descriptor", "broken"])
+def test_a_link_that_fails_takes_no_other_along(tmp_path: Path, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "PENDING_SECONDS", 1_000.0)
+    with buses(tmp_path, (ANN, [BOB]), (BOB, [ANN])) as (ann, bob):
+        bob.call(ANN, ann.port)
+        joined(ann, bob)
+        plain, thrown = ann.links._shaken, threading.Event()
+
+        def fail(link: Link) -> bool:
+            ann.links._shaken = plain  # type: ignore[method-assign]
+            thrown.set()
+            raise OSError(errno.EMFILE, "thrown by a test") if failure == "no descriptor" else KeyError("by a test")
+
+        ann.links._shaken = fail  # type: ignore[method-assign]
+        with socket.create_connection((HOST, ann.port), WAIT_SECONDS) as one:
+            one.sendall(b"x")
+            assert thrown.wait(WAIT_SECONDS)
+            with suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+        joined(ann, bob)
+
+
+def test_a_listener_that_can_accept_nothing_rests_and_serves_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with buses(tmp_path, (ANN, [BOB]), (BOB, [ANN])) as (ann, bob):
+        listener = ann.links._listener
+        assert listener is not None
+        full: Any = FullListener(listener, 3)
+        accept, rest = ann.links._accept, ann.links._rest
+        rested: list[bool] = []
+
+        def resting(_: socket.socket, data: bytes | None, error: OSError) -> None:
+            rest(listener, data, error)
+            rested.append(listener not in ann.links._selector.get_map())
+
+        monkeypatch.setattr(ann.links, "_rest", resting)
+        monkeypatch.setattr(ann.links, "_accept", lambda _: accept(full))
+        bob.call(ANN, ann.port)
+        joined(ann, bob)
+        # It is asked again after each pause, and not all the time in between.
+        assert rested[:3] == [True] * 3
+        assert not any(rested[3:])
 
 
 def test_a_peer_has_a_few_links_at_most(tmp_path: Path) -> None:
