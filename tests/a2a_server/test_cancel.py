@@ -9,11 +9,12 @@ from a2a.client.transports.jsonrpc import JsonRpcTransport
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task, TaskState
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError
 
+from sublet.a2a_server import client
 from sublet.a2a_server.answers import AnswerReader
 from sublet.a2a_server.session import PeerSession
 from sublet.a2a_server.work import task_id_for
 from sublet.daemon.ports import RemoteTask
-from sublet.protocol.errors import ErrorCode
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.messages import Error
 from support.a2a_world import World, a_start, an_invite, until
 
@@ -138,3 +139,21 @@ async def test_c41_before_the_invite_is_looked_at(bob: World, monkeypatch: pytes
         assert (await rpc.get_task(GetTaskRequest(id=task.id))).status.state == CANCELED
         await link.aclose()
     assert set(bob.executor.cancelled) == {delegation_id}
+
+
+async def test_c41_a_peer_that_tells_nothing_of_its_tasks_was_not_told(
+    bob: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nobody would tell it again, and it would work for nobody."""
+
+    async def silent(session: PeerSession, context_id: str) -> dict[str, bool]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(PeerSession, "tasks_of", silent)
+    monkeypatch.setattr(client, "BEGINNING_SECONDS", 0.05)
+    link = bob.alice.link()
+    with pytest.raises(SubletError) as unheard:
+        await link.cancel(bob.peer(), RemoteTask("", an_invite().delegation_id))
+    assert unheard.value.code is LocalCode.PEER_UNREACHABLE
+    await link.aclose()

@@ -79,6 +79,8 @@ def test_nobody_else_parses_json_without_bounds() -> None:
         (b"[" + b"0," * 100_001 + b"0]", Why.TOO_MANY),
         (b"[" + b'{"":0},' * 60_000 + b"0]", Why.TOO_MANY),
         (b"[" + b'"",' * 500_000 + b'""]', Why.TOO_MANY),
+        (b"[0" + b"]" * (1 << 20), Why.MALFORMED),
+        (b"[]" * (1 << 20), Why.TOO_MANY),
         (b" " * ((8 << 20) + 1), Why.TOO_LARGE),
         ("[1]".encode("utf-16"), Why.NOT_UTF8),
         ("[1]".encode("utf-16-le"), Why.MALFORMED),

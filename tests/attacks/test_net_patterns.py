@@ -101,6 +101,12 @@ def test_the_end_is_the_end() -> None:
     assert not Pattern(r"a$", static=False).match("a\n")
     assert not Pattern(r"a\Z", static=False).match("a\n")
     assert Pattern(r"a\Z", static=False).match("a")
+    # A backslash and the letter, not the end.
+    for source in (r"a\\Z", r"a\\\\Z", r"a\\\Z", r"[\\Z]"):
+        for text in ("a\\Z", "a\\\\Z", "a\\", "Z", "\\"):
+            expected = bool(re.search(source, text))
+            assert bool(Pattern(source, static=False).search(text)) == expected, (source, text)
+            assert bool(Pattern(source.encode(), static=False).search(text.encode())) == expected, (source, text)
 
 
 def test_mentions_and_words_of_any_script() -> None:
