@@ -93,7 +93,7 @@ class Owner:
         self._outcome = outcome
         self._settle = settle
         self._settled: list[Settled] = []
-        self._inbox = Arrivals()
+        self._inbox = Arrivals(self._no_room)
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
@@ -120,12 +120,18 @@ class Owner:
     def heard(self, sample: Sample) -> None:
         """Take something that was published; called from Zenoh's threads."""
         if not self._inbox.hear(sample):
-            self.dropped += 1
+            self._no_room(sample)
 
     def asked(self, answer: Answer) -> None:
         """Take a peer's query; called from Zenoh's threads."""
         if not self._inbox.offer(answer):
-            answer.drop()
+            self._no_room(answer)
+
+    def _no_room(self, item: Sample | Answer) -> None:
+        if isinstance(item, Sample):
+            self.dropped += 1
+        else:
+            item.drop()
 
     def call(self, run: Callable[[Engine], ResultT], promise: Promise[ResultT]) -> None:
         """Run something with the engine; the promise is kept when what it wrote is durable."""

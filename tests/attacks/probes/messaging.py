@@ -251,7 +251,7 @@ def _flooded() -> Iterator[object]:
     try:
         yield arrivals
     finally:
-        while arrivals._count:
+        while len(arrivals):
             arrivals.take(256)
         waiting.release("@eve:a")
 
