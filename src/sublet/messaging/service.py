@@ -126,7 +126,7 @@ class MessagingService:
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known)
-        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want)
+        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self._joining = Joining(
             self._call, declaring, self._sync, accept_invitation, self._trial, self._attend, self._hand_over
@@ -140,7 +140,7 @@ class MessagingService:
                 self._owner.heard,
                 self._owner.asked,
                 self._joining.invited,
-                self._acknowledged,
+                self.delivery.heard,
                 registry.entity_documents,
             ),
             Presences(network, self._owner.heard, self._owner.asked, self._tokens.came),
@@ -393,9 +393,6 @@ class MessagingService:
             await self._attending.room(room_id)
         for entity in tuple(self._local):
             await self._joining.ask(entity.record.entity_id)
-
-    def _acknowledged(self, sample: Sample) -> None:
-        self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""
