@@ -23,6 +23,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
 from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.network import Network
+from sublet.messaging.parts import parts_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -45,6 +46,8 @@ MAX_KEYS: Final = 64
 """Signers of one answer whose keys are asked for; an honest one holds the records of all."""
 MAX_DOUBTED: Final = 256
 """Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
+MAX_SIGNERS_OF_HEADS: Final = 2
+"""Records that are taken with a statement of heads, which one member has signed."""
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -140,7 +143,7 @@ class Sync:
                 vector = await self._call(partial(_vector, name=name))
                 asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
                 for answer in await self._ask(channel_key(name, Channel.STATE), asked):
-                    await self._call(partial(_take, room_id=room_id, bundle=answer))
+                    await self._take(room_id, answer)
                 self.want(name)  # and let those know who hold the other one
 
     async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
@@ -170,7 +173,7 @@ class Sync:
             bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
             outcome = Outcome()
             for bundle in bundles:
-                outcome.add(await self._call(partial(_take, room_id=place.room_id, bundle=bundle)))
+                outcome.add(await self._take(place.room_id, bundle))
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
@@ -183,7 +186,7 @@ class Sync:
     async def key(self, entity: EntityId) -> None:
         """Ask for an entity's key."""
         for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
-            await self._call(partial(_take, room_id=None, bundle=bundle))
+            await self._take(None, bundle)
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
             await self._known(entity)
 
@@ -231,6 +234,13 @@ class Sync:
                 log.info("a peer gave an answer that is not for us", key=key)
         return opened
 
+    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+        """Take an answer part by part, between which the engine's thread has time for others."""
+        outcome = Outcome()
+        for part in parts_of(bundle):
+            outcome.add(await self._call(partial(_take, room_id=room_id, bundle=part)))
+        return outcome
+
     async def _ask(self, key: str, body: bytes) -> list[Bundle]:
         bundles: list[Bundle] = []
         for answer in await self.fetch(key, body):
@@ -276,7 +286,7 @@ def _alike(engine: Engine, room_id: RoomId, statements: list[Bundle]) -> set[str
     """
     alike: dict[str, bool] = {}
     for bundle in statements:
-        engine.intake.take_bundle(None, bundle)
+        engine.intake.take_bundle(None, _signers_of_heads(bundle))
         for raw in bundle.of(RecordKind.HEADS)[:1]:
             with suppress(Refused):  # which is counted when histories are compared
                 for name, same in engine.heads.alike(room_id, raw).items():
@@ -289,7 +299,7 @@ def _alike(engine: Engine, room_id: RoomId, statements: list[Bundle]) -> set[str
 
 def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
     """Return of which documents and clients a member has another history than we have."""
-    engine.intake.take_bundle(None, bundle)
+    engine.intake.take_bundle(None, _signers_of_heads(bundle))
     found: dict[str, set[int]] = {}
     for raw in bundle.of(RecordKind.HEADS)[:1]:
         try:
@@ -297,6 +307,11 @@ def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[i
         except Refused as refused:
             engine.intake.counts[refused.refusal] += 1
     return found
+
+
+def _signers_of_heads(bundle: Bundle) -> Bundle:
+    """Return the record of the one member who has signed a statement of heads, and nothing else of the answer."""
+    return Bundle(tuple((RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)[:MAX_SIGNERS_OF_HEADS]))
 
 
 def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:

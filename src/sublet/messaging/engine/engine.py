@@ -278,6 +278,7 @@ class Engine:
             del self._open[name]
         self.texts.forget()
         self.rooms.changed(room_id)
+        self.ephemeral.settle(room_id)
         self.reading.forget()
         self.shards.forget(room_id)
         self.quotas.forget()
@@ -311,6 +312,7 @@ class Engine:
         )
         self.hooks.after_write(self, change)
         self.quotas.settle(room_id)
+        self.ephemeral.settle(room_id)
         known = set(before.entities) if before is not None else set()
         for entity, membership in after.entities.items():
             earlier = before.entities.get(entity) if before is not None and entity in known else None
