@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -48,6 +49,8 @@ MAX_DOUBTED: Final = 256
 """Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
 MAX_SIGNERS_OF_HEADS: Final = 2
 """Records that are taken with a statement of heads, which one member has signed."""
+MAX_DIFFERING: Final = 16
+"""Documents of one statement of which another history is asked for at a time."""
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -126,7 +129,11 @@ class Sync:
         """
         await self.document(doc_id("config", room_id=room_id))
         statements = await self._ask(doc_id("heads", room_id=room_id), b"")
-        alike = await self._call(partial(_alike, room_id=room_id, statements=statements))
+        told: dict[str, bool] = {}
+        for statement in statements:
+            for name, same in (await self._call(partial(_alike, room_id=room_id, bundle=statement))).items():
+                told[name] = told.get(name, True) and same
+        alike = await self._call(partial(_all_alike, room_id=room_id, told=told))
         for name in await self._call(partial(_of_extensions, room_id=room_id)):
             if name not in alike:
                 await self.document(name)
@@ -139,7 +146,8 @@ class Sync:
     async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
         """Ask for the whole log of a client of which a member has another history."""
         for bundle in statements:
-            for name, clients in (await self._call(partial(_compare, room_id=room_id, bundle=bundle))).items():
+            differing = await self._call(partial(_compare, room_id=room_id, bundle=bundle))
+            for name, clients in islice(differing.items(), MAX_DIFFERING):
                 vector = await self._call(partial(_vector, name=name))
                 asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
                 for answer in await self._ask(channel_key(name, Channel.STATE), asked):
@@ -279,22 +287,24 @@ def _is_empty(engine: Engine, name: str) -> bool:
     return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
 
 
-def _alike(engine: Engine, room_id: RoomId, statements: list[Bundle]) -> set[str]:
+def _alike(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
+    """Return of which documents a member tells, and whether it has exactly what is here."""
+    engine.intake.take_bundle(None, _signers_of_heads(bundle))
+    for raw in bundle.of(RecordKind.HEADS)[:1]:
+        with suppress(Refused):  # which is counted when histories are compared
+            return engine.heads.alike(room_id, raw)
+    return {}
+
+
+def _all_alike(engine: Engine, room_id: RoomId, told: dict[str, bool]) -> set[str]:
     """Return the documents that all members who tell of them have exactly as they are here.
 
     What extensions keep is told of first, so where nobody tells of it, and it is not here either, nobody has it.
     """
-    alike: dict[str, bool] = {}
-    for bundle in statements:
-        engine.intake.take_bundle(None, _signers_of_heads(bundle))
-        for raw in bundle.of(RecordKind.HEADS)[:1]:
-            with suppress(Refused):  # which is counted when histories are compared
-                for name, same in engine.heads.alike(room_id, raw).items():
-                    alike[name] = alike.get(name, True) and same
-    if alike:
+    if told:
         absent = (name for name in _of_extensions(engine, room_id) if engine.store.find_document(name) is None)
-        alike |= {name: True for name in absent if name not in alike}
-    return {name for name, same in alike.items() if same}
+        told = {name: True for name in absent if name not in told} | told
+    return {name for name, same in told.items() if same}
 
 
 def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
