@@ -142,7 +142,7 @@ class Peer:
         return {
             str(reason): count
             for reason, count in self.engine.intake.counts.items()
-            if reason not in ("accepted", "duplicate", "held")
+            if reason not in ("accepted", "duplicate", "held", "gathered")
         }
 
 

@@ -164,7 +164,7 @@ class Owner:
     def _work(self, engine: Engine) -> None:
         running = True
         while running:
-            batch = self._inbox.take(MAX_BATCH)
+            batch = self._inbox.take(MAX_BATCH, engine.intake.gathering.wait_seconds())
             running = None not in batch
             try:
                 self._do(engine, batch)
@@ -204,6 +204,8 @@ class Owner:
                 self._take(engine, arrivals)
                 self._reply(engine, item)
         self._take(engine, arrivals)
+        if engine.intake.gathering.wait_seconds() == 0:
+            self._outcome(engine.intake.take_due())
         engine.commit()
         outgoing, engine.writing.outgoing = engine.writing.outgoing, []
         self._sender.send(outgoing)

@@ -265,7 +265,7 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
     if row is None:
         return {}
     vector = {client: clock for client, (clock, _) in engine.store.clients(row.number).items()}
-    for client, clock in engine.quotas.passed_over(name).items():
+    for client, clock in (*engine.quotas.passed_over(name).items(), *engine.intake.gathering.clocks(name).items()):
         vector[client] = max(clock, vector.get(client, 0))
     return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
 

@@ -278,6 +278,7 @@ class Engine:
             del self._open[name]
         self.texts.forget()
         self.rooms.changed(room_id)
+        self.intake.gathering.drop(room_id)
         self.ephemeral.settle(room_id)
         self.reading.forget()
         self.shards.forget(room_id)
@@ -297,6 +298,7 @@ class Engine:
         """Decide a room's state anew, tell the hooks, and show what only now counts."""
         before = self.rooms.changed(room_id)
         after = self.rooms.state(room_id)
+        self.intake.gathering.decided(room_id)
         config = doc_id("config", room_id=room_id)
         change = Happened(
             "room_config",
