@@ -61,7 +61,11 @@ def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
         with suppress(Refused):
             envelope = unpack(raw)
             place = parse_doc_id(envelope.doc_id)
-            if place.kind == "config" and place.room_id is not None and (place.room_id in configs or len(configs) < most):
+            if (
+                place.kind == "config"
+                and place.room_id is not None
+                and (place.room_id in configs or len(configs) < most)
+            ):
                 configs.setdefault(place.room_id, []).append((RecordKind.ENVELOPE, raw))
                 signers.setdefault(place.room_id, set()).add(envelope.signer)
     # Each record costs signatures to prove, so there are no more of them than signers.
@@ -70,7 +74,9 @@ def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
         with suppress(Refused):
             who[parse_record(raw).entity_id] = RecordKind.IDENTITY, raw
     return {
-        room: Offered(Bundle((*(who[one] for one in sorted(signers[room]) if one in who), *config)), frozenset(signers[room]))
+        room: Offered(
+            Bundle((*(who[one] for one in sorted(signers[room]) if one in who), *config)), frozenset(signers[room])
+        )
         for room, config in configs.items()
     }
 

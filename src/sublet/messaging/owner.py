@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import structlog
 
 from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.engine.arrival import Arrival, Outcome
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.intake import Arrival, Outcome
 from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import LocalCode, SubletError

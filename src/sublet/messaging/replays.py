@@ -69,7 +69,6 @@ class SeenQuestions:
             self._count -= 1
         return True
 
-
     def _expire_all(self, now_ms: int) -> None:
         for peer, seen in list(self._peers.items()):
             self._count -= seen.expire(now_ms - MAX_AGE_MS)

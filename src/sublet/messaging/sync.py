@@ -19,10 +19,10 @@ import structlog
 
 from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
+from sublet.messaging.engine.arrival import Outcome
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
-from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.network import Network
 from sublet.messaging.parts import parts_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle

@@ -171,7 +171,7 @@ class Ephemeral:
         self._happened(room_id, entity, Change.UPDATE, AWARENESS, local=local, before=before)
 
     def _has_room(self, key: Key, size: int) -> bool:
-        """Tell whether there is room for what somebody says, once those have gone who said something without a token."""
+        """Tell whether there is room for what somebody says, once old words of those without a token are gone."""
         now = self._engine.now_ms()
         if not self._said.has_room(key, size) and abs(now - self._swept_ms) >= SWEEP_MS:
             self._swept_ms = now

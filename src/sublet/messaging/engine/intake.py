@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_row
+from sublet.messaging.engine.arrival import Arrival, Outcome
 from sublet.messaging.engine.authorise import refuse_forbidden
 from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
 from sublet.messaging.engine.config_gathering import ConfigGathering
@@ -34,34 +34,6 @@ if TYPE_CHECKING:
 
 _PASSING: Final = "/ephemeral/"
 MAX_DIGESTS: Final = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """An envelope that came from the wire, with the contents that came along."""
-
-    envelope: bytes
-    contents: tuple[bytes, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes it takes."""
-        return len(self.envelope) + sum(map(len, self.contents))
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a batch: which documents have gaps, whose keys are wanted, and what was refused."""
-
-    accepted: int = 0
-    gaps: set[str] = field(default_factory=set)
-    unknown_signers: set[EntityId] = field(default_factory=set)
-
-    def add(self, other: Outcome) -> None:
-        """Add what came of another batch."""
-        self.accepted += other.accepted
-        self.gaps |= other.gaps
-        self.unknown_signers |= other.unknown_signers
 
 
 class Intake:
