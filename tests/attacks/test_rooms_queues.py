@@ -10,7 +10,7 @@ import pytest
 
 from attacks.counting import lines_run
 from attacks.kit.room_floods import LISTS, Query, acknowledgement, present, saying, statements
-from sublet.messaging import hand_over, joining, replays
+from sublet.messaging import catching_up, hand_over, joining, replays
 from sublet.messaging.answers import offer
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery import heard as heard_module
@@ -77,6 +77,7 @@ def test_acknowledgements_that_wait_are_bounded_in_bytes_and_each_signer_has_a_s
 @pytest.mark.anyio
 async def test_nothing_acknowledged_is_lost_in_a_flood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heard_module, "MAX_HEARD_BYTES", 20_000)
+    monkeypatch.setattr(catching_up, "PERIOD_SECONDS", 3_600.0)
     hub, eve = MemoryHub(), Peer("eve", 9)
     async with member("alice", 1, hub, tmp_path) as alice, member("bob", 2, hub, tmp_path) as bob:
         room = await room_of(alice, bob)
@@ -137,7 +138,7 @@ def ask(keeper: Doorkeeper, host: Peer, asker: Peer, room: str, raw: bytes | Non
 
 
 def test_no_peer_pushes_out_what_another_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replays, "MAX_NONCES_OF_PEER", 8)
+    monkeypatch.setattr(replays, "MAX_NONCES_OF_PEER", 6)
     monkeypatch.setattr(replays, "MAX_NONCES", 12)
     alice, bob, eve, carol = peers("alice", "bob", "eve", "carol")
     room = shared_room(alice, bob, eve, carol)
@@ -150,6 +151,7 @@ def test_no_peer_pushes_out_what_another_has_asked(monkeypatch: pytest.MonkeyPat
         if number == 20:
             ask(keeper, alice, carol, room)
     assert len(keeper._seen) <= 12
+    assert all(len(seen.nonces) <= 6 for seen in keeper._seen._peers.values())
     for raw in (*of_bob, *of_eve):  # what was forgotten is not answered either
         with pytest.raises(Refused, match="before"):
             ask(keeper, alice, bob, room, raw)
