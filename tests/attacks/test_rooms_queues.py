@@ -20,6 +20,7 @@ from sublet.messaging.doorkeeper import Doorkeeper
 from sublet.messaging.engine import config_gathering, kept_passing
 from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.config_gathering import FREE_STATEMENTS
+from sublet.messaging.engine.engine import Engine
 from sublet.messaging.fair_queue import Bounds, FairQueue, claimed_sender
 from sublet.messaging.hand_over import HandOver
 from sublet.messaging.invitations import inviter, rooms_in
@@ -314,8 +315,14 @@ async def test_a_running_daemon_takes_what_waits_when_the_pause_is_over(tmp_path
         room = await room_of(alice, bob)
         writer = Peer("bob", 3)
         writer.clock.now_ms = 1_795_852_800_000
-        for arrival in statements(writer, room, number):
-            await alice.service.on_engine(lambda engine, one=arrival: engine.intake.take([one]))  # type: ignore[misc]
+        arrivals = list(statements(writer, room, number))
+
+        def one_by_one_here(engine: Engine) -> None:
+            engine.intake.learn(writer.entity.record.encode())
+            for arrival in arrivals:
+                engine.intake.take([arrival])
+
+        await alice.service.on_engine(one_by_one_here)
         counts = await alice.service.counts()
         assert counts["gathered"] > 0
         with anyio.fail_after(SECONDS):
