@@ -11,7 +11,7 @@ from fuzz.targets import _text, target
 from sublet.cli.chat import commands
 from sublet.daemon.rooms.addressing import Addresses
 from sublet.messaging.builtins import BUILT_INS, times
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions import reactions
 from sublet.messaging.extensions.collab import COLLABORATIVE
 from sublet.messaging.extensions.mutable import MUTABLES, content_document

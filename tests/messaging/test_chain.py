@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from sublet.messaging import service
+from sublet.messaging import catching_up
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.delivery.acknowledged import bundle_of, take
 from sublet.protocol.ezagent.acknowledgement import Acknowledgement
@@ -29,7 +29,7 @@ async def until_shown(reader: Member, room: str, *wanted: str) -> None:
 async def test_who_has_no_link_to_a_writer_is_brought_in_and_hears_through_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "PERIOD_SECONDS", 3_600.0)
+    monkeypatch.setattr(catching_up, "PERIOD_SECONDS", 3_600.0)
     hub = MemoryHub()
     async with (
         member("alice", 1, hub, tmp_path) as alice,

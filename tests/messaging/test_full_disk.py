@@ -41,12 +41,12 @@ async def test_a_full_disk_ends_nothing_and_loses_nothing(tmp_path: Path) -> Non
             with suppress(SubletError):
                 await bob.service.synchronise(room)
             with suppress(SubletError):
-                await bob.service._catch_up()
+                await bob.service._catching_up.everything()
         await bob.service.on_engine(lambda engine: let_grow(engine, ROOMY))
         await bob.until(room, lambda bodies: len(bodies) == 6)
         with anyio.fail_after(SECONDS):
             while {item["room_id"] for item in await bob.bus.room.list()} != {room, *more}:
-                await bob.service._catch_up()
+                await bob.service._catching_up.everything()
         assert await alice.bodies(room) == await bob.bodies(room)
         await bob.bus.message.send(room_id=room, body="goes on")
         await alice.until(room, lambda bodies: "goes on" in bodies)

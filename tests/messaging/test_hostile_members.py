@@ -12,8 +12,8 @@ from messaging.engine.test_quotas import Writer
 from sublet.messaging import sync
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.engine import quotas
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.declaration import QOS_DATA
-from sublet.messaging.engine.intake import Arrival
 from sublet.protocol.ezagent.keys import Channel, channel_key, doc_id
 from support.members import SECONDS, Member, member, room_of
 from support.rooms import Peer

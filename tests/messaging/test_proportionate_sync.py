@@ -13,8 +13,8 @@ import pytest
 from sublet.messaging import attending
 from sublet.messaging.answers import inbox
 from sublet.messaging.backends.memory_network import MemoryHub
+from sublet.messaging.catching_up import PERIODS_FOR_QUIET
 from sublet.messaging.extensions import EXTENSIONS
-from sublet.messaging.service import PERIODS_FOR_QUIET
 from sublet.protocol.ezagent.keys import doc_id
 from support.members import SECONDS, Member, member, room_of
 
@@ -163,14 +163,14 @@ async def test_quiet_rooms_take_turns_and_others_are_asked_for_each_time(
             looked.extend(room for room in rooms if is_due is not None and is_due(room))
 
         monkeypatch.setattr(alice.service, "_catch_up", look)
-        await alice.service._look_again(1)
+        await alice.service._catching_up.look_again(1)
         assert looked == rooms, "they were made just now"
         looked.clear()
         monkeypatch.setattr(attending, "QUIET_SECONDS", -1.0)
         monkeypatch.setattr(alice.service, "_month", "2020-01")
-        await alice.service._look_again(1)
+        await alice.service._catching_up.look_again(1)
         assert looked == rooms, "a month has begun"
         looked.clear()
         for turn in range(PERIODS_FOR_QUIET):
-            await alice.service._look_again(turn)
+            await alice.service._catching_up.look_again(turn)
         assert sorted(looked) == sorted(rooms), "each once"

@@ -13,9 +13,9 @@ from nacl.signing import SigningKey
 from sublet.daemon.config import Bus, Listen
 from sublet.messaging.backends.sqlite_store import SqliteStore
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.arrival import Arrival, Outcome
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.intake import Arrival, Outcome
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
@@ -142,7 +142,7 @@ class Peer:
         return {
             str(reason): count
             for reason, count in self.engine.intake.counts.items()
-            if reason not in ("accepted", "duplicate", "held")
+            if reason not in ("accepted", "duplicate", "held", "gathered")
         }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,15 +11,14 @@ from nacl.signing import SigningKey
 
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer
+from sublet.messaging.replays import SeenQuestions
 from sublet.protocol.ezagent.blob import parse_wanted
 from sublet.protocol.ezagent.errors import Refusal, Refused
-from sublet.protocol.ezagent.ids import EntityId
+from sublet.protocol.ezagent.ids import EntityId, entity_domain
 from sublet.protocol.ezagent.keys import Channel, Place, doc_id, parse_doc_id
 from sublet.protocol.ezagent.question import NONCE_BYTES, Question, encode_question, open_answer, parse_question
 from sublet.protocol.ezagent.room.state import Policy
 
-MAX_NONCES: Final = 16_384
-"""Questions of members that are remembered, so that none costs anything twice."""
 _STATE: Final = f"/{Channel.STATE}"
 _PUBLIC: Final = frozenset({"pubkey", "challenge"})
 """What proves itself, or is signed for somebody by itself."""
@@ -103,7 +101,7 @@ class Doorkeeper:
     """Opens questions of peers; used on the engine's thread only."""
 
     def __init__(self) -> None:
-        self._nonces: OrderedDict[bytes, None] = OrderedDict()
+        self._seen = SeenQuestions()
 
     def admit(self, engine: Engine, query: Answer) -> Question | None:
         """Return a question whose asker may be answered; None for what is everybody's.
@@ -125,9 +123,7 @@ class Doorkeeper:
             raise Refused(Refusal.STALE, "whoever asks shows a record that is out of date")
         if not may_ask(engine, question.asker, place, question.body):
             raise Refused(Refusal.FOREIGN_KEY, "whoever asks may not be told")
-        if question.nonce in self._nonces:
+        peer, now_ms = entity_domain(question.asker), engine.now_ms()
+        if not self._seen.is_first(peer, question.nonce, question.signed_ms, now_ms):
             raise Refused(Refusal.STALE, "a question that was answered before")
-        self._nonces[question.nonce] = None
-        while len(self._nonces) > MAX_NONCES:
-            self._nonces.popitem(last=False)
         return question

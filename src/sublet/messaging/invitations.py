@@ -11,13 +11,12 @@ from sublet.messaging.engine.engine import Engine
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind
 from sublet.protocol.ezagent.envelope import unpack
 from sublet.protocol.ezagent.errors import Refused
+from sublet.protocol.ezagent.identity import parse_record
 from sublet.protocol.ezagent.ids import EntityId, RoomId, entity_domain
 from sublet.protocol.ezagent.inbox import MAX_KNOWN_ROOMS
 from sublet.protocol.ezagent.keys import parse_doc_id
 
 MAX_ROOMS: Final = 4_096
-PART: Final = 64
-"""Updates of a config that are taken in one turn."""
 MAX_ROOMS_OF_INVITER: Final = 512
 """Rooms into which the entities of one daemon have brought ours."""
 
@@ -49,19 +48,37 @@ class Offered:
     signers: frozenset[EntityId]
 
 
-def rooms_in(bundle: Bundle) -> dict[RoomId, Offered]:
-    """Return the rooms whose configs a bundle holds, each by itself, so that many cost as much as one by one."""
-    who = [(RecordKind.IDENTITY, raw) for raw in dict.fromkeys(bundle.of(RecordKind.IDENTITY))]
+def rooms_in(bundle: Bundle, most: int = MAX_ROOMS) -> dict[RoomId, Offered]:
+    """Return the rooms whose configs a bundle holds, each by itself, so that many cost as much as one by one.
+
+    Args:
+        bundle: the configs, with the records of their signers.
+        most: how many rooms are returned, those that come first.
+    """
     configs: dict[RoomId, list[tuple[RecordKind, bytes]]] = {}
     signers: dict[RoomId, set[EntityId]] = {}
     for raw in bundle.of(RecordKind.ENVELOPE):
         with suppress(Refused):
             envelope = unpack(raw)
             place = parse_doc_id(envelope.doc_id)
-            if place.kind == "config" and place.room_id is not None:
+            if (
+                place.kind == "config"
+                and place.room_id is not None
+                and (place.room_id in configs or len(configs) < most)
+            ):
                 configs.setdefault(place.room_id, []).append((RecordKind.ENVELOPE, raw))
                 signers.setdefault(place.room_id, set()).add(envelope.signer)
-    return {room: Offered(Bundle((*who, *config)), frozenset(signers[room])) for room, config in configs.items()}
+    # Each record costs signatures to prove, so there are no more of them than signers.
+    who: dict[EntityId, tuple[RecordKind, bytes]] = {}
+    for raw in list(dict.fromkeys(bundle.of(RecordKind.IDENTITY)))[: len(set().union(*signers.values()))]:
+        with suppress(Refused):
+            who[parse_record(raw).entity_id] = RecordKind.IDENTITY, raw
+    return {
+        room: Offered(
+            Bundle((*(who[one] for one in sorted(signers[room]) if one in who), *config)), frozenset(signers[room])
+        )
+        for room, config in configs.items()
+    }
 
 
 def rooms_known(engine: Engine, entity: EntityId) -> set[RoomId]:
@@ -102,14 +119,6 @@ def heard(engine: Engine, room_id: RoomId, bundle: Bundle) -> None:
     """Take a part of the config of a room that is here."""
     if room_id in engine.wanted_rooms:
         engine.intake.take_bundle(None, bundle)
-
-
-def parts_of(bundle: Bundle) -> list[Bundle]:
-    """Return a config in parts, between which others have their turn."""
-    who = [(RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)]
-    log = [(RecordKind.ENVELOPE, raw) for raw in bundle.of(RecordKind.ENVELOPE)]
-    parts = [tuple(log[start : start + PART]) for start in range(0, len(log), PART)]
-    return [Bundle((*who, *part) if not place else part) for place, part in enumerate(parts)]
 
 
 def inviter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -15,15 +14,25 @@ from sublet.messaging.attending import Declaring
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer
+from sublet.messaging.fair_queue import ITEM_BYTES, Bounds, FairQueue, claimed_sender
 from sublet.messaging.hand_over import HandOver
-from sublet.messaging.invitations import follow, heard, inviter, is_new, parts_of, rooms_in, rooms_known
+from sublet.messaging.invitations import follow, heard, inviter, is_new, rooms_in, rooms_known
+from sublet.messaging.parts import parts_of
 from sublet.messaging.sync import Sync
 from sublet.protocol.ezagent.bundle import Bundle, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_INVITATIONS: Final = 16
-"""That wait to be read, at most 8 MiB each."""
+"""That wait to be read."""
+MAX_INVITATIONS_BYTES: Final = 8 << 20
+MAX_INVITATIONS_OF_INVITER: Final = 16
+MAX_BYTES_OF_INVITER: Final = 6 << 20
+"""As much as one room's config with its signers; where others come, whoever has the most waiting makes room."""
+MAX_ROOMS_OF_INVITATION: Final = 16
+"""An invitation tells of one room; of more the rest is not looked at."""
+MAX_ROOMS_OF_ANSWER: Final = 1_024
+"""Rooms that one answer tells of; those beyond are told of in the next one."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
 
@@ -60,17 +69,18 @@ class Joining:
         self._hand_over = hand_over
         self._trying = anyio.CapacityLimiter(1)
         self._lock = threading.Lock()
-        self._waiting: deque[Answer] = deque()
+        bounds = Bounds(MAX_INVITATIONS, MAX_INVITATIONS_BYTES, MAX_INVITATIONS_OF_INVITER, MAX_BYTES_OF_INVITER)
+        self._waiting: FairQueue[Answer] = FairQueue(bounds)
 
     def invited(self, query: Answer) -> None:
         """Take an invitation; any thread may call."""
+        payload = query.payload
         with self._lock:
-            waits, has_room = len(self._waiting), len(self._waiting) < MAX_INVITATIONS
-            if has_room:
-                self._waiting.append(query)
-        if not has_room:
-            query.drop()  # whoever invites asks again
-        elif not waits:
+            was_idle = not self._waiting
+            left_out = self._waiting.add(claimed_sender(payload), query, len(payload) + ITEM_BYTES)
+        for other in left_out:
+            other.drop()  # whoever invites asks again
+        if was_idle:
             self._hand_over.soon(self._read)
 
     async def ask(self, entity: EntityId) -> None:
@@ -80,26 +90,35 @@ class Joining:
         for _ in range(MAX_INBOX_PARTS):
             before, more = len(told), False
             for bundle in await self._sync.inbox(entity, told):
-                told |= await self._take(bundle)
+                told |= await self._take(bundle, MAX_ROOMS_OF_ANSWER)
                 more |= bundle.more
             if not more or len(told) == before:
                 return
 
     async def _read(self) -> None:
         """Read the invitations that wait; also from time to time, for what found no room to be handed over."""
-        while self._waiting:
+        while True:
             with self._lock:
-                query = self._waiting.popleft()
+                query = self._waiting.take()
+            if query is None:
+                return
             try:
-                await self._take(decode_bundle(query.payload))
+                # On a thread, since an invitation may hold tens of thousands of records.
+                bundle = await anyio.to_thread.run_sync(decode_bundle, query.payload, limiter=self._trying)
+                await self._take(bundle, MAX_ROOMS_OF_INVITATION)
             except Refused:
                 query.drop()
             else:
                 await self._declare(query.reply, encode_bundle(()))
 
-    async def _take(self, bundle: Bundle) -> set[RoomId]:
-        """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds."""
-        rooms = rooms_in(bundle)
+    async def _take(self, bundle: Bundle, most: int) -> set[RoomId]:
+        """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds.
+
+        Args:
+            bundle: the configs, unverified.
+            most: how many rooms are looked at.
+        """
+        rooms = await anyio.to_thread.run_sync(rooms_in, bundle, most, limiter=self._trying)
         for room_id, offered in rooms.items():
             config, may_invite = offered.config, {signer for signer in offered.signers if self._accept(signer)}
             if bool(may_invite) and await self._call(partial(is_new, room_id=room_id)):

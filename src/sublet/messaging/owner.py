@@ -17,8 +17,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import structlog
 
 from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.engine.arrival import Arrival, Outcome
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.intake import Arrival, Outcome
 from sublet.messaging.engine.network import Answer, Network, Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.protocol.errors import LocalCode, SubletError
@@ -93,7 +93,7 @@ class Owner:
         self._outcome = outcome
         self._settle = settle
         self._settled: list[Settled] = []
-        self._inbox = Arrivals()
+        self._inbox = Arrivals(self._no_room)
         self._sender = _Sender(network)
         self._thread = threading.Thread(target=self._run, name="messaging", daemon=True)
         self._started: Future[None] = Future()
@@ -120,12 +120,18 @@ class Owner:
     def heard(self, sample: Sample) -> None:
         """Take something that was published; called from Zenoh's threads."""
         if not self._inbox.hear(sample):
-            self.dropped += 1
+            self._no_room(sample)
 
     def asked(self, answer: Answer) -> None:
         """Take a peer's query; called from Zenoh's threads."""
         if not self._inbox.offer(answer):
-            answer.drop()
+            self._no_room(answer)
+
+    def _no_room(self, item: Sample | Answer) -> None:
+        if isinstance(item, Sample):
+            self.dropped += 1
+        else:
+            item.drop()
 
     def call(self, run: Callable[[Engine], ResultT], promise: Promise[ResultT]) -> None:
         """Run something with the engine; the promise is kept when what it wrote is durable."""
@@ -158,7 +164,7 @@ class Owner:
     def _work(self, engine: Engine) -> None:
         running = True
         while running:
-            batch = self._inbox.take(MAX_BATCH)
+            batch = self._inbox.take(MAX_BATCH, engine.intake.gathering.wait_seconds())
             running = None not in batch
             try:
                 self._do(engine, batch)
@@ -198,6 +204,8 @@ class Owner:
                 self._take(engine, arrivals)
                 self._reply(engine, item)
         self._take(engine, arrivals)
+        if engine.intake.gathering.wait_seconds() == 0:
+            self._outcome(engine.intake.take_due())
         engine.commit()
         outgoing, engine.writing.outgoing = engine.writing.outgoing, []
         self._sender.send(outgoing)

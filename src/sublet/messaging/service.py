@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sqlite3
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,25 +22,25 @@ from sublet.messaging.attending import Attending, Declaring
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.sqlite_store import SqliteStore, not_kept
 from sublet.messaging.bus import Bus, stream
+from sublet.messaging.catching_up import CatchingUp
 from sublet.messaging.delivery.cursors import take_up
 from sublet.messaging.delivery.delivery import Delivery
 from sublet.messaging.delivery.loops import LoopLimits, Loops
 from sublet.messaging.delivery.receipts import UNDELIVERABLE_SECONDS
 from sublet.messaging.doorkeeper import Doorkeeper
+from sublet.messaging.engine.arrival import Outcome
 from sublet.messaging.engine.asking import AskingContext, run_waiting
 from sublet.messaging.engine.backend import EventRow
 from sublet.messaging.engine.engine import Engine
-from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.keyring import LocalEntity
-from sublet.messaging.engine.network import Answer, Network, Sample
+from sublet.messaging.engine.network import Answer, Network
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.engine.usage import DEFAULT_DAEMON_BYTES
 from sublet.messaging.forgetting import Forgetting
-from sublet.messaging.hand_over import HandOver, tried
+from sublet.messaging.hand_over import HandOver
 from sublet.messaging.history import History
-from sublet.messaging.invitations import documents_of_members
 from sublet.messaging.joining import Joining
 from sublet.messaging.news import News
 from sublet.messaging.owner import Owner
@@ -60,12 +58,6 @@ log = structlog.get_logger(__name__)
 
 MAX_BLOBS_BYTES: Final = 1 << 30
 """Of all files of rooms together."""
-PERIOD_SECONDS: Final = 30.0
-"""How often all that was droppable, or was lost where no gap shows it, is asked for."""
-PERIODS_FOR_QUIET: Final = 20
-"""After how many of those that is asked for in a room where nothing happens."""
-PERIODS_FOR_MEMBERS: Final = 10
-"""After how many of those what members keep for all their rooms is asked for."""
 ResultT = TypeVar("ResultT")
 
 
@@ -108,7 +100,7 @@ class MessagingService:
         self._now_ms = now_ms
         self._make_entity = make_entity
         self._daemon_bytes = daemon_bytes
-        self._hand_over = HandOver(self._catch_up)
+        self._hand_over = HandOver(lambda: self._catching_up.everything())
         self._broken = anyio.Event()
         self._owner = Owner(
             self._make_engine,
@@ -121,12 +113,11 @@ class MessagingService:
         self._loops = Loops(limits) if limits is not None else None
         self._watchers = Watchers(self._owner.settle)
         self._news = News(self._call, self._owner, self._watchers, self._loops)
-        self._month = ""
         self._doorkeeper = Doorkeeper()
         self._tokens = Tokens(self._call, self.fetch, self._owner.heard, self._hand_over.soon)
         declaring = Declaring()
         self._sync = Sync(network, self._call, self._known)
-        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want)
+        self.delivery = Delivery(network, self._call, patience_seconds, self._sync.want, self._hand_over.soon)
         self._history = History(self._sync, self._call)
         self._joining = Joining(
             self._call, declaring, self._sync, accept_invitation, self._trial, self._attend, self._hand_over
@@ -140,7 +131,7 @@ class MessagingService:
                 self._owner.heard,
                 self._owner.asked,
                 self._joining.invited,
-                self._acknowledged,
+                self.delivery.heard,
                 registry.entity_documents,
             ),
             Presences(network, self._owner.heard, self._owner.asked, self._tokens.came),
@@ -148,6 +139,9 @@ class MessagingService:
             self._sync.want,
             self._hand_over,
             self.delivery.want,
+        )
+        self._catching_up = CatchingUp(
+            self._call, self._attending, self._joining, self._tokens, self._sync, self._history, self._own
         )
         self.forgetting = Forgetting(self._call, self._attending.silence)
 
@@ -167,7 +161,7 @@ class MessagingService:
                 self._start(group, "hand over", partial(self._hand_over.dispatch, group))
                 self._start(group, "synchronisation", self._sync.run)
                 self._start(group, "acknowledgements", self.delivery.run)
-                self._start(group, "catching up", self._periodically)
+                self._start(group, "catching up", self._catching_up.run)
                 for name, index in self._registry.indexes.items():
                     if index.rebuild is not None and index.every_seconds is not None:
                         self._start(group, f"index {name}", partial(self._rebuild, index.rebuild, index.every_seconds))
@@ -333,35 +327,17 @@ class MessagingService:
 
     async def _begin(self) -> None:
         """Let our entities be reached; rooms are attended to from then on, one after the other, however many."""
-        self._month = await self._call(lambda engine: engine.shards.current_month())
-        await self._attending.begin([entity.record.entity_id for entity in self._local])
-        self._network.on_change(lambda: self._hand_over.soon(self._link_changed))
-        self._hand_over.soon(self._link_changed)
+        await self._catching_up.begin()
+        await self._attending.begin(self._own())
+        self._network.on_change(lambda: self._hand_over.soon(self._catching_up.link_changed))
+        self._hand_over.soon(self._catching_up.link_changed)
+
+    def _own(self) -> list[EntityId]:
+        return [entity.record.entity_id for entity in self._local]
 
     def _end(self) -> None:
         self._owner.stop()
         self._network.close()
-
-    async def _periodically(self) -> None:
-        for turn in itertools.count(1):
-            await anyio.sleep(PERIOD_SECONDS)
-            await tried(self._look_again, turn)
-            if turn % PERIODS_FOR_MEMBERS == 0:
-                await tried(self._ask_for_members)
-
-    async def _look_again(self, turn: int) -> None:
-        """Catch up where something has happened lately; a quiet room has its turn now and then, or in a new month.
-
-        Whoever writes in it asks too, and shows thereby that there is more than here.
-        """
-        month = await self._call(lambda engine: engine.shards.current_month())
-        begun, self._month = month != self._month, month
-
-        def is_due(room_id: RoomId) -> bool:
-            own_turn = zlib.crc32(room_id.encode()) % PERIODS_FOR_QUIET
-            return begun or not self._attending.is_quiet(room_id) or turn % PERIODS_FOR_QUIET == own_turn
-
-        await self._catch_up(is_due)
 
     async def _rebuild(self, rebuild: Callable[[OperationContext], None], every_seconds: float) -> None:
         """Make a periodic index anew from time to time; one that fails is tried again the next time."""
@@ -371,31 +347,6 @@ class MessagingService:
             except Exception:
                 log.exception("an index could not be made anew")
             await anyio.sleep(every_seconds)
-
-    async def _link_changed(self) -> None:
-        self._history.link_changed()
-        await self._catch_up()
-        await self._ask_for_members()
-
-    async def _ask_for_members(self) -> None:
-        """Ask for what members keep for all their rooms: changes are published, and this heals what was lost."""
-        for name in await self._call(documents_of_members):
-            self._sync.want(name)
-
-    async def _catch_up(self, is_due: Callable[[RoomId], bool] = lambda _: True) -> None:
-        """Ask for all that may have been missed, hear a month that has begun, and find where we are a member now.
-
-        The rooms that were made last come first; ``is_due`` tells which of them are looked at.
-        """
-        await self._tokens.take()
-        rooms = await self._call(lambda engine: sorted(engine.wanted_rooms, reverse=True))
-        for room_id in filter(is_due, rooms):
-            await self._attending.room(room_id)
-        for entity in tuple(self._local):
-            await self._joining.ask(entity.record.entity_id)
-
-    def _acknowledged(self, sample: Sample) -> None:
-        self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -18,11 +19,12 @@ import structlog
 
 from sublet.messaging.answers import offer
 from sublet.messaging.doorkeeper import ask
+from sublet.messaging.engine.arrival import Outcome
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.heads import changing
-from sublet.messaging.engine.intake import Outcome
 from sublet.messaging.engine.network import Network
+from sublet.messaging.parts import parts_of
 from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
@@ -45,6 +47,10 @@ MAX_KEYS: Final = 64
 """Signers of one answer whose keys are asked for; an honest one holds the records of all."""
 MAX_DOUBTED: Final = 256
 """Names that are asked for at once since somebody has said something: nobody makes us ask for more."""
+MAX_SIGNERS_OF_HEADS: Final = 2
+"""Records that are taken with a statement of heads, which one member has signed."""
+MAX_DIFFERING: Final = 16
+"""Documents of one statement of which another history is asked for at a time."""
 MAX_ROUNDS: Final = 10_000
 SETTLE_SECONDS: Final = 0.05
 """How long changes of links and gaps are gathered before somebody is asked."""
@@ -123,7 +129,11 @@ class Sync:
         """
         await self.document(doc_id("config", room_id=room_id))
         statements = await self._ask(doc_id("heads", room_id=room_id), b"")
-        alike = await self._call(partial(_alike, room_id=room_id, statements=statements))
+        told: dict[str, bool] = {}
+        for statement in statements:
+            for name, same in (await self._call(partial(_alike, room_id=room_id, bundle=statement))).items():
+                told[name] = told.get(name, True) and same
+        alike = await self._call(partial(_all_alike, room_id=room_id, told=told))
         for name in await self._call(partial(_of_extensions, room_id=room_id)):
             if name not in alike:
                 await self.document(name)
@@ -136,11 +146,12 @@ class Sync:
     async def _forks(self, room_id: RoomId, statements: list[Bundle]) -> None:
         """Ask for the whole log of a client of which a member has another history."""
         for bundle in statements:
-            for name, clients in (await self._call(partial(_compare, room_id=room_id, bundle=bundle))).items():
+            differing = await self._call(partial(_compare, room_id=room_id, bundle=bundle))
+            for name, clients in islice(differing.items(), MAX_DIFFERING):
                 vector = await self._call(partial(_vector, name=name))
                 asked = encode_vector({client: clock for client, clock in vector.items() if client not in clients})
                 for answer in await self._ask(channel_key(name, Channel.STATE), asked):
-                    await self._call(partial(_take, room_id=room_id, bundle=answer))
+                    await self._take(room_id, answer)
                 self.want(name)  # and let those know who hold the other one
 
     async def month(self, room_id: RoomId, month: str, alike: Collection[str] = ()) -> int:
@@ -170,7 +181,7 @@ class Sync:
             bundles = await self._ask(channel_key(name, Channel.STATE), encode_vector(vector))
             outcome = Outcome()
             for bundle in bundles:
-                outcome.add(await self._call(partial(_take, room_id=place.room_id, bundle=bundle)))
+                outcome.add(await self._take(place.room_id, bundle))
             for signer in list(outcome.unknown_signers)[:MAX_KEYS]:
                 await self.key(signer)
             total += outcome.accepted
@@ -183,7 +194,7 @@ class Sync:
     async def key(self, entity: EntityId) -> None:
         """Ask for an entity's key."""
         for bundle in await self._ask(doc_id("pubkey", entity_id=entity), b""):
-            await self._call(partial(_take, room_id=None, bundle=bundle))
+            await self._take(None, bundle)
         if await self._call(lambda engine: engine.keyring.record(entity) is not None):
             await self._known(entity)
 
@@ -231,6 +242,13 @@ class Sync:
                 log.info("a peer gave an answer that is not for us", key=key)
         return opened
 
+    async def _take(self, room_id: RoomId | None, bundle: Bundle) -> Outcome:
+        """Take an answer part by part, between which the engine's thread has time for others."""
+        outcome = Outcome()
+        for part in parts_of(bundle):
+            outcome.add(await self._call(partial(_take, room_id=room_id, bundle=part)))
+        return outcome
+
     async def _ask(self, key: str, body: bytes) -> list[Bundle]:
         bundles: list[Bundle] = []
         for answer in await self.fetch(key, body):
@@ -247,7 +265,7 @@ def _vector(engine: Engine, name: str) -> dict[int, int]:
     if row is None:
         return {}
     vector = {client: clock for client, (clock, _) in engine.store.clients(row.number).items()}
-    for client, clock in engine.quotas.passed_over(name).items():
+    for client, clock in (*engine.quotas.passed_over(name).items(), *engine.intake.gathering.clocks(name).items()):
         vector[client] = max(clock, vector.get(client, 0))
     return vector | {fork.client: closed(fork.clock) for fork in engine.store.trust.forks(row.number)}
 
@@ -269,27 +287,29 @@ def _is_empty(engine: Engine, name: str) -> bool:
     return row is None or not (engine.store.has_entries(row.number) or engine.store.trust.forks(row.number))
 
 
-def _alike(engine: Engine, room_id: RoomId, statements: list[Bundle]) -> set[str]:
+def _alike(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, bool]:
+    """Return of which documents a member tells, and whether it has exactly what is here."""
+    engine.intake.take_bundle(None, _signers_of_heads(bundle))
+    for raw in bundle.of(RecordKind.HEADS)[:1]:
+        with suppress(Refused):  # which is counted when histories are compared
+            return engine.heads.alike(room_id, raw)
+    return {}
+
+
+def _all_alike(engine: Engine, room_id: RoomId, told: dict[str, bool]) -> set[str]:
     """Return the documents that all members who tell of them have exactly as they are here.
 
     What extensions keep is told of first, so where nobody tells of it, and it is not here either, nobody has it.
     """
-    alike: dict[str, bool] = {}
-    for bundle in statements:
-        engine.intake.take_bundle(None, bundle)
-        for raw in bundle.of(RecordKind.HEADS)[:1]:
-            with suppress(Refused):  # which is counted when histories are compared
-                for name, same in engine.heads.alike(room_id, raw).items():
-                    alike[name] = alike.get(name, True) and same
-    if alike:
+    if told:
         absent = (name for name in _of_extensions(engine, room_id) if engine.store.find_document(name) is None)
-        alike |= {name: True for name in absent if name not in alike}
-    return {name for name, same in alike.items() if same}
+        told = {name: True for name in absent if name not in told} | told
+    return {name for name, same in told.items() if same}
 
 
 def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[int]]:
     """Return of which documents and clients a member has another history than we have."""
-    engine.intake.take_bundle(None, bundle)
+    engine.intake.take_bundle(None, _signers_of_heads(bundle))
     found: dict[str, set[int]] = {}
     for raw in bundle.of(RecordKind.HEADS)[:1]:
         try:
@@ -297,6 +317,11 @@ def _compare(engine: Engine, room_id: RoomId, bundle: Bundle) -> dict[str, set[i
         except Refused as refused:
             engine.intake.counts[refused.refusal] += 1
     return found
+
+
+def _signers_of_heads(bundle: Bundle) -> Bundle:
+    """Return the record of the one member who has signed a statement of heads, and nothing else of the answer."""
+    return Bundle(tuple((RecordKind.IDENTITY, raw) for raw in bundle.of(RecordKind.IDENTITY)[:MAX_SIGNERS_OF_HEADS]))
 
 
 def _take(engine: Engine, room_id: RoomId | None, bundle: Bundle) -> Outcome:

@@ -10,25 +10,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from attacks.kit.neighbour import HOST, shake
+from attacks.kit.room_floods import LISTS, acknowledgement, present, saying, statements
 from attacks.probe import CostProbe, FailureProbe, KeptProbe, Probe
 from protocol.ezagent.configs import EVE, OWNER, ROOM, room
 from sublet.messaging.arrivals import Arrivals
+from sublet.messaging.delivery.heard import Heard
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.held import HeldUpdates, Need
-from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.ordered import Ranges
 from sublet.messaging.engine.sequence import Node, YataList, in_order
 from sublet.messaging.engine.text_body import TextBody
 from sublet.messaging.engine.text_order import TextOrder
 from sublet.messaging.engine.waiting import WaitingForKeys
+from sublet.messaging.hand_over import HandOver
+from sublet.messaging.invitations import inviter, rooms_in
+from sublet.messaging.joining import MAX_ROOMS_OF_INVITATION
 from sublet.messaging.links.keys import LinkKeys
 from sublet.messaging.links.links import Links
+from sublet.messaging.parts import parts_of
+from sublet.messaging.replays import MAX_NONCES, SeenQuestions
 from sublet.protocol.ezagent import ids, keys, shards, writer_rules
-from sublet.protocol.ezagent.bundle import RecordKind, decode_bundle, encode_bundle
+from sublet.protocol.ezagent.bundle import Bundle, RecordKind, decode_bundle, encode_bundle
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.room.fold import evaluate
@@ -38,7 +46,7 @@ from sublet.protocol.ezagent.yjs.encode import Transaction
 from sublet.protocol.ezagent.yjs.model import STRING, Deletion, Item, ItemId, Update
 from sublet.protocol.ezagent.yjs.vectors import decode_vector, encode_vector
 from sublet.protocol.ezagent.yjs.writer import write_number
-from support.rooms import entity_key
+from support.rooms import Peer, entity_key, peers, shared_room
 
 WRITERS = 8
 
@@ -251,9 +259,114 @@ def _flooded() -> Iterator[object]:
     try:
         yield arrivals
     finally:
-        while arrivals._count:
+        while len(arrivals):
             arrivals.take(256)
         waiting.release("@eve:a")
+
+
+@contextlib.contextmanager
+def _acknowledging() -> Iterator[object]:
+    """Let a member publish acknowledgements without end, in more than one name."""
+    heard, (eve, mallory) = Heard(), peers("eve", "mallory")
+    for one in (eve, mallory):
+        raw = acknowledgement(one, ROOM, 200_000).payload
+        for _ in range(500):
+            heard.add(ROOM, raw + b"")
+    try:
+        yield heard
+    finally:
+        while heard.take() is not None:
+            pass
+        heard.missed()
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[object]:
+    """Let peers ask more than is remembered of them, until their questions are too old."""
+    seen = SeenQuestions()
+    for number in range(3 * MAX_NONCES):
+        seen.is_first(f"peer{number % 40}", number.to_bytes(16, "big"), number, number)
+    try:
+        yield seen
+    finally:
+        seen.is_first("later", bytes(16), 10**9, 10**9)
+        seen._expire_all(10**10)
+
+
+@contextlib.contextmanager
+def _present() -> Iterator[object]:
+    """Let members say in passing what takes much memory when it is parsed, until they are removed."""
+    alice, bob, room = present()
+    kept = alice.engine.ephemeral._said
+    alice.engine.intake.take([saying(bob, room, LISTS)])
+    said = alice.engine.ephemeral.said(room, bob.id)
+    assert said is not None
+    keys = [(ROOM, f"@e{number}:node{number % 9}") for number in range(20_000)]
+    for key in keys:
+        if kept.has_room(key, len(LISTS)):
+            kept.put(key, type(said)(bytes(bytearray(LISTS)), 1, 1), len(LISTS))
+    try:
+        yield alice
+    finally:
+        alice.engine.ephemeral.settle(ROOM)
+        alice.engine.ephemeral.settle(room)
+
+
+@contextlib.contextmanager
+def _handed_over() -> Iterator[object]:
+    """Let work for the event loop come in while that stands still, and be done then."""
+
+    async def nothing() -> None:
+        pass
+
+    async def done() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(over.dispatch, group)
+            while over._todo:
+                await anyio.sleep(0)
+            group.cancel_scope.cancel()
+
+    async def flood() -> None:
+        over.begin()
+        for number in range(20_000):
+            over.soon(bool, f"ezagent/{number}".ljust(1_000))
+
+    over = HandOver(nothing)
+    anyio.run(flood)
+    try:
+        yield over
+    finally:
+        anyio.run(done)
+
+
+def _config(number: int) -> tuple[Peer, list[Arrival]]:
+    """Return somebody who has a config of some length, and statements of a member that come one by one."""
+    alice, bob = peers("alice", "bob")
+    shared = shared_room(alice, bob)
+    alice.engine.intake.take(list(statements(bob, shared, 100, nonce=5)))
+    return alice, list(statements(bob, shared, number))
+
+
+def _take_each(given: tuple[Peer, list[Arrival]]) -> None:
+    alice, arrivals = given
+    for one in arrivals:
+        alice.engine.intake.take([one])
+
+
+def _invited(number: int) -> Bundle:
+    alice, bob = peers("alice", "bob")
+    shared = shared_room(alice, bob)
+    records = [(RecordKind.IDENTITY, alice.entity.record.encode())]
+    records += [(RecordKind.IDENTITY, b"{%d}" % one) for one in range(number)]
+    records += [(RecordKind.ENVELOPE, one.envelope) for one in statements(alice, shared, number)]
+    return Bundle(tuple(records))
+
+
+def _read_invitation(bundle: Bundle) -> None:
+    (offered,) = rooms_in(bundle, MAX_ROOMS_OF_INVITATION).values()
+    (room_id,) = rooms_in(bundle)
+    inviter(lambda: Peer("bob", 1_001).engine, room_id, offered.config, offered.signers)
+    parts_of(bundle)
 
 
 async def _broken_turn() -> None:
@@ -464,6 +577,66 @@ PROBES: list[Probe] = [
         name="rooms: more than is kept of a signer",
         covers=["messaging.arrivals:Arrivals.hear", "messaging.engine.waiting:WaitingForKeys.keep"],
         attack=_flooded,
+    ),
+    KeptProbe(
+        name="rooms: acknowledgements that wait",
+        covers=[
+            "messaging.delivery.heard:Heard.add",
+            "messaging.delivery.heard:Heard.take",
+            "messaging.fair_queue:FairQueue.add",
+            "messaging.fair_queue:FairQueue.take",
+            "messaging.fair_queue:claimed_sender",
+        ],
+        attack=_acknowledging,
+        bound=10 << 20,
+    ),
+    KeptProbe(
+        name="rooms: questions that are remembered",
+        covers=["messaging.replays:SeenQuestions.is_first", "messaging.replays:SeenQuestions._make_room"],
+        attack=_asking,
+        bound=12 << 20,
+    ),
+    KeptProbe(
+        name="rooms: what is said in passing",
+        covers=[
+            "messaging.engine.kept_passing:KeptPassing.put",
+            "messaging.engine.kept_passing:KeptPassing.has_room",
+            "messaging.engine.ephemeral:Ephemeral.take",
+            "messaging.engine.ephemeral:Ephemeral.settle",
+        ],
+        attack=_present,
+        bound=16 << 20,
+        left=3 << 20,
+    ),
+    KeptProbe(
+        name="rooms: work that waits for the event loop",
+        covers=["messaging.hand_over:HandOver.soon", "messaging.hand_over:HandOver.dispatch"],
+        attack=_handed_over,
+        bound=8 << 20,
+    ),
+    CostProbe(
+        name="rooms: a config that grows one by one",
+        covers=[
+            "messaging.engine.config_gathering:ConfigGathering.keep",
+            "messaging.engine.config_gathering:ConfigGathering.due",
+            "messaging.engine.intake:Intake.take",
+            "messaging.engine.engine:Engine.config_changed",
+            "messaging.engine.rooms:Rooms.state",
+        ],
+        make=_config,
+        run=_take_each,
+        size=384,
+    ),
+    CostProbe(
+        name="rooms: an invitation",
+        covers=[
+            "messaging.invitations:rooms_in",
+            "messaging.invitations:inviter",
+            "messaging.parts:parts_of",
+        ],
+        make=_invited,
+        run=_read_invitation,
+        size=128,
     ),
     FailureProbe(
         name="bus: a failure in the thread of the links",

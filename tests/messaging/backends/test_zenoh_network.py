@@ -222,6 +222,32 @@ def test_a_token_is_followed_under_its_exact_key_and_goes_with_its_session(stack
     assert told.empty()
 
 
+def test_who_answers_one_question_without_end_leaves_room_for_others(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES_OF_PEER", 50)
+    monkeypatch.setattr(zenoh_network, "MAX_REPLIES_BYTES", 100)
+    one, port = network(stack)
+    hostile, _ = network(stack, port)
+    honest, _ = network(stack, port)
+    begun = threading.Event()
+
+    def babble(query: Answer) -> None:
+        for _ in range(200):
+            query._query.reply(KEY, bytes(10))  # type: ignore[attr-defined]
+        begun.set()
+        query.drop()
+
+    def late(query: Answer) -> None:
+        begun.wait(SECONDS)
+        begun.clear()
+        query.reply(b"honest")
+
+    hostile.serve(KEY, babble)
+    honest.serve(KEY, late)
+    assert sorted(ask(one, KEY, answers=6)) == [bytes(10)] * 5 + [b"honest"]
+
+
 def test_who_answers_one_question_without_end_fills_no_memory(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from messaging.engine.test_quotas import Writer
 from sublet.messaging.answers import state
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.backend import Fork
 from sublet.messaging.engine.document import MAX_FORKS_OF_SIGNER
 from sublet.messaging.engine.forks import EQUIVOCATION_EVENT
 from sublet.messaging.engine.heads import MAX_AHEAD_MS, ROLLED_BACK_EVENT
-from sublet.messaging.engine.intake import Arrival
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES, RecordKind, decode_bundle
 from sublet.protocol.ezagent.envelope import unpack

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sublet.messaging.engine import held, keyring, quotas, waiting
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.timeline_shards import TimelineShards
 from sublet.messaging.history import _older
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content

@@ -8,7 +8,7 @@ import pytest
 
 from messaging.engine.test_quotas import Writer, log_size
 from sublet.messaging.engine import usage
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.content import canonical, content_object, sign_content
 from sublet.protocol.ezagent.ids import entity_domain

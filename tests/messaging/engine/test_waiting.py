@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sublet.messaging.engine import waiting
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.waiting import MAX_UNKNOWN_SIGNERS, MAX_WAITING_FOR_KEY, WaitingForKeys
 
 

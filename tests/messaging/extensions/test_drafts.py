@@ -12,8 +12,8 @@ from nacl.signing import SigningKey
 
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.engine.keyring import LocalEntity
 from sublet.messaging.engine.registry import Registry
 from sublet.messaging.extensions.drafts import USER_DRAFTS

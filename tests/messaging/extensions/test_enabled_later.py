@@ -9,7 +9,7 @@ import pytest
 from pycrdt import Array, Doc
 
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions.reactions import REACTIONS
 from sublet.protocol.errors import SubletError
 from sublet.protocol.ezagent.envelope import seal, unpack

@@ -10,7 +10,7 @@ import pytest
 from messaging.extensions.test_collab import SMILE, Text, hostile, part
 from sublet.messaging.backends import sqlite_store
 from sublet.messaging.engine import text_replay
-from sublet.messaging.engine.intake import Arrival
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.extensions.mutable import content_document
 from sublet.protocol.ezagent.envelope import seal, unpack
 from sublet.protocol.ezagent.ids import client_id

@@ -10,8 +10,8 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.declaration import Declaration
-from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.extensions import EXTENSIONS
 from sublet.messaging.extensions.mutable import EDITED_AT, MAX_VERSIONS, MUTABLES, content_document
 from sublet.protocol.errors import SubletError

@@ -12,10 +12,10 @@ import pytest
 
 from sublet.messaging.backends.memory_network import MemoryHub
 from sublet.messaging.builtins import BUILT_INS
-from sublet.messaging.engine import ephemeral
+from sublet.messaging.engine import kept_passing
+from sublet.messaging.engine.arrival import Arrival
 from sublet.messaging.engine.declaration import Declaration
 from sublet.messaging.engine.ephemeral import MAX_AGE_MS, MAX_VALUE_BYTES, MIN_PAUSE_MS
-from sublet.messaging.engine.intake import Arrival
 from sublet.messaging.engine.operating import OperationContext
 from sublet.messaging.extensions.presence import PRESENCES, REFRESH_MS, TYPING_MS, _expire
 from sublet.protocol.errors import SubletError
@@ -220,8 +220,8 @@ async def test_who_is_cut_off_is_gone_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_many_of_one_daemon_keep_nobody_else_from_being_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ephemeral, "MAX_PRESENT", 12)
-    monkeypatch.setattr(ephemeral, "MAX_PRESENT_OF_DAEMON", 4)
+    monkeypatch.setattr(kept_passing, "MAX_PRESENT", 12)
+    monkeypatch.setattr(kept_passing, "MAX_PRESENT_OF_DAEMON", 4)
     alice, bob, room, _ = two()
     for number in range(20):
         bob.engine.ephemeral.token(room, f"@e{number}:node-of-eve", there=True)
@@ -230,5 +230,5 @@ def test_the_many_of_one_daemon_keep_nobody_else_from_being_seen(monkeypatch: py
     bob.hear(alice.published())
     bob.engine.ephemeral.token(room, alice.id, there=True)
     assert set(here(bob, room)) == {alice.id, bob.id}
-    monkeypatch.setattr(ephemeral, "MAX_PRESENT", 1)
+    monkeypatch.setattr(kept_passing, "MAX_PRESENT", 1)
     assert say(bob, room, status="of our own there is always room")

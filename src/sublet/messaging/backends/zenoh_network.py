@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,12 @@ from sublet.protocol.ezagent.bundle import MAX_BUNDLE_BYTES
 log = structlog.get_logger(__name__)
 
 MAX_REPLIES: Final = 256
-MAX_REPLIES_BYTES: Final = 64 << 20
+MAX_REPLIES_BYTES: Final = 16 << 20
+"""Answers to one question that are kept."""
+MAX_REPLIES_BYTES_OF_PEER: Final = MAX_BUNDLE_BYTES + (1 << 16)
+"""One answer of the largest size, so that no peer's answers leave no room for those of others."""
+MAX_REPLIES_READ: Final = 1_024
+"""Answers to one question that are looked at."""
 """Of all answers to one question."""
 MAX_MESSAGE_BYTES: Final = MAX_BUNDLE_BYTES + (1 << 16)
 RETRY: Final = {"period_init_ms": 100, "period_max_ms": 1_000, "period_increase_factor": 1.5}
@@ -129,14 +135,18 @@ class ZenohNetwork:
                         )
                     )
         found: list[bytes] = []
-        left = MAX_REPLIES_BYTES
-        for reply in chain.from_iterable(waiting):
-            if reply.ok is not None:
-                answer = reply.ok.payload.to_bytes()
-                left -= len(answer)
-                if left < 0 or len(found) >= MAX_REPLIES:
-                    break
-                found.append(answer)
+        left, taken = MAX_REPLIES_BYTES, Counter[str]()
+        for reply in islice(chain.from_iterable(waiting), MAX_REPLIES_READ):
+            if reply.ok is None:
+                continue
+            size, peer = len(reply.ok.payload), str(reply.replier_id)
+            if taken[peer] + size > MAX_REPLIES_BYTES_OF_PEER:
+                continue  # its own loss; others are heard all the same
+            if size > left or len(found) >= MAX_REPLIES:
+                break
+            taken[peer] += size
+            left -= size
+            found.append(reply.ok.payload.to_bytes())
         return found
 
     def announce(self, key: str) -> Callable[[], None]:

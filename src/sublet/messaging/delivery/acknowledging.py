@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
@@ -12,6 +11,7 @@ import anyio.to_thread
 import structlog
 
 from sublet.messaging.delivery import acknowledged
+from sublet.messaging.delivery.heard import Heard
 from sublet.messaging.doorkeeper import Asked, ask
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.declaration import QOS_LOW
@@ -32,9 +32,14 @@ LATE_SECONDS: Final = 0.5
 """After which what others hold and we lack is no longer on its way from its writer, who may have no link to us."""
 QUERY_SECONDS: Final = 5.0
 ASKERS: Final = 2
-MAX_HEARD: Final = 1_024
+HEARD_A_TURN: Final = 256
+"""Acknowledgements of others that are taken before our own statements and questions have their turn."""
+MAX_ARRIVED: Final = 65_536
+"""Clients whose writes wait to be acknowledged; their writers ask for what is beyond."""
 MAX_AHEAD: Final = 64
 """Documents of which others hold more, at a time; what is beyond is asked for with everything else."""
+MAX_AHEAD_CLOCKS: Final = 16_384
+"""Of all those documents."""
 
 
 class Acknowledging:
@@ -45,18 +50,27 @@ class Acknowledging:
         call: runs something with the engine.
         news: told when somebody acknowledges something of ours.
         behind: told of documents of which others hold more than we do.
+        soon: has something done on the event loop, from any thread.
     """
 
     def __init__(
-        self, network: Network, call: CallEngine, news: Callable[[], None], behind: Callable[[str], None]
+        self,
+        network: Network,
+        call: CallEngine,
+        news: Callable[[], None],
+        behind: Callable[[str], None],
+        soon: Callable[..., None],
     ) -> None:
         self._network = network
         self._call = call
         self._news = news
         self._behind = behind
+        self._soon = soon
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
-        self._heard: deque[tuple[RoomId, bytes]] = deque(maxlen=MAX_HEARD)
+        self._arrived_clients = 0
+        self._heard = Heard()
         self._wanted: dict[RoomId, None] = {}
+        self._asking: set[RoomId] = set()
         self._ahead: dict[str, Mapping[int, int]] = {}
         self._ready = anyio.Event()
         self._others_ahead = anyio.Event()
@@ -64,16 +78,26 @@ class Acknowledging:
 
     def arrived(self, room_id: RoomId, shard: str, client: int) -> None:
         """Note that something of somebody else has become durable here."""
+        if self._arrived_clients >= MAX_ARRIVED:
+            return  # whoever misses it asks
         shards = self._arrived.setdefault(room_id, {})
         clients = shards.setdefault(shard, {})
+        self._arrived_clients += client not in clients
         clients[client] = 0
-        if len(shards) > MAX_SHARDS or len(clients) > MAX_CLIENTS:  # whoever misses it asks
+        if len(shards) > MAX_SHARDS or len(clients) > MAX_CLIENTS:  # as above
             del shards[shard]
+            self._arrived_clients -= len(clients)
         self._ready.set()
 
     def heard(self, room_id: RoomId, raw: bytes) -> None:
-        """Take what somebody has published about a room; of too much at once the oldest is asked for again later."""
-        self._heard.append((room_id, raw))
+        """Take an acknowledgement that somebody has published; any thread may call.
+
+        Rooms whose acknowledgements find no room are asked again.
+        """
+        if self._heard.add(room_id, raw):
+            self._soon(self._wake)
+
+    def _wake(self) -> None:
         self._ready.set()
 
     def want(self, room_id: RoomId) -> None:
@@ -89,15 +113,22 @@ class Acknowledging:
                 await self._ready.wait()
                 await anyio.sleep(GATHER_SECONDS)
                 self._ready = anyio.Event()
-                arrived, self._arrived = self._arrived, {}
-                heard, self._heard = self._heard, deque(maxlen=MAX_HEARD)
-                wanted, self._wanted = self._wanted, {}
+                arrived, self._arrived, self._arrived_clients = self._arrived, {}, 0
                 for room_id, shards in arrived.items():
                     await self._safely(partial(self._publish, room_id, shards))
-                for room_id, raw in heard:
-                    await self._safely(partial(self._hear, room_id, raw))
-                for room_id in wanted:
-                    start_alone(group, "asking for acknowledgements", self._safely, partial(self._ask, room_id))
+                for _ in range(HEARD_A_TURN):
+                    heard = self._heard.take()
+                    if heard is None:
+                        break
+                    await self._safely(partial(self._hear, *heard))
+                if self._heard:
+                    self._ready.set()
+                for room_id in self._heard.missed():
+                    self.want(room_id)
+                for room_id in [one for one in self._wanted if one not in self._asking]:
+                    del self._wanted[room_id]
+                    self._asking.add(room_id)
+                    start_alone(group, "asking for acknowledgements", self._ask_once, room_id)
 
     async def _notice_late(self) -> None:
         while True:
@@ -121,6 +152,15 @@ class Acknowledging:
     async def _publish(self, room_id: RoomId, shards: dict[str, dict[int, int]]) -> None:
         await self._call(partial(_acknowledge, room_id=room_id, shards=shards))
 
+    async def _ask_once(self, room_id: RoomId) -> None:
+        """Ask a room's members. A room has one question at a time, however often somebody gives cause for one."""
+        try:
+            await self._safely(partial(self._ask, room_id))
+        finally:
+            self._asking.discard(room_id)
+            if room_id in self._wanted:
+                self._ready.set()
+
     async def _ask(self, room_id: RoomId) -> None:
         asked = await self._call(partial(_question, room_id=room_id))
         if asked is None:
@@ -143,8 +183,13 @@ class Acknowledging:
         taken = await self._call(partial(acknowledged.take, room_id=room_id, raw=raw))
         if taken.news:
             self._news()
-        if taken.ahead and len(self._ahead) < MAX_AHEAD:
-            self._ahead |= taken.ahead
+        clocks = sum(map(len, self._ahead.values()))
+        for name, vector in taken.ahead.items():
+            clocks += len(vector)
+            if len(self._ahead) >= MAX_AHEAD or clocks > MAX_AHEAD_CLOCKS:
+                break
+            self._ahead[name] = vector
+        if self._ahead:
             self._others_ahead.set()
         return taken
 

@@ -14,7 +14,7 @@ from sublet.messaging.delivery.acknowledging import Acknowledging
 from sublet.messaging.delivery.receipts import MessageReceipts, Receipt, receipts_of
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Came, Engine
-from sublet.messaging.engine.network import Network
+from sublet.messaging.engine.network import Network, Sample
 from sublet.messaging.extensions.read_receipts import READ_RECEIPTS
 from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RefId, RoomId
@@ -31,15 +31,21 @@ class Delivery:
         call: runs something with the engine.
         patience_seconds: after which a message that no daemon has acknowledged is undeliverable.
         behind: told of documents of which recipients hold more than we do.
+        soon: has something done on the event loop, from any thread.
     """
 
     def __init__(
-        self, network: Network, call: CallEngine, patience_seconds: float, behind: Callable[[str], None]
+        self,
+        network: Network,
+        call: CallEngine,
+        patience_seconds: float,
+        behind: Callable[[str], None],
+        soon: Callable[..., None],
     ) -> None:
         self._call = call
         self._patience_seconds = patience_seconds
         self._news = anyio.Event()
-        self._acknowledging = Acknowledging(network, call, self._tell, behind)
+        self._acknowledging = Acknowledging(network, call, self._tell, behind, soon)
 
     async def run(self) -> None:
         """Acknowledge and ask, until cancelled."""
@@ -49,11 +55,11 @@ class Delivery:
         """Ask soon for what the others of a room have not acknowledged."""
         self._acknowledging.want(room_id)
 
-    def heard(self, key: str, raw: bytes) -> None:
-        """Take what a recipient has published."""
-        room_id = delivery_room(key)
+    def heard(self, sample: Sample) -> None:
+        """Take what a recipient has published; any thread may call."""
+        room_id = delivery_room(sample.key)
         if room_id is not None:
-            self._acknowledging.heard(room_id, raw)
+            self._acknowledging.heard(room_id, sample.payload)
 
     def arrived(self, came: Iterable[Came]) -> None:
         """Acknowledge what others wrote to timelines, and tell who waits for receipts of what they have read."""

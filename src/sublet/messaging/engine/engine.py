@@ -278,6 +278,8 @@ class Engine:
             del self._open[name]
         self.texts.forget()
         self.rooms.changed(room_id)
+        self.intake.gathering.drop(room_id)
+        self.ephemeral.settle(room_id)
         self.reading.forget()
         self.shards.forget(room_id)
         self.quotas.forget()
@@ -296,6 +298,7 @@ class Engine:
         """Decide a room's state anew, tell the hooks, and show what only now counts."""
         before = self.rooms.changed(room_id)
         after = self.rooms.state(room_id)
+        self.intake.gathering.decided(room_id)
         config = doc_id("config", room_id=room_id)
         change = Happened(
             "room_config",
@@ -311,6 +314,7 @@ class Engine:
         )
         self.hooks.after_write(self, change)
         self.quotas.settle(room_id)
+        self.ephemeral.settle(room_id)
         known = set(before.entities) if before is not None else set()
         for entity, membership in after.entities.items():
             earlier = before.entities.get(entity) if before is not None and entity in known else None

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.accepted import Accepted, entry_row, tell, write_row
+from sublet.messaging.engine.arrival import Arrival, Outcome
 from sublet.messaging.engine.authorise import refuse_forbidden
 from sublet.messaging.engine.backend import Batch, DeletionRow, LogRow, StagedUpdate
+from sublet.messaging.engine.config_gathering import ConfigGathering
 from sublet.messaging.engine.contents import Offers
 from sublet.messaging.engine.document import Document
 from sublet.messaging.engine.forks import Forks
@@ -33,34 +34,6 @@ if TYPE_CHECKING:
 
 _PASSING: Final = "/ephemeral/"
 MAX_DIGESTS: Final = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """An envelope that came from the wire, with the contents that came along."""
-
-    envelope: bytes
-    contents: tuple[bytes, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes it takes."""
-        return len(self.envelope) + sum(map(len, self.contents))
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of a batch: which documents have gaps, whose keys are wanted, and what was refused."""
-
-    accepted: int = 0
-    gaps: set[str] = field(default_factory=set)
-    unknown_signers: set[EntityId] = field(default_factory=set)
-
-    def add(self, other: Outcome) -> None:
-        """Add what came of another batch."""
-        self.accepted += other.accepted
-        self.gaps |= other.gaps
-        self.unknown_signers |= other.unknown_signers
 
 
 class Intake:
@@ -84,6 +57,7 @@ class Intake:
         self._deferred: list[Arrival] = []
         self._deletes_seen: dict[bytes, None] = {}
         self.forks = Forks(engine)
+        self.gathering = ConfigGathering(engine)
         self.staged: dict[int, Update] = {}
         """Updates that were accepted and are not in the store yet, by their number in the log."""
 
@@ -96,6 +70,10 @@ class Intake:
         outcome = Outcome()
         for arrival in arrivals:
             self._one(arrival, outcome)
+        due, refused = self.gathering.due()
+        for arrival in due:
+            self._one(arrival, outcome)
+        outcome.gaps |= refused
         outcome.accepted = len(self._accepted)
         self.commit()
         deferred, self._deferred = self._deferred, []
@@ -103,6 +81,10 @@ class Intake:
             outcome.add(self.take(deferred))
         outcome.gaps |= self.forks.learn()
         return outcome
+
+    def take_due(self) -> Outcome:
+        """Take what has waited long enough."""
+        return self.take(())
 
     def take_again(self, envelopes: Sequence[bytes]) -> None:
         """Take what was held in a document that was read anew."""
@@ -144,6 +126,7 @@ class Intake:
         self._accepted.clear()
         self._deferred.clear()
         self.staged.clear()
+        self.gathering.committed()
         self._engine.forget()
         self._seq = self._engine.store.last_seq()
 
@@ -212,6 +195,7 @@ class Intake:
             Exception: the store could not; nothing of it is kept.
         """
         if not self._batch:
+            self.gathering.committed()
             return
         engine, store = self._engine, self._engine.store
         batch, self._batch = self._batch, Batch()
@@ -226,6 +210,7 @@ class Intake:
             self.reset()
             raise
         self.staged.clear()
+        self.gathering.committed()
         for done in accepted:
             done.document.staged_writes.clear()
         engine.events.settled()
@@ -240,8 +225,10 @@ class Intake:
                 listener(came)
 
     def _one(self, arrival: Arrival, outcome: Outcome) -> None:
+        name = ""
         try:
             envelope = unpack(arrival.envelope)
+            name = envelope.doc_id
             if _PASSING in envelope.doc_id:
                 if self._knows_signer(envelope, arrival, outcome):
                     self._engine.ephemeral.take(envelope)
@@ -257,6 +244,9 @@ class Intake:
                 self.counts["duplicate"] += 1
                 self._keep_contents(document, self._offers.named_by(update, arrival.contents))
             elif self._knows_signer(envelope, arrival, outcome):
+                if document.place.kind == "config" and self.gathering.keep(document, update, arrival):
+                    self.counts["gathered"] += 1
+                    return
                 self._received(document, envelope, update, self._offers.named_by(update, arrival.contents), outcome)
         except Refused as refused:
             if refused.refusal is Refusal.QUOTA and any(
@@ -265,6 +255,8 @@ class Intake:
                 self._deferred.append(arrival)
             else:
                 self.counts[refused.refusal] += 1
+                if refused.refusal is Refusal.QUOTA:
+                    self.gathering.refused(name)
 
     def _first(self, envelope: Envelope, arrival: Arrival, outcome: Outcome) -> None:
         """Take what would be the first of a document, which is only made for who may begin it."""
@@ -383,6 +375,8 @@ class Intake:
         self._batch.updates.append(staged)
         self._engine.usage.charge(document.place.room_id, signer, size_of(staged))
         self.staged[seq] = update
+        if document.place.kind == "config" and document.place.room_id is not None:
+            self.gathering.accepted(document.place.room_id)
         self._accepted.append(Accepted(document, envelope, client, plan, local, seq))
 
     def _next_seq(self) -> int:

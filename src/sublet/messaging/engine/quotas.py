@@ -7,6 +7,7 @@ size, since without it nobody here would see what the member wrote.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,10 @@ MAX_DOCUMENTS_OF_DAEMON: Final = 16_384
 """Of a room, into which the entities of one daemon write: the others begin theirs all the same."""
 MAX_HELD_BYTES_IN_ALL: Final = 32 << 20
 """Of updates that wait for others, in all open documents."""
+MAX_STATEMENTS_OF_MEMBERS: Final = 4_096
+"""Of a room's config, by the entities of one daemon that are no admins: each statement costs when it is decided."""
+MAX_STATEMENTS_OF_ADMINS: Final = 65_536
+"""Of a room's config, by the entities of one daemon."""
 MAX_PASSED_OVER: Final = 4_096
 """Clients of one document whose refused updates are not asked for again; those of more are, each time."""
 
@@ -50,6 +55,8 @@ class Quotas:
         self._used: dict[RoomId, dict[EntityId, tuple[int, int]]] = {}
         self._changed: set[tuple[RoomId, EntityId]] = set()
         self._documents: dict[tuple[RoomId, str], int] = {}
+        self._statements: dict[RoomId, Counter[str]] = {}
+        """Clocks that each daemon's entities have used in a room's config."""
         self._passed_over: dict[str, dict[int, int]] = {}
         self._needed: dict[str, tuple[tuple[int, RoomState], dict[int, int]]] = {}
 
@@ -72,6 +79,8 @@ class Quotas:
         room_id = document.place.room_id
         if room_id is None or self._counts(room_id, signer, document, update):
             self._has_room(document, signer, update)
+            if room_id is not None and document.place.kind == "config":
+                self._state_has_room(room_id, document, signer, update)
             return
         if not update.items:
             raise Refused(Refusal.QUOTA, "a stranger deletes nothing, whatever is granted later")
@@ -160,6 +169,7 @@ class Quotas:
         self._used.clear()
         self._changed.clear()
         self._documents.clear()
+        self._statements.clear()
         self._passed_over.clear()
         self._needed.clear()
 
@@ -189,6 +199,26 @@ class Quotas:
         if not self._is_needed(document, update):
             self.pass_over(document, update)
             raise Refused(Refusal.QUOTA, "more than is kept of one daemon")
+
+    def _state_has_room(self, room_id: RoomId, document: Document, signer: EntityId, update: Update) -> None:
+        """Let a member's statements be kept, or not.
+
+        Raises:
+            Refused: ``QUOTA``: its daemon's entities have written as many as one may.
+        """
+        used = self._statements.get(room_id)
+        if used is None:
+            used = self._statements[room_id] = Counter()
+            for clock, writer in document.clients.values():
+                used[entity_domain(writer)] += clock
+        state, domain = self._engine.rooms.state(room_id), entity_domain(signer)
+        is_admin = state.power(signer) >= state.level("admin").value
+        most = MAX_STATEMENTS_OF_ADMINS if is_admin else MAX_STATEMENTS_OF_MEMBERS
+        size = update.end - update.start if update.items else 0
+        if used[domain] + size > most and not self._is_ours(signer) and not self._is_needed(document, update):
+            self.pass_over(document, update)
+            raise Refused(Refusal.QUOTA, "more statements than one daemon may make in a room's config")
+        used[domain] += size
 
     def _is_ours(self, signer: EntityId) -> bool:
         return any(entity_domain(entity) == entity_domain(signer) for entity in self._engine.keyring.local)

@@ -26,13 +26,20 @@ class Rooms:
         self._store = store
         self._states: dict[RoomId, RoomState] = {}
         self._plain: dict[RoomId, frozenset[EntityId]] = {}
+        self._lengths: dict[RoomId, int] = {}
 
     def state(self, room_id: RoomId) -> RoomState:
         """Return a room's state; one without anybody in it where no config is here."""
         found = self._states.get(room_id)
         if found is None:
-            found = self._states[room_id] = evaluate(room_id, self.statements(room_id))
+            statements = self.statements(room_id)
+            self._lengths[room_id] = len(statements)
+            found = self._states[room_id] = evaluate(room_id, statements)
         return found
+
+    def length(self, room_id: RoomId) -> int:
+        """Return how many statements a room's config had when its state was decided last; 0 if it never was."""
+        return self._lengths.get(room_id, 0)
 
     def changed(self, room_id: RoomId) -> RoomState | None:
         """Forget what a room's config said; return what it was, if that was known."""
@@ -43,6 +50,7 @@ class Rooms:
         """Forget all states, to be decided anew."""
         self._states.clear()
         self._plain.clear()
+        self._lengths.clear()
 
     def always_counts(self, room_id: RoomId, signer: EntityId) -> bool:
         """Tell quickly whether all that a member writes counts: never removed, never outside, with power enough."""
@@ -71,10 +79,10 @@ class Rooms:
         if self._store.removal.is_forgotten(room_id):
             return []
         row = self._store.find_document(doc_id("config", room_id=room_id))
-        return statements(self._store.writes(row.number, None)) if row is not None else []
+        return statements_of(self._store.writes(row.number, None)) if row is not None else []
 
 
-def statements(rows: Sequence[WriteRow]) -> list[Statement]:
+def statements_of(rows: Sequence[WriteRow]) -> list[Statement]:
     """Return the writes of a map document as statements."""
     paths: dict[ItemId, Path] = {}
     by_key: dict[tuple[ItemId | None, str], list[Statement]] = {}

@@ -41,6 +41,8 @@ class Question:
     """With which the asker has signed, and for which the answer is sealed."""
     version: int
     """Of the asker's record, which may be an old one."""
+    signed_ms: int
+    """When the asker signed it, Unix milliseconds."""
 
 
 def encode_question(
@@ -88,7 +90,8 @@ def parse_question(key: str, raw: bytes, now_ms: int) -> Question:
     rest = envelope.payload[len(_DOMAIN) :]
     if len(rest) < NONCE_BYTES:
         raise malformed("a question without a nonce")
-    return Question(record.entity_id, rest[NONCE_BYTES:], rest[:NONCE_BYTES], signed_with, record.version)
+    nonce, body = rest[:NONCE_BYTES], rest[NONCE_BYTES:]
+    return Question(record.entity_id, body, nonce, signed_with, record.version, envelope.timestamp_ms)
 
 
 def seal_answer(question: Question, answer: bytes) -> bytes:
