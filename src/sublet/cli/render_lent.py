@@ -34,6 +34,10 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("left out: links and mounts  ", names(view.unmountable))
     for caution in view.cautions:
         yield _line("in a mount  ", clean_line(caution, 400), "yellow")
+    if view.keep_all:
+        yield _line("must be undoable  ", "what can't be kept may not be overwritten")
+    if view.undo == "done":
+        yield _line("taken back  ", "what it wrote is undone", "yellow")
     if view.revealed:
         yield _line("shown on request  ", names(view.revealed), "yellow")
     if view.unlocked:

@@ -105,6 +105,7 @@ class PageApi:
             ("GET", "/api/delegations/{id}/audit", self._get_audit),
             ("GET", "/api/delegations/{id}/review", self._review),
             ("POST", "/api/delegations/{id}/cancel", self._cancel),
+            ("POST", "/api/delegations/{id}/undo", self._undo),
             ("GET", "/api/assignments", self._list_assignments),
             ("GET", "/api/events", self._recent_events),
             ("GET", "/api/events/stream", self._stream_events),
@@ -190,6 +191,10 @@ class PageApi:
     async def _cancel(self, request: Request) -> Response:
         await read_body(request, Nothing, MAX_BODY_BYTES)
         return answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
+
+    async def _undo(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        return answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
 
     async def _list_assignments(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)

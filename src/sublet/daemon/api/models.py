@@ -431,6 +431,11 @@ class DelegationView(View):
         default=None, description="What the executor says its agent may do; None where it has said nothing (yet)"
     )
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")
+    keep_all: bool = Field(default=False, description="Whether what can't be kept may not be overwritten")
+    settled: bool = Field(default=False, description="Whether it is over, access is cut, and the audit is made")
+    undo: Literal["possible", "done"] | None = Field(
+        default=None, description="Whether `undo` can take back what it wrote into the directory, or has done so"
+    )
     revealed: list[str] = Field(default=[], description="Patterns of hidden names that were shown after all")
     unlocked: list[str] = Field(default=[], description="Patterns of names that tools execute, writable after all")
     git: GitMode = "hidden"
