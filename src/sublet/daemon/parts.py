@@ -184,6 +184,7 @@ async def make_parts(
     nonces = await NonceMemory.load(store)
     grants = GrantStore(journal)
     questions = Questions(journal, grants)
+    await questions.set_torn_aside()
     approver = await Approver.load(journal, grants, identity.node_id, nonces)
     gate_parts = GateParts(gate, journal, grants, questions, approver)
     gates = Gates(gate_parts, lambda: offer.agents)

@@ -392,9 +392,15 @@ def _connect(path: Path) -> sqlite3.Connection:
         path, isolation_level=None, check_same_thread=False, timeout=BUSY_MILLISECONDS / 1000, cached_statements=256
     )
     connection.row_factory = sqlite3.Row
+    connection.text_factory = _text
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     return connection
+
+
+def _text(raw: bytes) -> str:
+    """Return a text of the database; what a disk has damaged in it must not hide the rows beside it."""
+    return raw.decode("utf-8", "replace")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None:

@@ -21,7 +21,7 @@ from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.pending import Pending, start_seconds
+from sublet.daemon.working.pending import Pending, Promise, start_seconds
 from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import node_id as node_id_of
@@ -86,17 +86,11 @@ class Executor:
         await self._tasks.run(stop=self._stop_all)
 
     async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
-        """Answer INVITE: ``ExecutorApi.invite``."""
-        async with self._inviting:
-            known = await self._assignments.find(message.delegation_id)
-            if known is not None:
-                return self._again(known, message, peer)
-            agent = await self._acceptance.check(message, peer)
-            transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
-            # Shielded, so that a caller who gives up leaves no half of it behind.
-            with anyio.CancelScope(shield=True):
-                record = await self._accept(message, agent, peer, source_host, transport)
-            return record.accept
+        """Answer INVITE: ``ExecutorApi.invite``. What a caller who gives up was promised is free at once."""
+        promise = Promise()
+        if not self._tasks.start("answering an invitation", self._answer, message, peer, source_host, promise):
+            await self._answer(message, peer, source_host, promise)
+        return await promise.wait()
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
@@ -157,6 +151,22 @@ class Executor:
 
     # INVITE
 
+    async def _answer(self, message: Invite, peer: KnownPeer, source_host: str, promise: Promise) -> None:
+        """Keep ``promise``. It runs in a task of its own, so that it is done whole even if the caller gives up."""
+        with promise.kept():
+            async with self._inviting:
+                known = await self._assignments.find(message.delegation_id)
+                if known is not None:
+                    promise.keep(self._again(known, message, peer), None)
+                    return
+                agent = await self._acceptance.check(message, peer)
+                transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
+                if promise.given_up:
+                    return
+                with anyio.CancelScope(shield=True):
+                    record, pending = await self._accept(message, agent, peer, source_host, transport)
+                promise.keep(record.accept, pending)
+
     async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
         """Refuse another INVITE under an id that was used: ``ExecutorApi.check_invite``."""
         known = await self._assignments.find(message.delegation_id)
@@ -171,7 +181,7 @@ class Executor:
 
     async def _accept(
         self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
-    ) -> AssignmentRecord:
+    ) -> tuple[AssignmentRecord, Pending]:
         """Reserve a slot and a place for the view and journal the assignment: all of it, or nothing is left of it."""
         owner = message.delegation_id
         mount_point: Path | None = None
@@ -215,7 +225,7 @@ class Executor:
             # The daemon began to stop during the last write, and has not seen this one.
             pending.give_up(_stopping())
             await self._hold(owner, pending)
-        return record
+        return record, pending
 
     async def _hold(self, delegation_id: str, pending: Pending) -> None:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
