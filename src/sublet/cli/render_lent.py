@@ -10,7 +10,8 @@ from rich.text import Text
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import AuditReport, DelegationView, DirectoryChange, SandboxView
+    from sublet.daemon.api.audit_models import AuditReport, DirectoryChange
+    from sublet.daemon.api.models import DelegationView, SandboxView
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20

@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.api.models import Request as Arguments
 from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE
 from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
 from sublet.daemon.control.requests import Events, ListDelegations, Nothing, Patch, read_body, read_query

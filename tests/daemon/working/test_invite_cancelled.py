@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from sublet.daemon.working import executor as executor_module
+from sublet.daemon.working.acceptance import choose_transport
 from sublet.protocol.messages import Accept
 from support.worker import ALICE, HERE, Worker, invite, worker
 
@@ -49,14 +49,14 @@ def hooked(side: Worker, monkeypatch: pytest.MonkeyPatch, point: str, when: str,
 
     executor = side.executor
     if point in ("transport", "reserve"):
-        wanted = executor_module.choose_transport if point == "transport" else None
+        wanted = choose_transport if point == "transport" else None
         in_thread = asyncio.to_thread
 
         async def to_thread(call: Any, *given: Any) -> Any:
             is_it = call is wanted if wanted is not None else getattr(call, "__name__", "") == "reserve"
             return await (around(in_thread) if is_it else in_thread)(call, *given)
 
-        monkeypatch.setattr(executor_module.asyncio, "to_thread", to_thread)
+        monkeypatch.setattr(asyncio, "to_thread", to_thread)
         return
     owner: Any = {
         "find": executor._assignments,
@@ -80,7 +80,11 @@ async def given_up(side: Worker, arrange: Callable[[Callable[[], None]], None], 
 
     task = asyncio.create_task(ask())
     loop = asyncio.get_running_loop()
-    arrange(lambda: loop.call_soon_threadsafe(task.cancel if native else scope.cancel) and None)
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(task.cancel if native else scope.cancel)
+
+    arrange(stop)
     await asyncio.wait([task])
     return answered
 

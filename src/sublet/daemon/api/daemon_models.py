@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import Bound, Request, View
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import Bound
 
 
 class PruneRequest(Request):

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.models import (
     AssignmentView,
-    AuditReport,
     ChangeSet,
     ConditionView,
     CreateDelegation,
