@@ -96,3 +96,97 @@ def test_rows_that_are_no_records(daemons: Pair, tmp_path: Path) -> None:
     remarks = started_again(executor, dict[str, object](SHELL_AGENT))
     assert sum("assignments/dlg_" in line for line in remarks) == 3, remarks
     assert delegate(delegator, lent, "echo more > more")["state"] == "completed"
+
+
+_APPROVAL = (
+    "INSERT INTO approvals (id, state, agent, tool, digest, scope, arguments, context, created_at, expires_at, "
+    "ends_at, event) VALUES (?, ?, 'a', 't', ?1, 's', ?, CAST(? AS TEXT), ?, 4e9, 4e9, 1)"
+)
+_GRANT = (
+    "INSERT INTO grants (id, agent, tool, digest, conditions, scope, issued_by, issued_at, boot, issued_up, "
+    "expires_at, max_uses, remaining) VALUES (?, 'a', 't', NULL, CAST(? AS TEXT), '', 'h', 1, '', 1, ?, 1, 1)"
+)
+_DELEGATION = "UPDATE delegations SET {} WHERE id = (SELECT id FROM delegations ORDER BY id LIMIT 1 OFFSET {})"
+_AT = "2026-01-01T00:00:00.000Z"
+TORN_ROWS: dict[str, list[tuple[str, tuple[object, ...]]]] = {
+    "peers": [
+        ("INSERT INTO peers VALUES ('t0', 'node-x', x'00', NULL, NULL, ?)", (_AT,)),
+        ("INSERT INTO peers VALUES ('t1', 'node-y', ?, NULL, NULL, ?)", (bytes(32), _AT)),
+        ("INSERT INTO peers VALUES ('../t2', 'node-tngd36rvtomvitij', ?, NULL, NULL, ?)", (bytes(32), _AT)),
+    ],
+    "tokens": [
+        ("INSERT INTO tokens VALUES ('t0', x'00', 'never', NULL)", ()),
+        ("INSERT INTO tokens VALUES ('t1', x'01', ?, 1e300)", (_AT,)),
+    ],
+    "lend_roots": [
+        ("INSERT INTO lend_roots VALUES ('torn', 'x')", ()),
+        ("INSERT INTO lend_roots VALUES (CAST(? AS TEXT), 'x')", (b"torn/\xff",)),
+    ],
+    "approvals": [
+        (_APPROVAL, ("t0", "pending", "{}", "no json", 1.0)),
+        (_APPROVAL, ("t1", "pending", "{}", "[]", 1.0)),
+        (_APPROVAL, ("t2", "pending", "{}", b"\xff\xfe", 1.0)),
+        (_APPROVAL, ("t3", "pending", "no json", "{}", 1.0)),
+        (_APPROVAL, ("t4", "odd", "{}", "{}", 1.0)),
+        (_APPROVAL, ("t5", "denied", "{}", "{}", 1e300)),
+    ],
+    "grants": [
+        (_GRANT, ("t0", "no json", 4e9)),
+        (_GRANT, ("t1", "[]", 4e9)),
+        (_GRANT, ("t2", '{"path": 1}', 4e9)),
+        (_GRANT, ("t3", b"\xff", 4e9)),
+        (_GRANT, ("t4", "[" * 200_000, 4e9)),
+        (_GRANT, ("t5", "{}", 1e300)),
+    ],
+    "approver": [("INSERT OR REPLACE INTO approver VALUES (1, x'00', NULL, NULL, NULL)", ())],
+    "delegations": [
+        (_DELEGATION.format("state = 'odd'", 0), ()),
+        (_DELEGATION.format("updated_at = 'never'", 1), ()),
+        (_DELEGATION.format("record = json_set(record, '$.created_at', 'never')", 2), ()),
+    ],
+}
+LISTINGS = {
+    "peers": ("peers", "list"),
+    "tokens": ("token", "list"),
+    "lend_roots": ("allow", "--list"),
+    "approvals": ("approvals", "list", "--all"),
+    "grants": ("grants", "list", "--all"),
+    "approver": ("approver", "show"),
+    "delegations": ("ls", "--all"),
+}
+"""What lists the rows of each table."""
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that was killed when three delegations were over."""
+    base = tmp_path_factory.mktemp("rows")
+    (base / "lent").mkdir()
+    with two_daemons(base / "pair") as (delegator, _):
+        for number in range(3):
+            delegate(delegator, base / "lent", f"echo more > more{number}")
+        delegator.kill()
+        yield delegator
+
+
+@pytest.mark.parametrize("table", TORN_ROWS)
+def test_torn_rows_of_a_table_are_set_aside_and_told(settled: Daemon, table: str) -> None:
+    file = settled.home / "state" / "sublet.db"
+    with sqlite3.connect(file) as database:
+        for statement, values in TORN_ROWS[table]:
+            assert database.execute(statement, values).rowcount == 1
+    database.close()
+    try:
+        started_again(settled)
+        settled.run(*LISTINGS[table])
+        remarks = [str(line) for line in settled.json("status")["remarks"]]
+    finally:
+        settled.kill()
+    told = [line for line in remarks if f"{table}/" in line]
+    assert len(told) == len(TORN_ROWS[table]), remarks
+    for line in told:
+        assert Path(line.rpartition("(")[2].rstrip(")")).is_file()
+    with sqlite3.connect(file) as database:
+        [(left,)] = database.execute(f"SELECT count(*) FROM {table}")
+    database.close()
+    assert left == (1 if table == "peers" else 0)

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from sublet.cli.app import run
-from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, OthersEdit, ResultView
+from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit
+from sublet.daemon.api.models import ChangeSet, ResultView
 from sublet.daemon.api.review_models import Applied, Review, ReviewedDirectory, Undone
 from support.fake_control import ID, FakeControl, completed, lines, views
 

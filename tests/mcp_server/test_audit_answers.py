@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import AuditReport, ChangeSet, DirectoryChange, FileChange, OthersEdit, ResultView
+from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange, OthersEdit
+from sublet.daemon.api.models import ChangeSet, ResultView
 from sublet.daemon.api.review_models import Review, Undone
 from sublet.mcp_server.present import files_text, present
 from sublet.mcp_server.present_review import present_diff, present_undone

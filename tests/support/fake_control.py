@@ -9,15 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sublet.cli.connection import Session
+from sublet.daemon.api.audit_models import AuditReport, FileChange
 from sublet.daemon.api.daemon_models import Check, PruneItem, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     AssignmentView,
-    AuditReport,
     ChangeSet,
     CreateDelegation,
     DelegationView,
     EventPage,
-    FileChange,
     FollowUpView,
     ResultView,
     Usage,

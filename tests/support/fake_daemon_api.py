@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     AssignmentView,
-    AuditReport,
     ChangeSet,
     CreateDelegation,
     DelegationView,

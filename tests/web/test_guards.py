@@ -66,9 +66,9 @@ async def test_no_other_page_is_answered(tmp_path: Path, origin: str) -> None:
         given = origin.replace("{host}", page.host).replace("{port}", page.host.partition(":")[2])
         for path in WHAT_IS_THERE:
             assert (await client.get(path, headers={"Origin": given})).status_code == 403
-        assert (
-            await client.post("/api/delegations/dlg_1/cancel", json={}, headers={"Origin": given})
-        ).status_code == 403
+        for action in ("cancel", "undo"):
+            changed = await client.post(f"/api/delegations/dlg_1/{action}", json={}, headers={"Origin": given})
+            assert changed.status_code == 403
 
 
 async def test_what_changes_something_says_where_it_comes_from(tmp_path: Path) -> None:
@@ -76,7 +76,8 @@ async def test_what_changes_something_says_where_it_comes_from(tmp_path: Path) -
         await page.log_in(client)
         del client.headers["Origin"]
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
-            assert (await client.request(method, "/api/logout", json={})).status_code == 403
+            for path in ("/api/logout", "/api/delegations/dlg_1/undo"):
+                assert (await client.request(method, path, json={})).status_code == 403
         assert (await client.get("/api/delegations")).status_code == 200
 
 

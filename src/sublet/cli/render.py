@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sublet.cli.screen import Symbols
-    from sublet.daemon.api.models import AssignmentView, AuditReport, DelegationView, FileChange
+    from sublet.daemon.api.audit_models import AuditReport, FileChange
+    from sublet.daemon.api.models import AssignmentView, DelegationView
 
 QUOTA_SHARE = 20
 """From this share of a bound on, a twentieth, it is shown how much of it is used."""

@@ -10,7 +10,8 @@ from rich.text import Text
 from sublet.protocol.text import clean_line, clean_name
 
 if TYPE_CHECKING:
-    from sublet.daemon.api.models import AuditReport, DelegationView, DirectoryChange, SandboxView
+    from sublet.daemon.api.audit_models import AuditReport, DirectoryChange
+    from sublet.daemon.api.models import DelegationView, SandboxView
 
 MAX_NAMES_SHOWN = 8
 MAX_REFS_SHOWN = 20
@@ -34,6 +35,10 @@ def lent(view: DelegationView) -> Iterator[Text]:
         yield _line("left out: links and mounts  ", names(view.unmountable))
     for caution in view.cautions:
         yield _line("in a mount  ", clean_line(caution, 400), "yellow")
+    if view.keep_all:
+        yield _line("must be undoable  ", "what can't be kept may not be overwritten")
+    if view.undo == "done":
+        yield _line("taken back  ", "what it wrote is undone", "yellow")
     if view.revealed:
         yield _line("shown on request  ", names(view.revealed), "yellow")
     if view.unlocked:

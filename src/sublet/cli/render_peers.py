@@ -81,6 +81,7 @@ def status_details(status: StatusView, symbols: Symbols) -> RenderableType:
         ("agents", ", ".join(clean_line(agent, 64) for agent in status.agents) or "none"),
         ("sandbox", status.sandbox or "none"),
         ("limits", f"held by {status.limits}" if status.limits else "none"),
+        ("lost mounts", status.mount_guard or "not known"),
         ("enforced", ", ".join(clean_line(item, 64) for item in status.enforced) or "nothing"),
     ]
     lines = [*status.remarks, *_failures(status.services), *_stall(status)]

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import anyio
 import structlog
 
-from sublet.daemon.api.daemon_models import ServiceView, StatusView
+from sublet.daemon.api.daemon_models import StatusView
 from sublet.daemon.approvals.views import approver_remarks
+from sublet.daemon.assembly import make_parts
 from sublet.daemon.audit_log.log import AuditLog
 from sublet.daemon.audit_log.opening import open_audit_log
 from sublet.daemon.config import DaemonConfig
@@ -35,7 +36,7 @@ from sublet.daemon.lock import InstanceLock
 from sublet.daemon.net.last_ports import LastPorts, read_ports, write_ports
 from sublet.daemon.net.network import is_loopback, is_wildcard, outward_address
 from sublet.daemon.own_files import OwnFiles
-from sublet.daemon.parts import Parts, make_parts
+from sublet.daemon.parts import Parts
 from sublet.daemon.paths import Home
 from sublet.daemon.peering.identity import Identity, TlsFiles, load_identity, load_tls
 from sublet.daemon.peering.key_reports import key_reporter
@@ -47,12 +48,11 @@ from sublet.daemon.reloading.watching import Watcher
 from sublet.daemon.rooms.bus_port import BusPort
 from sublet.daemon.running import KeptFace, signals, started
 from sublet.daemon.stalls import Stalls
+from sublet.daemon.status_facts import enforced, sandbox_shown, service_view, set_aside_lines
 from sublet.daemon.storage.store import Store
 from sublet.daemon.times import rfc3339
-from sublet.disk.set_aside import SetAside
 from sublet.protocol.errors import SubletError
-from sublet.tasks import Health, Service, Services
-from sublet.workspace.requirements import require_sandbox
+from sublet.tasks import Service, Services
 
 MAX_OPEN_FILES = 65_536
 """Descriptors we allow ourselves, where the system lets us: one lease alone may hold a thousand files open."""
@@ -238,7 +238,7 @@ class _Daemon:
             if port is not None and not wanted.chosen and port != wanted.port
         ]
         watching = self._watcher.remarks if self._watcher is not None else []
-        return [*ports, *parts.reloader.remarks, *watching, *_set_aside(parts.aside)]
+        return [*ports, *parts.reloader.remarks, *watching, *set_aside_lines(parts.aside)]
 
     def _service(self, parts: Parts) -> DaemonService:
         directory = PeerDirectory(parts.peers, parts.link)
@@ -319,19 +319,6 @@ class _Daemon:
             chosen=wanted.chosen,
         )
 
-    async def _sandbox(self) -> str:
-        """Return what confines agents, which was tried and is not only wished for."""
-        if self._config.unsandboxed:
-            return "none: agents run unconfined"
-        failure = await _sandbox_failure()
-        return "bubblewrap" if failure is None else f"none that works, so no agent is started: {failure.message}"
-
-    async def _enforced(self, parts: Parts) -> list[str]:
-        """Return what holds the first agent; nothing does where it can't be started for want of a sandbox."""
-        if not parts.offer.agents or (not self._config.unsandboxed and await _sandbox_failure() is not None):
-            return []
-        return sorted(parts.confinement(parts.offer.agents[0]).enforced)
-
     async def _status(self, parts: Parts) -> StatusView:
         home = self._config.home
         host, port = parts.data_plane.address
@@ -353,11 +340,12 @@ class _Daemon:
             slots=parts.slots.capacity,
             tasks=len(asyncio.all_tasks()),
             agents=[agent.id for agent in parts.offer.agents],
-            sandbox=await self._sandbox(),
+            sandbox=await sandbox_shown(self._config),
             bus=self._bus_port.shown,
             ezagent_level=await parts.rooms.messaging.level(),
             limits=parts.cages.means,
-            enforced=await self._enforced(parts),
+            mount_guard=parts.mounts.guard,
+            enforced=await enforced(self._config, parts),
             config_dir=home.config_dir,
             state_dir=home.state_dir,
             remarks=[
@@ -365,40 +353,10 @@ class _Daemon:
                 *approver_remarks(parts.approver.pinned),
                 *parts.rooms.messaging.remarks(),
             ],
-            services=[_service_view(one) for one in self._services.health],
+            services=[service_view(one) for one in self._services.health],
             stalls=self._stalls.newest,
             stall_count=self._stalls.count,
         )
-
-
-async def _sandbox_failure() -> SubletError | None:
-    """Return why this machine can't confine an agent, found by doing so."""
-    try:
-        await asyncio.to_thread(require_sandbox)
-    except SubletError as error:
-        return error
-    return None
-
-
-def _service_view(health: Health) -> ServiceView:
-    failed_at = None if health.failed_at is None else rfc3339(health.failed_at)
-    return ServiceView(
-        name=health.name,
-        state=health.state,
-        restarts=health.restarts,
-        last_error=health.last_error,
-        failed_at=failed_at,
-    )
-
-
-def _set_aside(aside: SetAside) -> list[str]:
-    """Return what the daemon could not use or remove, one line each."""
-    lines = [
-        f"{thing.what} was set aside: {thing.why}" + (f" ({thing.kept_as})" if thing.kept_as else "; it stays there")
-        for thing in aside.told
-    ]
-    more = aside.count - len(lines)
-    return [*lines, *([f"{more} more things were set aside before these"] if more else [])]
 
 
 def _raise_file_limit() -> None:

@@ -61,6 +61,10 @@ class Changes(Answer):
     lines_added: int
     lines_deleted: int
     refs_moved: int = Field(default=0, description="References of the lent repository")
+    refs_bring: int | None = Field(
+        default=None, description="Hidden or locked names that a checkout of moved references would write"
+    )
+    index_marks: int | None = Field(default=None, description="Files that the peer's git index kept git from seeing")
     directories_added: int | None = None
     directories_deleted: int | None = None
     directories_mode_changed: int | None = None
@@ -129,6 +133,11 @@ class FromPeer(Answer):
     files_changed: list[str] | None = None
     files_deleted: list[str] | None = None
     directories: list[str] | None = Field(default=None, description="Made, removed, or with another mode")
+    left_behind: list[str] | None = Field(
+        default=None, description="What came back and was not written: refused, or changed on both sides"
+    )
+    cautions_about: list[str] | None = Field(default=None, description="The cautions, with the names of the files")
+    refs_bring: list[str] | None = Field(default=None, description="What a checkout of moved references would write")
     unaudited: list[str] | None = Field(default=None, description="Could not be read, so may have changed unseen")
     follow_ups: list[str] | None = Field(default=None, description="Why some were refused or failed")
     text: str | None = Field(default=None, description="The page of the section that was asked for")
@@ -176,9 +185,11 @@ class Delegation(Answer):
     git: str | None = Field(default=None, description="What was shown of .git, where not hidden")
     git_hidden: list[str] | None = Field(default=None, description="Where .git stayed hidden all the same, and why")
     unmountable: list[str] | None = Field(default=None, description="Links and nested mounts that do not go with it")
-    left_behind: list[str] | None = Field(
-        default=None, description="What came back and was not written: refused, or changed on both sides"
+    cautions: list[str] | None = Field(
+        default=None, description="What the mount can't carry of what the work met; from_peer has the names"
     )
+    keep_all: bool | None = Field(default=None, description="Writes that undo could not take back are refused")
+    undo: str | None = Field(default=None, description="possible: delegate_review undo takes it back; done: it has")
     shortened: list[Section] | None = Field(default=None, description="Sections that hold more than is shown here")
     section: Section | None = None
     next_cursor: str | None = Field(default=None, description="Pass as cursor to read on")

@@ -138,6 +138,7 @@ class Delegate(Arguments):
     max_total_bytes: Bound | None = Field(default=None, description="Bytes the peer may add; policy's limit if absent")
     max_files: Bound | None = Field(default=None, description="Files, links and directories the peer may add")
     max_file_bytes: Bound | None = Field(default=None, description="How large a file may grow")
+    keep_all: bool = Field(default=False, description="live: refuse a write that undo could not take back")
     require_enforced: Annotated[list[Item], Field(max_length=16)] = Field(
         default_factory=list,
         description="What the peer must enforce, else nothing is lent: cwd_only, allow_network (that there is none), "

@@ -64,6 +64,9 @@ class Call:
             cursor = page.cursor
             reports += 1
             await self.report(reports, _progress_line(view, page.events))
+        if until_end and ended(view) and (left := end - anyio.current_time()) > 0:
+            # The end is told as soon as access is cut; what it changed and whether that can be undone, a little later.
+            view = await self.api.wait_for_result(view.delegation_id, left, self.caller)
         return view
 
 

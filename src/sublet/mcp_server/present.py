@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from sublet.daemon.api.models import (
-    AuditReport,
-    ChangeSet,
-    DelegationView,
-    DirectoryChange,
-    FileChange,
-    FollowUpView,
-    SandboxView,
-)
+from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange
+from sublet.daemon.api.models import ChangeSet, DelegationView, FollowUpView, SandboxView
+from sublet.daemon.cautions import without_names
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,
@@ -34,6 +28,8 @@ MAX_NAMES = 40
 MAX_SHORT_CHARS = 200
 MAX_WHY_CHARS = 400
 MAX_LEFT_OUT = 10
+MAX_CAUTION_CHARS = 600
+"""Of one caution, of which there are two at most: its own words, and a few names that are as long as names may be."""
 MAX_FOLLOW_UPS_SHOWN = 5
 MAX_FOLLOW_UP_CHARS = 80
 PAGE_RESERVE_CHARS = 200
@@ -122,9 +118,11 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
     deleted, cut_deleted = budget.names(audit.deleted if audit else [])
     directories, cut_directories = budget.names([_directory_line(one) for one in audit.directories] if audit else [])
     unaudited, cut_unaudited = budget.names(audit.unseen_lines if audit else [])
-    cut_deleted |= cut_directories or cut_unaudited
+    refs_bring, cut_refs = budget.names(audit.refs_bring if audit else [])
+    cut_deleted |= cut_directories or cut_unaudited or cut_refs
     left_behind, cut_left = budget.names(view.left_behind)
-    cut_asked = cut_left or cut_lent or cut_revealed or cut_unlocked or cut_git
+    cautions_about, cut_cautions = budget.names(view.cautions)
+    cut_asked = cut_left or cut_cautions or cut_lent or cut_revealed or cut_unlocked or cut_git
     if cut_asked or cut_hidden or cut_links or cut_added or cut_changed or cut_deleted:
         shortened.append("files")
     from_peer = FromPeer(
@@ -138,6 +136,9 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         files_changed=changed,
         files_deleted=deleted,
         directories=directories,
+        left_behind=left_behind,
+        cautions_about=cautions_about,
+        refs_bring=refs_bring,
         unaudited=unaudited,
         follow_ups=whys,
     )
@@ -181,7 +182,9 @@ def present(view: DelegationView, *, waited: bool = False, preview: int = MAX_PR
         git=view.git if view.git != "hidden" else None,
         git_hidden=git_hidden,
         unmountable=unmountable,
-        left_behind=left_behind,
+        cautions=without_names(view.cautions) or None,
+        keep_all=view.keep_all or None,
+        undo=view.undo,
         shortened=shortened or None,
         from_peer=from_peer if says_something else None,
     )
@@ -245,6 +248,8 @@ def files_text(view: DelegationView, audit: AuditReport | None) -> str:
     lines += [f"revealed: {clean_name(name)}" for name in view.revealed]
     lines += [f"unlocked: {clean_name(name)}" for name in view.unlocked]
     lines += [f".git hidden: {clean_line(why, MAX_WHY_CHARS)}" for why in view.git_hidden]
+    lines += [f"caution: {clean_line(caution, MAX_CAUTION_CHARS)}" for caution in view.cautions]
+    lines += [f"not written: {clean_name(line)}" for line in view.left_behind]
     lines += [f"hidden: {clean_name(name)}" for name in view.hidden]
     lines += [f"unmountable: {clean_name(name)}" for name in view.unmountable]
     return "\n".join(lines)
@@ -303,6 +308,8 @@ def _changes(audit: AuditReport) -> Changes:
         lines_added=audit.lines_added,
         lines_deleted=audit.lines_deleted,
         refs_moved=len(audit.refs),
+        refs_bring=len(audit.refs_bring) or None,
+        index_marks=len(audit.index_marks) or None,
         directories_added=audit.directory_counts.get("added"),
         directories_deleted=audit.directory_counts.get("deleted"),
         directories_mode_changed=audit.directory_counts.get("mode"),

@@ -82,6 +82,7 @@ async def _begin(call: Call, given: Delegate) -> DelegationView:
         max_total_bytes=given.max_total_bytes,
         max_files=given.max_files,
         max_file_bytes=given.max_file_bytes,
+        keep_all=given.keep_all,
     )
     return await call.api.create_delegation(request, call.caller)
 

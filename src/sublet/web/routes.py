@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sublet.daemon.api.approval_models import PassphraseApproval
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.api.models import Request as Arguments
 from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE
 from sublet.daemon.control.answers import OWNER, Endpoint, answer, answers, failure, guarded, no_route
 from sublet.daemon.control.requests import Events, ListDelegations, Nothing, Patch, read_body, read_query
@@ -105,6 +105,7 @@ class PageApi:
             ("GET", "/api/delegations/{id}/audit", self._get_audit),
             ("GET", "/api/delegations/{id}/review", self._review),
             ("POST", "/api/delegations/{id}/cancel", self._cancel),
+            ("POST", "/api/delegations/{id}/undo", self._undo),
             ("GET", "/api/assignments", self._list_assignments),
             ("GET", "/api/events", self._recent_events),
             ("GET", "/api/events/stream", self._stream_events),
@@ -190,6 +191,10 @@ class PageApi:
     async def _cancel(self, request: Request) -> Response:
         await read_body(request, Nothing, MAX_BODY_BYTES)
         return answer(await self._api.cancel_delegation(request.path_params["id"], OWNER))
+
+    async def _undo(self, request: Request) -> Response:
+        await read_body(request, Nothing, MAX_BODY_BYTES)
+        return answer(await self._api.undo_delegation(request.path_params["id"], OWNER))
 
     async def _list_assignments(self, request: Request) -> Response:
         query = read_query(request, ListDelegations)

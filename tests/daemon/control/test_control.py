@@ -16,9 +16,10 @@ import anyio
 import httpx
 import pytest
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon_api import DaemonApi
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport
-from sublet.daemon.api.models import AssignmentView, AuditReport, ChangeSet, CreateDelegation, EventPage
+from sublet.daemon.api.models import AssignmentView, ChangeSet, CreateDelegation, EventPage
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.daemon.control.answers import OWNER

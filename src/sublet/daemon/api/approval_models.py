@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from sublet.daemon.api.models import Request, View
+from sublet.daemon.api.base import Request, View
 from sublet.policy.grants import DEFAULT_MAX_USES, DEFAULT_TTL_SECONDS
 from sublet.protocol.statements import SignedStatement
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, Field
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 from sublet.policy.capabilities.disclosure import MAX_BUDGET
 from sublet.policy.capabilities.module_file import Argument
 from sublet.policy.model import Subject

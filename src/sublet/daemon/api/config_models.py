@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from sublet.daemon.api.models import View
+from sublet.daemon.api.base import View
 from sublet.policy.model import Subject
 
 

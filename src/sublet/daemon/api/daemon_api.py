@@ -10,15 +10,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
-from sublet.daemon.api.models import (
-    DEFAULT_LINK_SECONDS,
-    AssignmentView,
-    AuditReport,
-    CreateDelegation,
-    DelegationView,
-    EventPage,
-)
+from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, AssignmentView, CreateDelegation, DelegationView, EventPage
 from sublet.daemon.api.peer_models import AddPeer, Directory, PairLink, PeerView, TokenView
 from sublet.daemon.api.review_models import Applied, ApplyRequest, Discarded, ResultPatch, Review, Undone
 from sublet.policy.model import Subject

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import Bound, Request, View
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import Bound
 
 
 class PruneRequest(Request):
@@ -105,6 +106,7 @@ class StatusView(View):
     bus: str | None = Field(default=None, description="Where paired daemons join the message bus")
     ezagent_level: int | None = Field(default=None, description="Compliance level of messaging in rooms; None below 0")
     limits: str = Field(default="", description="By what agents are held to their limits")
+    mount_guard: str = Field(default="", description="What keeps programs out of the directory of a lost mount")
     config_dir: str = ""
     state_dir: str = ""
     remarks: list[str] = Field(default=[], description="What its owner should know")

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, Request, View
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
 ReceiptState = Literal["undeliverable", "queued", "delivered", "read"]
 """Worst first: not to be delivered any more; durable here; durable at the recipient's daemon; read."""

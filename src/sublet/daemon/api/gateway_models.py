@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, JsonValue
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 from sublet.policy.model import Subject
 from sublet.protocol.gateway import DeliveryMode
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticSerializationError
+from pydantic import Field, model_validator
 
+from sublet.daemon.api.audit_models import AuditReport
+from sublet.daemon.api.base import Request, View
 from sublet.protocol.bounds import (
     DEMAND,
     MAX_DESCRIPTION_CHARS,
@@ -29,35 +29,6 @@ DEFAULT_LINK_SECONDS = 600
 MAX_WAIT_SECONDS = 45.0
 """No call waits longer: MCP hosts give up at 60 s."""
 MAX_PAGE = 500
-
-
-class Request(BaseModel):
-    """Base of requests: unknown names are errors."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-
-class View(BaseModel):
-    """Base of answers."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True)
-
-
-def json_of(view: BaseModel) -> str:
-    """Return a view as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
-    try:
-        return view.model_dump_json()
-    except PydanticSerializationError:
-        return json.dumps(in_utf8(view.model_dump(mode="json")))
-
-
-def in_utf8(value: Any) -> Any:
-    """Return JSON with its strings in UTF-8: other bytes, which Python keeps as surrogates, appear as ``\\xNN``."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    if isinstance(value, dict):
-        return {in_utf8(name): in_utf8(one) for name, one in value.items()}
-    return [in_utf8(one) for one in value] if isinstance(value, list) else value
 
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -200,7 +171,7 @@ class ResultView(View):
     """What the executor said at the end. Its text is the peer's: cleaned, bounded and not to be trusted."""
 
     final_summary: str
-    highlights: list[str] = []
+    highlights: list[str] = Field(default=[])
     notes: str = ""
     exit_code: int | None = None
     change_set: ChangeSet | None = Field(default=None, description="Where the result is kept apart from the directory")
@@ -241,113 +212,6 @@ class ConditionView(View):
     ]
     detail: str
     position: int | None = None
-
-
-class FileChange(View):
-    """One changed file: its name cleaned for display, line counts (None for binary), who did it."""
-
-    path: str
-    change: Literal["added", "changed", "deleted", "mode"]
-    lines_added: int | None = None
-    lines_deleted: int | None = None
-    by: Literal["executor", "other"] = "executor"
-    mode_before: str | None = Field(default=None, description="Permissions in octal, where they are known")
-    mode_after: str | None = None
-
-
-class DirectoryChange(View):
-    """One directory that was made, removed, or got other permissions: its name cleaned for display, with a slash."""
-
-    path: str
-    change: Literal["added", "deleted", "mode"]
-    by: Literal["executor", "other"] = "executor"
-    mode_before: str | None = Field(default=None, description="Permissions in octal, None where there was none")
-    mode_after: str | None = None
-
-
-class RefChange(View):
-    """A reference of the lent repository that was made, moved or deleted: what it held before, and what now."""
-
-    name: str
-    old: str | None = None
-    new: str | None = None
-
-
-class OthersEdit(View):
-    """A file that somebody else edited during the lease, too: its name cleaned for display, and where that is kept.
-
-    ``kept`` is None where the lease did not overwrite the edit, so that it is in the directory, or it was not kept.
-    """
-
-    path: str
-    kept: str | None = None
-    overwritten: bool = True
-
-    @property
-    def where(self) -> str:
-        """In a few words what became of the edit."""
-        if not self.overwritten:
-            return "that edit is in the directory"
-        return f"overwritten; kept as {self.kept}" if self.kept is not None else "overwritten, and not kept"
-
-
-class AuditReport(View):
-    """What happened to the directory between baseline and result (DESIGN 4.8)."""
-
-    added: list[str] = []
-    changed: list[str] = []
-    deleted: list[str] = []
-    mode_changed: list[str] = []
-    counts: dict[Literal["added", "changed", "deleted", "mode"], int] = Field(
-        default={}, description="How many files changed in each way, also where the lists are cut"
-    )
-    by_others: list[str] = Field(default=[], description="Changed during the lease, but not through it")
-    others_edits: list[OthersEdit] = Field(
-        default=[], description="Written by the lease and edited by somebody else as well; what was overwritten is kept"
-    )
-    not_kept: list[str] = Field(
-        default=[], description="Overwritten without a copy, for want of room: can't be taken back"
-    )
-    files: list[FileChange] = []
-    directories: list[DirectoryChange] = []
-    directory_counts: dict[Literal["added", "deleted", "mode"], int] = Field(
-        default={}, description="How many directories changed in each way, also where the list is cut"
-    )
-    refs: list[RefChange] = Field(default=[], description="Where the repository was lent for writing")
-    refs_bring: list[str] = Field(
-        default=[],
-        description="Hidden or locked names in commits that references were moved to: a checkout would write them; "
-        "* where that could not be told",
-    )
-    index_marks: list[str] = Field(
-        default=[],
-        description="Files of which an index from the lease had git not see changes (assume-unchanged, skip-worktree); "
-        "the marks were taken off",
-    )
-    unaudited: list[str] = Field(default=[], description="Could not be read, so may have changed unseen")
-    unaudited_why: list[str] = Field(default=[], description="The same names, each with the reason")
-    unaudited_count: int = Field(default=0, description="How many those are, also where the list is cut")
-    lines_added: int = 0
-    lines_deleted: int = 0
-    truncated: bool = False
-    patch_truncated: bool = False
-    patch: str | None = Field(default=None, description="Only where asked for")
-
-    @property
-    def unseen(self) -> int:
-        """How many paths could not be read; reports of the first version have the names alone."""
-        return max(self.unaudited_count, len(self.unaudited))
-
-    @property
-    def unseen_lines(self) -> list[str]:
-        """The paths that could not be read, with the reason where it is known."""
-        return self.unaudited_why or self.unaudited
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no file and no directory was changed, as far as could be looked at."""
-        listed = self.files or self.directories or self.added or self.changed or self.deleted or self.mode_changed
-        return not listed and not sum(self.counts.values()) + sum(self.directory_counts.values())
 
 
 class Usage(View):
@@ -431,6 +295,11 @@ class DelegationView(View):
         default=None, description="What the executor says its agent may do; None where it has said nothing (yet)"
     )
     left_out: int = Field(default=0, description="Names that include and exclude kept from going with it")
+    keep_all: bool = Field(default=False, description="Whether what can't be kept may not be overwritten")
+    settled: bool = Field(default=False, description="Whether it is over, access is cut, and the audit is made")
+    undo: Literal["possible", "done"] | None = Field(
+        default=None, description="Whether `undo` can take back what it wrote into the directory, or has done so"
+    )
     revealed: list[str] = Field(default=[], description="Patterns of hidden names that were shown after all")
     unlocked: list[str] = Field(default=[], description="Patterns of names that tools execute, writable after all")
     git: GitMode = "hidden"

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sublet.daemon.api.models import Request, SandboxView, View
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import SandboxView
 
 
 class AgentView(View):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 from sublet.policy.model import Decision
 
 Outcome = Literal["allow", "deny", "needs_grant"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 
 MAX_REPLAYED_EVENTS = 20_000
 """Of one session; a longer one is not replayed."""

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from sublet.daemon.api.models import BranchName, ChangeSet, DirectoryChange, Request, View
+from sublet.daemon.api.audit_models import DirectoryChange
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import BranchName, ChangeSet
 
 Outcome = Literal["clean", "merged", "conflict", "present"]
 DirectoryOutcome = Literal["clean", "merged", "conflict", "present", "stays"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Base64Bytes, Field, StringConstraints
 
-from sublet.daemon.api.models import Request, View
+from sublet.daemon.api.base import Request, View
 
 MAX_FILE_BYTES = 16 << 20
 MAX_UPLOAD_BYTES = 24 << 20

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 from sublet.daemon.api.room_models import MAX_ENTITY_CHARS, RoomName
 
 MAX_REASON_CHARS = 500

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from sublet.daemon.api.models import MAX_WAIT_SECONDS, Request, View
+from sublet.daemon.api.base import Request, View
+from sublet.daemon.api.models import MAX_WAIT_SECONDS
 
 MAX_BODY_CHARS = 65_536
 MAX_MESSAGES = 200

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from sublet.daemon.api.models import Request, View
+from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.room_member_models import Entity
 from sublet.daemon.api.room_models import RefId
 

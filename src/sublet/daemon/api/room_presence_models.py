@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sublet.daemon.api.models import Request, View
+from sublet.daemon.api.base import Request, View
 from sublet.daemon.api.room_models import MAX_BODY_CHARS, RefId
 
 MAX_STATUS_CHARS = 200

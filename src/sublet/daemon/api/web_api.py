@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sublet.daemon.api.models import Request
+from sublet.daemon.api.base import Request
 from sublet.policy.model import Subject
 
 DEFAULT_LINK_SECONDS = 120

@@ -12,9 +12,10 @@ import anyio
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.torn_rows import RowsOf, a_moment_or_none
 from sublet.protocol.events import EventKind
 from sublet.protocol.ids import fingerprint
-from sublet.protocol.signing import Nonces
+from sublet.protocol.signing import KEY_BYTES, Nonces
 from sublet.protocol.statement_signing import verify_statement
 from sublet.protocol.statements import SignedStatement, missing
 
@@ -74,12 +75,8 @@ class Approver:
             nonces: replay memory.
             clock: tells Unix seconds.
         """
-
-        def work(connection: sqlite3.Connection) -> Pinned:
-            row = connection.execute("SELECT * FROM approver").fetchone()
-            return Pinned(row["public_key"], row["sealed"], row["made_at"], row["reset_at"]) if row else Pinned()
-
-        return cls(journal, grants, daemon, nonces, await journal.read(work), clock)
+        found = await journal.rows.sound(RowsOf("approver"), _pinned)
+        return cls(journal, grants, daemon, nonces, found[0] if found else Pinned(), clock)
 
     def require(self) -> bytes:
         """Return the public key.
@@ -133,3 +130,15 @@ class Approver:
             await self._journal.transact(work)
             self.pinned = pinned
         return pinned
+
+
+def _pinned(row: sqlite3.Row) -> Pinned:
+    """Return what a row says of the approver.
+
+    Raises:
+        ValueError: the row is torn. Then there is no approver, so nothing is approved until a person makes one.
+    """
+    key, sealed = row["public_key"], row["sealed"]
+    if key is not None and (len(key) != KEY_BYTES or not sealed):
+        raise ValueError("its key is none")
+    return Pinned(key, sealed, a_moment_or_none(row["made_at"]), a_moment_or_none(row["reset_at"]))

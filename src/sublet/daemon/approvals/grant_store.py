@@ -7,13 +7,15 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import structlog
 
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.torn_rows import TORN, RowsOf, a_moment, a_moment_or_none, an_object
 from sublet.daemon.times import moment
 from sublet.policy.grants import Call, Grant, Moment, check_terms, consumed, refusal
 from sublet.policy.names import plain
@@ -28,6 +30,8 @@ MAX_GRANTS: Final = 2_000
 """Those that are usable at one time."""
 KEEP_SECONDS: Final = 30 * 24 * 3600.0
 """How long a grant that is over is shown."""
+MAX_KEPT_AT_ALL: Final = 1_000_000
+"""More than there are: each start looks at all."""
 UNKNOWN_OUTCOME: Final = "unknown: the daemon ended between the call and its end"
 
 _USABLE: Final = """revoked_at IS NULL AND remaining > 0 AND expires_at > :at
@@ -198,7 +202,11 @@ class GrantStore:
         )
 
     async def settle(self) -> int:
-        """After a start, say of every use whose end was never told that nobody knows it; return how many."""
+        """After a start, say of every use whose end was never told that nobody knows it; return how many.
+
+        Grants that are none are set aside.
+        """
+        await self.list(limit=MAX_KEPT_AT_ALL)
 
         def work(connection: sqlite3.Connection, events: Recorder) -> int:
             rows = connection.execute(
@@ -224,14 +232,10 @@ class GrantStore:
 
     async def list(self, *, limit: int = 100, usable: bool = False) -> builtins.list[Grant]:
         """Return grants, the newest first; with ``usable`` those only that are worth something."""
-        now = self._clock()
-
-        def work(connection: sqlite3.Connection) -> list[Grant]:
-            only = f"WHERE {_USABLE}" if usable else ""
-            query = f"SELECT * FROM grants {only} ORDER BY issued_at DESC, id LIMIT :most"  # noqa: S608 - constants
-            return [_grant(row) for row in connection.execute(query, {**_named(now), "most": limit})]
-
-        return await self._journal.read(work)
+        only = f"WHERE {_USABLE}" if usable else ""
+        values = {**_named(self._clock()), "most": limit}
+        rest = f"{only} ORDER BY issued_at DESC, id LIMIT :most"
+        return await self._journal.rows.sound(RowsOf("grants"), _grant, rest, values)
 
     async def outcomes(self, grant_id: str) -> builtins.list[str]:
         """Return what came of each use, the oldest first; ``running`` where it is not known yet."""
@@ -255,7 +259,12 @@ class GrantStore:
                 raise SubletError(
                     LocalCode.NOT_FOUND, f"there is no grant {clean_line(grant_id, 60)}", "See: sublet grants list"
                 )
-            grant = _grant(row)
+            try:
+                grant = _grant(row)
+            except TORN:
+                raise SubletError(
+                    LocalCode.NOT_FOUND, f"the grant {clean_line(grant_id, 60)} is torn", "See: sublet grants list"
+                ) from None
             if grant.revoked_at is not None:
                 return grant
             now = self._clock().at
@@ -287,22 +296,34 @@ def _usable(connection: sqlite3.Connection, call: Call, now: Moment) -> Grant | 
             ORDER BY digest IS NULL, expires_at, id""",  # noqa: S608 - constants
         {**_named(now), "agent": plain(call.agent), "tool": tool_plain(call.tool)},
     )
-    return next((grant for row in rows if refusal(grant := _grant(row), call, now) is None), None)
+    for row in rows:
+        with suppress(*TORN):  # who lists grants, as every start does, sets such a one aside
+            if refusal(grant := _grant(row), call, now) is None:
+                return grant
+    return None
 
 
 def _grant(row: sqlite3.Row) -> Grant:
+    """Return the grant of a row.
+
+    Raises:
+        ValueError: it is none.
+    """
+    when = an_object(row["conditions"])
+    if not all(isinstance(glob, str) for glob in when.values()):
+        raise ValueError("a condition is no text")
     return Grant(
         id=row["id"],
         agent=row["agent"],
         tool=row["tool"],
         digest=row["digest"],
         issued_by=row["issued_by"],
-        issued=Moment(row["issued_at"], row["boot"], row["issued_up"]),
-        expires_at=row["expires_at"],
+        issued=Moment(a_moment(row["issued_at"]), row["boot"], a_moment(row["issued_up"])),
+        expires_at=a_moment(row["expires_at"]),
         max_uses=row["max_uses"],
         remaining=row["remaining"],
-        when=json.loads(row["conditions"]),
+        when=cast("dict[str, str]", when),
         scope=row["scope"],
-        revoked_at=row["revoked_at"],
+        revoked_at=a_moment_or_none(row["revoked_at"]),
         approval_id=row["approval_id"],
     )

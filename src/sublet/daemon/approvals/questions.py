@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, cast, get_args
 
 import anyio
 
 from sublet.daemon.approvals.grant_store import GrantStore
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.torn_rows import TORN, RowsOf, a_moment, a_moment_or_none, an_object
 from sublet.policy.grants import Call, Grant
 from sublet.policy.names import plain
 from sublet.policy.recorded import DECIDED, Record
@@ -142,7 +143,10 @@ class Questions:
                 (agent, tool, call.digest, call.scope),
             ).fetchone()
             if row is not None:
-                return _approval(row, now)
+                try:
+                    return _approval(row, now)
+                except TORN:  # nobody can decide it
+                    connection.execute("UPDATE approvals SET state = 'withdrawn' WHERE id = ?", (row["id"],))
             open_now = connection.execute(
                 "SELECT count(*) FROM approvals WHERE agent = ? AND state = 'pending'", (agent,)
             ).fetchone()[0]
@@ -220,18 +224,20 @@ class Questions:
         Those go by turns: the oldest of each agent, then the next of each, so that none hides those of another.
         """
         now = self._clock()
+        turns = "*, row_number() OVER (PARTITION BY agent ORDER BY created_at, id) AS turn"
+        return await self._journal.rows.sound(
+            RowsOf("approvals"),
+            lambda row: _approval(row, now),
+            "WHERE state = 'pending' AND expires_at > ? ORDER BY turn, created_at, id LIMIT ?"
+            if pending
+            else "WHERE ? IS NOT NULL ORDER BY created_at DESC, id LIMIT ?",
+            (now, limit),
+            columns=turns if pending else "*",
+        )
 
-        def work(connection: sqlite3.Connection) -> list[Approval]:
-            rows = connection.execute(
-                """SELECT *, row_number() OVER (PARTITION BY agent ORDER BY created_at, id) AS turn FROM approvals
-                    WHERE state = 'pending' AND expires_at > ? ORDER BY turn, created_at, id LIMIT ?"""
-                if pending
-                else "SELECT * FROM approvals WHERE ? IS NOT NULL ORDER BY created_at DESC, id LIMIT ?",
-                (now, limit),
-            )
-            return [_approval(row, now) for row in rows]
-
-        return await self._journal.read(work)
+    async def set_torn_aside(self) -> None:
+        """Set rows aside that are no approvals; for the start."""
+        await self.list(limit=2 * MAX_KEPT, pending=False)
 
     async def find(self, approval_id: str) -> Approval:
         """Return one approval.
@@ -317,14 +323,25 @@ def _event(connection: sqlite3.Connection, approval_id: str) -> int:
 
 def _required(connection: sqlite3.Connection, approval_id: str, now: float) -> Approval:
     row = connection.execute("SELECT * FROM approvals WHERE id = ?", (approval_id,)).fetchone()
-    if row is None:
-        raise SubletError(
-            LocalCode.NOT_FOUND, f"there is no approval {clean_line(approval_id, 60)}", "See: sublet approvals list"
-        )
-    return _approval(row, now)
+    try:
+        if row is not None:
+            return _approval(row, now)
+    except TORN:
+        pass  # who lists approvals, as every start does, sets it aside
+    raise SubletError(
+        LocalCode.NOT_FOUND, f"there is no approval {clean_line(approval_id, 60)}", "See: sublet approvals list"
+    )
 
 
 def _approval(row: sqlite3.Row, now: float) -> Approval:
+    """Return the approval of a row.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if row["state"] not in get_args(State):
+        raise ValueError("its state is none")
+    json.loads(row["arguments"])
     over = row["state"] == "pending" and row["expires_at"] <= now
     return Approval(
         id=row["id"],
@@ -334,10 +351,10 @@ def _approval(row: sqlite3.Row, now: float) -> Approval:
         digest=row["digest"],
         scope=row["scope"],
         arguments=row["arguments"],
-        context=json.loads(row["context"]),
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        ends_at=row["ends_at"],
-        decided_at=row["decided_at"],
+        context=cast("dict[str, JsonValue]", an_object(row["context"])),
+        created_at=a_moment(row["created_at"]),
+        expires_at=a_moment(row["expires_at"]),
+        ends_at=a_moment(row["ends_at"]),
+        decided_at=a_moment_or_none(row["decided_at"]),
         decided_by=row["decided_by"],
     )

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from sublet.daemon.api.models import in_utf8, json_of
+from sublet.daemon.api.base import in_utf8, json_of
 from sublet.daemon.control.requests import check_headers
 from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue

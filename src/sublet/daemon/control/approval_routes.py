@@ -16,8 +16,8 @@ from sublet.daemon.api.approval_models import (
     PassphraseApproval,
     SetApprover,
 )
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.api.models import Request as Arguments
 from sublet.daemon.control.answers import Endpoint, answer, answers, who
 from sublet.daemon.control.requests import Nothing, read_body, read_query
 

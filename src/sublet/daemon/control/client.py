@@ -7,12 +7,12 @@ from contextlib import aclosing
 
 from pydantic import TypeAdapter
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.daemon_models import Check, PruneReport, PruneRequest, ReloadReport, StatusView
 from sublet.daemon.api.models import (
     DEFAULT_LINK_SECONDS,
     MAX_WAIT_SECONDS,
     AssignmentView,
-    AuditReport,
     CreateDelegation,
     DelegationView,
     EventPage,

@@ -8,8 +8,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.models import MAX_WAIT_SECONDS
-from sublet.daemon.api.models import Request as Arguments
 from sublet.daemon.api.policy_api import PolicyApi
 from sublet.daemon.api.policy_models import MAX_AUDIT_PAGE, ExplainRequest
 from sublet.daemon.control.answers import Endpoint, answer, who

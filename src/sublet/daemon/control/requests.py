@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 
-from sublet.daemon.api import models
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.models import DEFAULT_LINK_SECONDS, MAX_PAGE, MAX_WAIT_SECONDS
 from sublet.daemon.control.http import HOST
 from sublet.protocol.errors import LocalCode, SubletError
@@ -19,30 +19,30 @@ MAX_BODY_BYTES = 2 << 20
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-class Nothing(models.Request):
+class Nothing(Arguments):
     """No arguments."""
 
 
-class Wait(models.Request):
+class Wait(Arguments):
     """How long to wait, in seconds."""
 
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 0
 
 
-class ListDelegations(models.Request):
+class ListDelegations(Arguments):
     """Which delegations to list."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
     active: bool = False
 
 
-class Patch(models.Request):
+class Patch(Arguments):
     """Whether the patch is wanted."""
 
     patch: bool = False
 
 
-class Events(models.Request):
+class Events(Arguments):
     """Which events to stream."""
 
     cursor: Annotated[int, Field(ge=0)] = 0
@@ -62,20 +62,20 @@ class EventsPage(Events):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 100
 
 
-class CreatePairLink(models.Request):
+class CreatePairLink(Arguments):
     """How long the link is valid."""
 
     ttl_seconds: int = DEFAULT_LINK_SECONDS
 
 
-class CreateToken(models.Request):
+class CreateToken(Arguments):
     """Name of the token, and how long it is valid."""
 
     name: Annotated[str, Field(max_length=200)]
     ttl_seconds: int | None = None
 
 
-class LendRoot(models.Request):
+class LendRoot(Arguments):
     """A directory."""
 
     path: Annotated[str, Field(min_length=1, max_length=4096)]

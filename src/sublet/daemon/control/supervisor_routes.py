@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sublet.daemon.api.base import Request as Arguments
 from sublet.daemon.api.models import MAX_PAGE
-from sublet.daemon.api.models import Request as Arguments
 from sublet.daemon.api.supervisor_api import SupervisorApi
 from sublet.daemon.api.supervisor_models import (
     MAX_MESSAGES_SHOWN,

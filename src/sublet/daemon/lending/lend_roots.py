@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.torn_rows import RowsOf
 from sublet.daemon.times import rfc3339
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
@@ -28,11 +29,7 @@ class LendRoots:
     @classmethod
     async def load(cls, journal: Journal) -> LendRoots:
         """Return the roots that the store knows."""
-
-        def work(connection: sqlite3.Connection) -> list[str]:
-            return [row["path"] for row in connection.execute("SELECT path FROM lend_roots")]
-
-        return cls(journal, await journal.read(work))
+        return cls(journal, await journal.rows.sound(RowsOf("lend_roots", "path"), _path))
 
     def paths(self) -> list[str]:
         """Return all roots, sorted."""
@@ -75,6 +72,13 @@ class LendRoots:
                 self._paths.add(path)
                 raise
         return self.paths()
+
+
+def _path(row: sqlite3.Row) -> str:
+    path = str(row["path"])
+    if not os.path.isabs(path) or "\0" in path or os.path.normpath(path) != path:
+        raise ValueError("it is no real path")
+    return path
 
 
 def real_directory(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from sublet.daemon.api.models import AuditReport
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.reports import with_accounts
 from sublet.daemon.background import in_background
 from sublet.daemon.lending.audits import audited

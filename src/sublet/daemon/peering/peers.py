@@ -15,11 +15,13 @@ from sublet.daemon.peering.pair_link import check_url
 from sublet.daemon.ports import PeerAddress
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
-from sublet.daemon.times import rfc3339
+from sublet.daemon.storage.torn_rows import RowsOf
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol import ids
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.patterns import Pattern
+from sublet.protocol.signing import KEY_BYTES
 from sublet.protocol.text import clean_line
 
 MAX_PEERS = 1_000
@@ -95,11 +97,7 @@ class PeerStore:
     @classmethod
     async def load(cls, journal: Journal) -> PeerStore:
         """Return the peers that the store knows."""
-
-        def work(connection: sqlite3.Connection) -> list[Peer]:
-            return [_peer(row) for row in connection.execute("SELECT * FROM peers")]
-
-        return cls(journal, await journal.read(work))
+        return cls(journal, await journal.rows.sound(RowsOf("peers", "name"), _peer))
 
     def get(self, name: str) -> Peer | None:
         """Return the peer of that name, or None."""
@@ -295,6 +293,16 @@ def _facts(peer: Peer) -> dict[str, str | None]:
 
 
 def _peer(row: sqlite3.Row) -> Peer:
+    """Return the peer of a row.
+
+    Raises:
+        ValueError: it is none: such a key would be trusted as nobody has paired with it.
+    """
+    if not ids.PEER_NAME.match(row["name"]) or len(row["public_key"]) != KEY_BYTES:
+        raise ValueError("its name or its key is none")
+    if row["node_id"] != ids.node_id(row["public_key"]):
+        raise ValueError("the node is not that of the key")
+    unix_seconds(row["paired_at"])
     url = row["a2a_url"]
     try:
         if url is not None:

@@ -15,7 +15,8 @@ import anyio
 from sublet.daemon.api.peer_models import TokenView
 from sublet.daemon.storage.event_log import Recorder
 from sublet.daemon.storage.journal import Journal
-from sublet.daemon.times import rfc3339
+from sublet.daemon.storage.torn_rows import RowsOf, a_moment_or_none
+from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ids import PEER_NAME
 
@@ -50,12 +51,7 @@ class TokenStore:
     @classmethod
     async def load(cls, journal: Journal, clock: Callable[[], float] = time.time) -> TokenStore:
         """Return the tokens that the store knows."""
-
-        def work(connection: sqlite3.Connection) -> list[_Token]:
-            rows = connection.execute("SELECT name, hash, created_at, expires_at FROM tokens")
-            return [_Token(*row) for row in rows]
-
-        return cls(journal, await journal.read(work), clock)
+        return cls(journal, await journal.rows.sound(RowsOf("tokens", "name"), _token), clock)
 
     async def create(self, name: str, ttl_seconds: int | None) -> TokenView:
         """Make a token; only this answer holds its secret. An expired token gives its name away.
@@ -140,3 +136,10 @@ class TokenStore:
 
 def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+
+
+def _token(row: sqlite3.Row) -> _Token:
+    if not PEER_NAME.match(row["name"]):
+        raise ValueError("its name is none")
+    unix_seconds(row["created_at"])
+    return _Token(row["name"], row["hash"], row["created_at"], a_moment_or_none(row["expires_at"]))

@@ -6,21 +6,19 @@ journalled before it is taken and released after it is given back, so that what 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeVar
-
-import structlog
-from pydantic import ValidationError
 
 from sublet.daemon.api.models import MAX_PAGE
 from sublet.daemon.storage.event_log import PRUNE_EVERY, EventLog, Recorder, load_object
 from sublet.daemon.storage.records import AssignmentRecord, DelegationRecord
 from sublet.daemon.storage.store import Store
+from sublet.daemon.storage.torn_rows import RowsOf, TornRows
 from sublet.daemon.times import rfc3339, unix_seconds
 from sublet.disk.set_aside import SetAside
 from sublet.protocol.canonical import JsonValue
@@ -40,9 +38,6 @@ from sublet.protocol.text import clean_line
 KEEP_RELEASED = 10_000
 
 RecordT = TypeVar("RecordT", DelegationRecord, AssignmentRecord)
-_Row = tuple[str, bytes]
-
-log = structlog.get_logger(__name__)
 
 
 def _request_of(data: Mapping[str, JsonValue] | None, record_id: str) -> str:
@@ -66,8 +61,7 @@ class _Table:
         self.next = {str(state): {str(after) for after in ways.values()} for state, ways in states.items()}
         self.ends = tuple(state for state, after in self.next.items() if not after)
         columns = ("id", "state", "record", "created_at", "updated_at", *extra)
-        self.rows = f"SELECT id, CAST(record AS BLOB) AS record FROM {name}"  # noqa: S608 - a constant
-        self.delete = f"DELETE FROM {name} WHERE id = ?"  # noqa: S608 - a constant
+        self.of = RowsOf(name)
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({_marks(columns)})"  # noqa: S608 - constants
 
 
@@ -107,7 +101,7 @@ class Journal(EventLog):
 
     def __init__(self, store: Store, aside: SetAside | None = None) -> None:
         super().__init__(store)
-        self._aside = aside
+        self.rows = TornRows(store, aside)
 
     # Delegations and assignments
 
@@ -196,10 +190,12 @@ class Journal(EventLog):
                 FROM {table} AS t WHERE {only} ORDER BY updated_at, id LIMIT ?""",  # noqa: S608 - constants and marks
                 (*values, limit),
             )
-            return [
-                Forgettable(row["id"], unix_seconds(row["updated_at"]), row["bytes"], row["events"], row["workspace"])
-                for row in rows
-            ]
+            found: list[Forgettable] = []
+            for row in rows:
+                with suppress(ValueError):  # the next start sets it aside
+                    ended_at = unix_seconds(row["updated_at"])
+                    found.append(Forgettable(row["id"], ended_at, row["bytes"], row["events"], row["workspace"]))
+            return found
 
         return await self.read(work)
 
@@ -345,46 +341,31 @@ class Journal(EventLog):
     async def _load(self, table: _Table, model: type[RecordT], rest: str, values: Sequence[str | int]) -> list[RecordT]:
         """Return records. A row that is none is set aside, and the others are asked for once more."""
 
-        def work(connection: sqlite3.Connection) -> list[_Row]:
-            rows = connection.execute(f"{table.rows} {rest}", values)
-            return [(row["id"], bytes(row["record"])) for row in rows]
+        def record_of(row: sqlite3.Row) -> RecordT:
+            record = model.model_validate_json(bytes(row["record"]))
+            if (row["id"], row["state"], row["updated_at"]) != (record.id, record.state, record.updated_at):
+                raise ValueError("its columns are not those of its record")
+            for at in (record.created_at, record.updated_at, record.expires_at):
+                if at is not None:
+                    unix_seconds(at)
+            return record
 
-        while True:
-            found: list[RecordT] = []
-            torn: list[tuple[str, bytes, str]] = []
-            for one, raw in await self.read(work):
-                try:
-                    found.append(model.model_validate_json(raw))
-                except ValidationError as error:
-                    torn.append((one, raw, f"it is no record of this version: {error.errors()[0]['msg']}"))
-            if not torn:
-                return found
-            await self._set_aside(table, torn)
+        return await self.rows.sound(table.of, record_of, rest, values, columns=_COLUMNS, raw=_record)
 
     async def set_torn_aside(self) -> None:
-        """Set rows aside that are no JSON at all, with which no question about all records could be answered."""
+        """Set rows aside with which no question about all records could be answered, as they are no JSON at all."""
         for table in (_DELEGATIONS, _ASSIGNMENTS):
+            torn = f"""WHERE NOT json_valid(CAST(record AS TEXT)) OR state NOT IN ({_marks(tuple(table.next))})
+                OR julianday(created_at) IS NULL OR julianday(updated_at) IS NULL"""
+            await self.rows.sound(table.of, _no_record, torn, tuple(table.next), columns=_COLUMNS, raw=_record)
 
-            def work(connection: sqlite3.Connection, table: _Table = table) -> list[_Row]:
-                rows = connection.execute(f"{table.rows} WHERE NOT json_valid(CAST(record AS TEXT)) LIMIT {MAX_PAGE}")
-                return [(row["id"], bytes(row["record"])) for row in rows]
 
-            while rows := await self.read(work):
-                await self._set_aside(table, [(one, raw, "it is no JSON") for one, raw in rows])
+_COLUMNS = "id, state, updated_at, CAST(record AS BLOB) AS record"
 
-    async def _set_aside(self, table: _Table, rows: Sequence[tuple[str, bytes, str]]) -> None:
-        """Move rows out of the database into files.
 
-        Raises:
-            SubletError: ``UNAVAILABLE`` where nobody takes them.
-        """
-        if self._aside is None:
-            raise SubletError(LocalCode.UNAVAILABLE, f"a row of {table.name} is no record", "Restore the database.")
-        for one, raw, why in rows:
-            await asyncio.to_thread(self._aside.keep, f"{table.name}/{one}", raw, why)
-            log.warning("a record was set aside", table=table.name, id=one, reason=why)
+def _record(row: sqlite3.Row) -> bytes:
+    return bytes(row["record"])
 
-        def work(connection: sqlite3.Connection, _: Recorder) -> None:
-            connection.executemany(table.delete, [(one,) for one, *_ in rows])
 
-        await self.transact(work)
+def _no_record(_: sqlite3.Row) -> None:
+    raise ValueError("it is no JSON, or its state or times are none")

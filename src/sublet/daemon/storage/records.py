@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from sublet.daemon.api.audit_models import AuditReport
 from sublet.daemon.api.models import (
     AssignmentView,
-    AuditReport,
     ChangeSet,
     ConditionView,
     CreateDelegation,
@@ -229,6 +229,9 @@ class DelegationRecord(Record):
             sandbox_enforced=self.sandbox_enforced,
             sandbox_profile=self._sandbox(),
             left_out=self.left_out,
+            keep_all=self.request.keep_all,
+            settled=self.settled,
+            undo=self._undo(),
             revealed=self.request.reveal,
             unlocked=self.request.unlock,
             git=self._git_shown(),
@@ -243,6 +246,18 @@ class DelegationRecord(Record):
             ],
             cursor=cursor,
         )
+
+    def _undo(self) -> Literal["possible", "done"] | None:
+        """Return whether `undo` can take back what was written into the directory, or has done so."""
+        if self.change_set is not None:
+            if self.change_set.status == "undone":
+                return "done"
+            return "possible" if self.change_set.status in ("applied", "partly_applied") else None
+        if self.taken_back:
+            return "done"
+        if not self.settled or not self.result_snapshots or self.access_mode == "ro":
+            return None
+        return None if self.audit is not None and self.audit.is_empty else "possible"
 
     def _shown_result(self) -> ResultView | None:
         """Return what the peer said, with what is kept apart of its work, also where it said nothing."""

@@ -9,7 +9,6 @@ reads, beside the writer.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import queue
 import sqlite3
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from sublet.daemon.storage.schema import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from sublet.daemon.storage.opening import BUSY_MILLISECONDS, open_database, size_of
 from sublet.protocol.errors import LocalCode, SubletError
 
 T = TypeVar("T")
@@ -33,13 +32,11 @@ MAX_POSTED = 4096
 """Writes that nobody waits for and that are not done yet."""
 MAX_GROUP = 256
 """Writes in one commit."""
-BUSY_MILLISECONDS = 5000
 SHRINK_PAGES = 256
 """Free pages, of 4 KiB, that are given back in one step; other writes get their turn between two."""
 MAX_SHRINK_STEPS = 16_384
 FOLD_MILLISECONDS = 200
 """How long a reader is waited for until the log is folded into the database; the next prune folds it otherwise."""
-CACHE_KIB = 4096
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +91,7 @@ class Store:
             SubletError: ``UNAVAILABLE`` where it is damaged, from a newer version, not ours, or can't be opened;
                 ``ALREADY_RUNNING`` where another daemon has it open.
         """
-        lock, writer, reader = await asyncio.to_thread(_open, path)
+        lock, writer, reader = await asyncio.to_thread(open_database, path)
         return cls(path, lock, writer, reader)
 
     async def write(self, work: Work[T], after: Callable[[T], None] | None = None) -> T:
@@ -153,7 +150,7 @@ class Store:
         return before, await asyncio.to_thread(self._bytes)
 
     def _bytes(self) -> int:
-        return _size(self.path) + _size(self.path.with_name(self.path.name + "-wal"))
+        return size_of(self.path) + size_of(self.path.with_name(self.path.name + "-wal"))
 
     async def close(self) -> None:
         """Finish what was asked for, fold the log into the database and close it; twice is no error."""
@@ -343,103 +340,3 @@ def _translated(error: Exception) -> Exception:
             "Check that its disk has space and is healthy; what was acknowledged before is safe.",
         )
     return error
-
-
-def _open(path: Path) -> tuple[int, sqlite3.Connection, sqlite3.Connection]:
-    lock = _lock(path)
-    opened: list[sqlite3.Connection] = []
-    try:
-        # A clean stop folds the log into the database and removes it, so a log means that the last stop was none.
-        unclean = _size(path.with_name(path.name + "-wal")) > 0
-        writer = _connect(path)
-        opened.append(writer)
-        _prepare(writer, path, check=unclean)
-        reader = _connect(path)
-        opened.append(reader)
-        reader.execute("PRAGMA query_only=ON")
-    except BaseException as error:
-        for connection in opened:
-            connection.close()
-        os.close(lock)
-        if isinstance(error, sqlite3.DatabaseError):
-            raise _damaged(path, str(error)) from None
-        raise
-    return lock, writer, reader
-
-
-def _lock(path: Path) -> int:
-    """Keep a second daemon out, also one whose runtime directory differs and who therefore saw no instance lock."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        # A file beside the database, since closing any descriptor of the database would drop SQLite's own locks.
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SubletError(
-            LocalCode.UNAVAILABLE, f"{path} can't be opened: {error.strerror}", "Check the state directory."
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise SubletError(
-            LocalCode.ALREADY_RUNNING, f"another daemon has {path} open", "Stop it, or set SUBLET_HOME."
-        ) from None
-    return lock
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=BUSY_MILLISECONDS / 1000, cached_statements=256
-    )
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA trusted_schema=OFF")
-    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    fresh = version == 0 and application == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    if fresh:
-        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # can't be chosen later
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    if fresh:
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-        return
-    if application != APPLICATION_ID:
-        raise _damaged(path, "it is not a database of this program")
-    if version != SCHEMA_VERSION:
-        raise SubletError(
-            LocalCode.UNAVAILABLE,
-            f"{path} has schema version {version}, this program knows version {SCHEMA_VERSION}",
-            "Start the version of sublet that wrote it, or choose another SUBLET_HOME.",
-        )
-    if check:
-        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise _damaged(path, str(found))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _damaged(path: Path, why: str) -> SubletError:
-    # Never set aside by itself: a daemon that quietly forgot its peers' keys would trust anybody who came next.
-    return SubletError(
-        LocalCode.UNAVAILABLE,
-        f"the database {path} can't be used: {why}",
-        f"Try `sqlite3 {path} .recover | sqlite3 new.db`, or move it and its -wal file aside and start again: peers "
-        "and tokens must then be made anew, and `sublet doctor` finds mounts that were left behind.",
-    )

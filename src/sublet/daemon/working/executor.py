@@ -21,7 +21,8 @@ from sublet.daemon.working.acceptance import Acceptance, choose_transport, same_
 from sublet.daemon.working.assignment_run import AssignmentRun
 from sublet.daemon.working.assignments import Assignments
 from sublet.daemon.working.executor_tools import ExecutorTools
-from sublet.daemon.working.pending import Pending, start_seconds
+from sublet.daemon.working.pending import Pending, Promise, start_seconds
+from sublet.daemon.working.refusals import cancelled, names_of, not_running, stopping, used
 from sublet.daemon.working.talking import Work
 from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.ids import node_id as node_id_of
@@ -86,17 +87,11 @@ class Executor:
         await self._tasks.run(stop=self._stop_all)
 
     async def invite(self, message: Invite, peer: KnownPeer, *, source_host: str) -> Accept:
-        """Answer INVITE: ``ExecutorApi.invite``."""
-        async with self._inviting:
-            known = await self._assignments.find(message.delegation_id)
-            if known is not None:
-                return self._again(known, message, peer)
-            agent = await self._acceptance.check(message, peer)
-            transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
-            # Shielded, so that a caller who gives up leaves no half of it behind.
-            with anyio.CancelScope(shield=True):
-                record = await self._accept(message, agent, peer, source_host, transport)
-            return record.accept
+        """Answer INVITE: ``ExecutorApi.invite``. What a caller who gives up was promised is free at once."""
+        promise = Promise()
+        if not self._tasks.start("answering an invitation", self._answer, message, peer, source_host, promise):
+            await self._answer(message, peer, source_host, promise)
+        return await promise.wait()
 
     async def run(self, message: Start, peer: KnownPeer, *, source_host: str) -> AsyncGenerator[Progress | Done, None]:
         """Do the work of START: ``ExecutorApi.run``."""
@@ -116,7 +111,7 @@ class Executor:
                 async for update in run.updates:
                     yield update
         finally:
-            run.stop(_cancelled("the delegator no longer listens"))
+            run.stop(cancelled("the delegator no longer listens"))
             with anyio.CancelScope(shield=True):
                 await run.finished.wait()
         if run.done is None:
@@ -128,7 +123,7 @@ class Executor:
         record = await self._assignments.owned(message.delegation_id, peer)
         run = self._runs.get(record.id)
         if run is None:
-            raise _not_running(record)
+            raise not_running(record)
         # Shielded, so that what is journalled takes effect though the caller gives up.
         with anyio.CancelScope(shield=True):
             return await self._renew(run, message, peer, source_host)
@@ -137,7 +132,7 @@ class Executor:
     async def cancel(self, delegation_id: str, peer: KnownPeer) -> None:
         """Stop a delegation: ``ExecutorApi.cancel``."""
         record = await self._assignments.owned(delegation_id, peer)
-        await self._stop(record.id, _cancelled("the delegator cancelled the delegation"))
+        await self._stop(record.id, cancelled("the delegator cancelled the delegation"))
 
     async def wind_down(self, delegation_id: str, peer: KnownPeer, error: SubletError, seconds: float) -> None:
         """Let running work end soon, as failed: ``ExecutorApi.wind_down``."""
@@ -153,25 +148,41 @@ class Executor:
 
     async def end_peer(self, fingerprint: str, why: str) -> None:
         """Stop everything that is pending or running for the peer with that key."""
-        await self._stop_each(self._assignments.of_peer(fingerprint), _cancelled(why))
+        await self._stop_each(self._assignments.of_peer(fingerprint), cancelled(why))
 
     # INVITE
+
+    async def _answer(self, message: Invite, peer: KnownPeer, source_host: str, promise: Promise) -> None:
+        """Keep ``promise``. It runs in a task of its own, so that it is done whole even if the caller gives up."""
+        with promise.kept():
+            async with self._inviting:
+                known = await self._assignments.find(message.delegation_id)
+                if known is not None:
+                    promise.keep(self._again(known, message, peer), None)
+                    return
+                agent = await self._acceptance.check(message, peer)
+                transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
+                if promise.given_up:
+                    return
+                with anyio.CancelScope(shield=True):
+                    record, pending = await self._accept(message, agent, peer, source_host, transport)
+                promise.keep(record.accept, pending)
 
     async def check_invite(self, message: Invite, peer: KnownPeer) -> None:
         """Refuse another INVITE under an id that was used: ``ExecutorApi.check_invite``."""
         known = await self._assignments.find(message.delegation_id)
         if known is not None and (known.peer_fingerprint != peer.fingerprint or not same_invite(known.invite, message)):
-            raise _used()
+            raise used()
 
     def _again(self, known: AssignmentRecord, message: Invite, peer: KnownPeer) -> Accept:
         owned = known.peer_fingerprint == peer.fingerprint
         if owned and known.id in self._pending and same_invite(known.invite, message):
             return known.accept
-        raise _used()
+        raise used()
 
     async def _accept(
         self, message: Invite, agent: AgentConfig, peer: KnownPeer, source_host: str, transport: str
-    ) -> AssignmentRecord:
+    ) -> tuple[AssignmentRecord, Pending]:
         """Reserve a slot and a place for the view and journal the assignment: all of it, or nothing is left of it."""
         owner = message.delegation_id
         mount_point: Path | None = None
@@ -213,9 +224,9 @@ class Executor:
         held = self._tasks.start("holding an accepted invitation", self._hold, owner, pending)
         if not held:
             # The daemon began to stop during the last write, and has not seen this one.
-            pending.give_up(_stopping())
+            pending.give_up(stopping())
             await self._hold(owner, pending)
-        return record
+        return record, pending
 
     async def _hold(self, delegation_id: str, pending: Pending) -> None:
         """Keep an accepted INVITE until START takes it; free what it holds where that does not come."""
@@ -296,23 +307,23 @@ class Executor:
             run.stop(error)
             return
         record = self._assignments.under_way[run.id]
-        log.info("work begins", **_names(record), access_mode=record.access_mode, expires_at=expires_at)
+        log.info("work begins", **names_of(record), access_mode=record.access_mode, expires_at=expires_at)
 
     async def _renew(self, run: AssignmentRun, message: Start, peer: KnownPeer, source_host: str) -> Accept:
         async with run.renewing:
             record = self._assignments.under_way.get(run.id)
             if record is None or run.over:
-                raise _not_running(record)
+                raise not_running(record)
             if message.sublet.follow_up is not None:
                 run.follow_ups.check(message.sublet.follow_up)
             now = anyio.current_time()
             worked, left = now - run.began, run.deadline.at - now
             seconds, expires_at = await self._acceptance.renewal(record, message, peer, worked=worked, left=left)
             if run.over:
-                raise _not_running(record)
+                raise not_running(record)
             await self._assignments.note(record, generation=message.sublet.generation, expires_at=expires_at)
             run.renew(message, source_host, now + seconds)
-        log.info("work is renewed", **_names(record), generation=message.sublet.generation, expires_at=expires_at)
+        log.info("work is renewed", **names_of(record), generation=message.sublet.generation, expires_at=expires_at)
         constraints = record.accept.remote_constraints.model_copy(update={"max_ttl_seconds": max(1, int(seconds))})
         return record.accept.model_copy(update={"remote_constraints": constraints})
 
@@ -324,7 +335,7 @@ class Executor:
         """Journal how it ended and free everything it holds; return why it could not be journalled, if so."""
         record = self._assignments.under_way[delegation_id]
         ended = str(error.code) if error is not None else "done"
-        log.info("work ends", **_names(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
+        log.info("work ends", **names_of(record), ended=ended, exit_code=outcome.exit_code if outcome else None)
         failure = None
         try:
             await self._assignments.advance(
@@ -367,7 +378,7 @@ class Executor:
 
     async def _stop_all(self) -> None:
         with anyio.move_on_after(STOP_SECONDS):
-            await self._stop_each([*self._runs, *self._pending], _stopping())
+            await self._stop_each([*self._runs, *self._pending], stopping())
         for run in self._runs.values():
             run.abandon()
 
@@ -376,27 +387,3 @@ class Executor:
             raise SubletError(
                 ErrorCode.DECLINED, "this executor takes no work: it is starting or stopping", "Try again in a moment."
             )
-
-
-def _cancelled(why: str) -> SubletError:
-    return SubletError(ErrorCode.CANCELLED, why, "What was written until then stays; see the audit.")
-
-
-def _not_running(record: AssignmentRecord | None) -> SubletError:
-    state = "over" if record is None or record.state is AssignmentState.ACTIVE else str(record.state)
-    return SubletError(
-        ErrorCode.DECLINED, f"there is nothing to go on with: the work is {state}", "Delegate again if needed."
-    )
-
-
-def _stopping() -> SubletError:
-    return _cancelled("the executor's daemon was stopped")
-
-
-def _names(record: AssignmentRecord) -> dict[str, str]:
-    """Return what the log calls a piece of work by, for the owner of this machine to see whose it was."""
-    return {"delegation_id": record.id, "peer": record.peer, "agent": record.agent}
-
-
-def _used() -> SubletError:
-    return SubletError(ErrorCode.DECLINED, "this delegation id was used before", "Invite again with a new id.")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
+import anyio.lowlevel
 import asyncssh
 
 from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.protocol.messages import Accept
 from sublet.supervisor.slots import RESERVED_SECONDS
 
 START_GRACE_SECONDS = 5.0
@@ -58,3 +62,61 @@ class Pending:
                 "Invite again, and for fewer delegations at once.",
             )
         )
+
+
+class Promise:
+    """The answer to one INVITE, and what it holds, which is given up with the caller who waits for it."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[Accept] = asyncio.get_running_loop().create_future()
+        self._pending: Pending | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._answer.cancelled()
+
+    def keep(self, accept: Accept, pending: Pending | None) -> None:
+        """Answer; ``pending`` is what this INVITE holds, None where it belongs to an earlier one."""
+        self._pending = pending
+        if self._answer.done():
+            self._give_up()
+        else:
+            self._answer.set_result(accept)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Answer with the error that ends the body, if any."""
+        try:
+            yield
+        except BaseException as error:
+            told = error if isinstance(error, Exception) else SubletError(ErrorCode.DECLINED, "this daemon is stopping")
+            if not self._answer.done():
+                self._answer.set_exception(told)
+            if told is not error:
+                raise
+        else:
+            if not self._answer.done():
+                self._answer.cancel()
+        finally:
+            self._over.set()
+
+    async def wait(self) -> Accept:
+        """Return the answer, or raise the refusal. Who is cancelled here, also with the answer in hand, gives it up."""
+        try:
+            accept = await self._answer
+            # A scope that was cancelled meanwhile says so at the next await only, which may be too late to give up.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            return accept
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await self._over.wait()
+                if self._pending is not None:
+                    self._give_up()
+                    await self._pending.gone.wait()
+            raise
+
+    def _give_up(self) -> None:
+        if self._pending is not None:
+            self._pending.give_up(SubletError(ErrorCode.CANCELLED, "the delegator gave up before it was answered"))

@@ -9,6 +9,7 @@ from typing import Final
 
 from sublet.policy.guardrail.extract import MAX_REPLY_CHARS, Candidate, Place, candidates
 from sublet.policy.guardrail.failure import MAX_ISSUES, Failed, FailureKind, Issue
+from sublet.policy.guardrail.keywords import MAX_STEPS, Budget
 from sublet.policy.guardrail.mask import Mask
 from sublet.policy.guardrail.relaxed import TooManySteps
 from sublet.policy.guardrail.repair import repaired
@@ -17,6 +18,8 @@ from sublet.protocol.canonical import JsonValue
 
 MAX_CHECKED: Final = 16
 """Candidates of one reply that are held against the schema."""
+MAX_REPLY_STEPS: Final = 2 * MAX_STEPS
+"""Steps of all checks of one reply together; a candidate whose turn comes when none are left does not pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ def examine(reply: str) -> Examined | Failed:
 
 def judge(found: Examined, schema: CheckedSchema, mask: Mask | None = None) -> Passed | Failed:
     """Return the one value that satisfies ``schema``: ``check``, once the values are found."""
-    tried = [_tried(candidate, schema, mask) for candidate in found.candidates]
+    budget = Budget(MAX_REPLY_STEPS)
+    tried = [_tried(candidate, schema, mask, budget) for candidate in found.candidates]
     passed = [one for one in tried if not one.issues]
     if not passed:
         best = min(tried, key=lambda one: len(one.issues))
@@ -94,17 +98,17 @@ def _the_one(best: Sequence[_Tried], count: int) -> Passed | Failed:
     return Passed(best[0].value, best[0].repairs)
 
 
-def _tried(candidate: Candidate, schema: CheckedSchema, mask: Mask | None) -> _Tried:
+def _tried(candidate: Candidate, schema: CheckedSchema, mask: Mask | None, budget: Budget) -> _Tried:
     """Validate, mask, mend, and validate again (SuperAgent 10, steps 2 to 4)."""
     mends = tuple(sorted(candidate.mends))
     value = candidate.value
-    issues = schema.issues(value)
+    issues = schema.issues(value, budget.part())
     if mask is not None:
         masked = mask.kept(value)
         if masked != value:
-            value, issues = masked, schema.issues(masked)
+            value, issues = masked, schema.issues(masked, budget.part())
     if not issues:
         return _Tried(candidate.place, int(bool(mends)), value, mends, ())
     mended, done = repaired(value, schema)
-    left = schema.issues(mended) if done else issues
+    left = schema.issues(mended, budget.part()) if done else issues
     return _Tried(candidate.place, 2, mended, (*mends, *done), tuple(left))

@@ -31,8 +31,13 @@ class TooMuch(Exception):
 class Budget:
     """Steps that are left of one check."""
 
-    def __init__(self, steps: int = MAX_STEPS) -> None:
+    def __init__(self, steps: int = MAX_STEPS, whole: Budget | None = None) -> None:
         self.left = steps
+        self._whole = whole
+
+    def part(self, steps: int = MAX_STEPS) -> Budget:
+        """Return the budget of one check, whose steps are taken from this one as well."""
+        return Budget(steps, self)
 
     def spend(self, steps: int = 1) -> None:
         """Take ``steps``.
@@ -41,6 +46,8 @@ class Budget:
             TooMuch: there are none left.
         """
         self.left -= steps
+        if self._whole is not None:
+            self._whole.spend(steps)
         if self.left < 0:
             raise TooMuch
 

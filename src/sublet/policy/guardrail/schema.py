@@ -92,9 +92,14 @@ class CheckedSchema:
         except BadPattern as error:
             raise _bad(f"{place or 'the schema'}: {error}") from None
 
-    def issues(self, value: JsonValue) -> list[Issue]:
-        """Return what is wrong with ``value``, at most ``MAX_ISSUES``; nothing where it satisfies the schema."""
-        validator = bounded_validator(self._patterns, Budget())(self.document, registry=self._registry)
+    def issues(self, value: JsonValue, budget: Budget | None = None) -> list[Issue]:
+        """Return what is wrong with ``value``, at most ``MAX_ISSUES``; nothing where it satisfies the schema.
+
+        Args:
+            value: is held against the schema.
+            budget: for all checks of one reply together; by default for this check alone.
+        """
+        validator = bounded_validator(self._patterns, budget or Budget())(self.document, registry=self._registry)
         found: list[Issue] = []
         try:
             for error in islice(validator.iter_errors(value), MAX_ISSUES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
@@ -51,7 +52,7 @@ class McpTools:
                 await server.ready.wait()
                 if server.failure:
                     self.failures.append(f"{server.failure}; its tools are not there.")
-                self._offer(server)
+                await asyncio.to_thread(self._offer, server)
         except BaseException:
             await self._end()
             raise

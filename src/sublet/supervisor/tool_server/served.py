@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Protocol
@@ -139,7 +140,8 @@ class ServedTools:
         one = self._offers.get(name)
         if one is None:
             return _said(f"there is no tool {clean_line(name, 64)!r}", failed=True)
-        if issue := next(iter(self._schemas[name].issues(arguments)), None):
+        # In a thread: how long it takes, within bounds, is for the agent to decide.
+        if issue := next(iter(await asyncio.to_thread(self._schemas[name].issues, arguments)), None):
             return _said(f"wrong arguments: {issue.line()}", failed=True)
         call = ToolCall(one.offer.tool, arguments, f"sublet:{next(self._ids)}")
         why = await self._asking.may(call, one.offer.tool)

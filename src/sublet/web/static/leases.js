@@ -79,10 +79,10 @@ function workCard(one) {
 }
 
 export function lease(main, id) {
-  const problem = h("div"), head = h("div"), body = h("div"), auditBox = h("div"), rows = h("ol", { class: "events small" });
+  const problem = h("div"), head = h("div"), body = h("div"), auditBox = h("div"), undoBox = h("div", { "aria-live": "polite" }), rows = h("ol", { class: "events small" });
   let view = null, shownFacts = "", shownAudit = "";
   main.append(h("p", { class: "back" }, h("a", { href: "#/leases" }, "← All leases")), problem, head, body,
-    h("section", {}, h("h2", {}, "What changed"), auditBox),
+    h("section", {}, h("h2", {}, "What changed"), undoBox, auditBox),
     h("section", {}, h("h2", {}, "What happened"), rows));
   const path = `/api/delegations/${encodeURIComponent(id)}`;
   const fresh = keepFresh(problem, async (signal) => {
@@ -93,14 +93,21 @@ export function lease(main, id) {
       showHead();
       fill(body, details(view));
     }
-    const print = JSON.stringify([view.audit, view.result?.change_set, view.audit_error, ENDED.has(view.state)]);
+    const print = JSON.stringify([view.audit, view.result?.change_set, view.audit_error, view.undo, ENDED.has(view.state)]);
     if (print !== shownAudit) {
       shownAudit = print;
       fill(auditBox, audited(view, path));
     }
-  }, (events) => events.some((event) => event.delegation_id === id && event.kind !== "delegation_output"), () => (view && !ENDED.has(view.state) ? POLL_MS : 0));
+  }, (events) => events.some((event) => event.delegation_id === id && event.kind !== "delegation_output"), () => (view && !view.settled ? POLL_MS : 0));
   const showHead = () => fill(head, h("div", { class: "view-head lease-head" }, h("div", {}, h("h1", {}, view.description || id), h("p", { class: "quiet-text" }, h("code", {}, id))), h("div", { class: "actions" }, pill(view.state),
-    ENDED.has(view.state) ? null : sure("Cancel", "Really cancel?", async () => { await post(`${path}/cancel`); say("The lease is revoked."); fresh.refresh(); }, "danger"))));
+    ENDED.has(view.state) ? null : sure("Cancel", "Really cancel?", async () => { await post(`${path}/cancel`); say("The lease is revoked."); fresh.refresh(); }, "danger"),
+    view.undo === "possible" ? sure("Undo", "Really take it back?", takeBack, "danger") : null)));
+  const takeBack = async () => {
+    const report = await post(`${path}/undo`);
+    fill(undoBox, takenBack(report));
+    say(report.conflicts.length ? `Taken back, but for ${plural(report.conflicts.length, "conflict")}.` : "It is taken back.", report.conflicts.length ? "bad" : "good");
+    fresh.refresh();
+  };
   const takeRows = (events) => {
     for (const event of events) if (event.delegation_id === id) rows.prepend(eventRow(event));
     while (rows.children.length > KEPT_ROWS) rows.lastChild.remove();
@@ -127,6 +134,9 @@ function details(one) {
       ["May add", one.quota ? `${bytes(one.quota.max_total_bytes)}, ${plural(one.quota.max_files, "file")}` : null],
       ["Travels by", one.transport],
       ["git", one.git === "hidden" ? null : one.git],
+      ["Left out", one.left_out ? plural(one.left_out, "name") : null],
+      ["Must be undoable", one.keep_all ? "yes: what can't be kept may not be overwritten" : null],
+      ["Undo", one.undo === "done" ? "what it wrote is taken back" : null],
       ["Enforced there", one.sandbox_enforced.join(", ")],
       ["Its agent", one.sandbox_profile ? held(one.sandbox_profile) : null],
       ["Begun", moment(one.created_at)],
@@ -135,6 +145,10 @@ function details(one) {
     names("Hidden from it", one.hidden),
     names("Shown after all", one.revealed),
     names("Not taken over", one.left_behind),
+    names("Links and mounts that stay here", one.unmountable),
+    names("Writable on request", one.unlocked),
+    names(".git stays hidden", one.git_hidden),
+    one.cautions.map((caution) => h("p", { class: "condition" }, "In a mount: ", caution)),
     said(one.result) ? untrusted(peer, said(one.result)) : null,
     one.follow_ups.length ? h("ul", { class: "plain-list" }, one.follow_ups.map((said) => h("li", {}, pill(said.state), " ", said.prompt, said.why ? ` (${said.why})` : ""))) : null,
   ];
@@ -160,7 +174,7 @@ function audited(view, path) {
   if (!view.audit) return h("p", { class: "quiet-text" }, ENDED.has(view.state) ? "Nothing was lent, so nothing changed." : "The report comes when the lease ends.");
   const audit = view.audit;
   const count = total(audit.counts);
-  if (!count && !total(audit.directory_counts) && !audit.refs.length && !unaudited(audit)) return h("p", { class: "quiet-text" }, "Nothing changed.");
+  if (!count && !total(audit.directory_counts) && !audit.refs.length && !(audit.index_marks ?? []).length && !(audit.others_edits ?? []).length && !unaudited(audit)) return h("p", { class: "quiet-text" }, "Nothing changed.");
   return [
     h("p", { class: "totals" }, changed(audit), audit.by_others.length ? h("span", { class: "quiet-text" }, `, ${audit.by_others.length} of them not through this lease`) : null),
     fileTable(audit.files, audit.truncated),
@@ -168,7 +182,7 @@ function audited(view, path) {
     names("Edited by somebody else, too", (audit.others_edits ?? []).map((edit) => `${edit.path}: ${edit.overwritten ? (edit.kept ? `overwritten; kept as ${edit.kept}` : "overwritten, and not kept") : "that edit is in the directory"}`)),
     names("Can't be taken back", audit.not_kept ?? []),
     unread(audit),
-    names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
+    repository(audit),
     count || total(audit.directory_counts) ? diff(() => get(`${path}/audit?patch=true`)) : null,
   ];
 }
@@ -178,6 +192,27 @@ function inDirectory(audit) {
   return names("Directories", (audit.directories ?? []).map((one) => `${one.path} ${word[one.change]}${modeOf(one)}${one.by === "other" ? ", not through this lease" : ""}`), total(audit.directory_counts));
 }
 
+// What the references of a repository hold now; and what a checkout of them would write, or an index kept git from seeing.
+function repository(audit) {
+  const bring = audit.refs_bring ?? [], marks = audit.index_marks ?? [];
+  return [
+    names("References", audit.refs.map((ref) => `${ref.name}: ${ref.old ?? "none"} → ${ref.new ?? "none"}`)),
+    bring.length ? h("div", { class: "problem" }, h("p", {}, "Commits of these references hold names that were hidden from the agent, or that your tools run: a checkout writes them."), names("A checkout brings", bring)) : null,
+    names("Git was kept from seeing changes of", marks),
+  ];
+}
+
+// What was taken back, and what was not since somebody changed it meanwhile.
+function takenBack(report) {
+  return [
+    h("p", { class: "totals" }, report.undone.length ? `Took back ${plural(report.undone.length, "change")}.` : "There was nothing to take back."),
+    names("As before", report.undone),
+    report.conflicts.length ? h("div", { class: "problem" }, h("strong", {}, plural(report.conflicts.length, "conflict")), h("p", {}, "These were changed since, so they are left as they are:"),
+      h("ul", { class: "plain-list" }, report.conflicts.slice(0, SHOWN_FILES).map((one) => h("li", {}, h("span", { class: "path" }, one.path), ` ${one.reason}`,
+        one.yours ? h("div", {}, "yours: ", h("span", { class: "path" }, one.yours)) : null, one.theirs ? h("div", {}, "before: ", h("span", { class: "path" }, one.theirs)) : null)))) : null,
+  ];
+}
+
 function unread(audit) {
   return names("Could not be read, so may have changed unseen", audit.unaudited_why?.length ? audit.unaudited_why : audit.unaudited, unaudited(audit));
 }
@@ -185,7 +220,7 @@ function unread(audit) {
 function staged(view, set, path) {
   return [
     h("p", { class: "totals" }, pill(set.status), " ", `${plural(set.added + set.changed + set.deleted + set.renamed + set.mode_changed, "file")} `, h("span", { class: "plus" }, `+${set.lines_added}`), " ", h("span", { class: "minus" }, `−${set.lines_deleted}`), inDirectories({ added: set.directories_added, deleted: set.directories_deleted, mode: set.directories_mode_changed }), " in a copy; your directory is as it was until you apply it:"),
-    view.audit ? [inDirectory(view.audit), unread(view.audit)] : null,
+    view.audit ? [inDirectory(view.audit), repository(view.audit), unread(view.audit)] : null,
     set.status === "pending" ? h("pre", { class: "command" }, `sublet apply ${view.delegation_id}`) : null,
     ["pending", "partly_applied"].includes(set.status) ? diff(() => get(`${path}/review?patch=true`)) : null,
   ];

@@ -37,6 +37,8 @@ MOUNT_SECONDS = 10.0
 FLUSH_SECONDS = 10.0
 UNMOUNT_SECONDS = 5.0
 EXIT_SECONDS = 2.0
+NO_GUARD = "none: its file system can't make a directory immutable, and root ignores permissions"
+"""What ``Mounts.guard`` says where a lost mount leaves a directory that can be written to."""
 STUCK_SECONDS = 0.5
 """How long a further read that can't be done waits to be told so."""
 _POLL_SECONDS = 0.005
@@ -81,6 +83,22 @@ class Mounts:
     def __init__(self, root: Path) -> None:
         # The kernel's table tells paths without links, so ours have none above the root either.
         self.root = Path(os.path.realpath(root.parent)) / root.name
+        self._guarded: bool | None = None
+
+    @property
+    def guard(self) -> str:
+        """What keeps programs out of a mount's directory, should the mount be lost; as the newest mount found."""
+        if self._guarded is None:
+            return "not known before the first mount"
+        if self._guarded:
+            return "immutable directory" if os.geteuid() == 0 else "directory without permissions"
+        return NO_GUARD
+
+    def note_guard(self, path: Path, guarded: bool) -> None:
+        """Remember and log whether the directory at ``path`` is protected below its mount. For ``Mount`` only."""
+        self._guarded = guarded
+        if not guarded:
+            _log.warning("nothing protects %s, should its mount be lost: %s", path, NO_GUARD)
 
     def reserve(self, delegation_id: str) -> Path:
         """Make the empty directory for a delegation and return its path, for ACCEPT to name (AWCP 4.2).
@@ -323,8 +341,7 @@ class Mount:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise self._failure(f"nothing was mounted within {MOUNT_SECONDS:.0f} s") from None
-        if not self._point.harden():
-            _log.warning("nothing protects %s, should its mount be lost: root ignores its mode", self.path)
+        self._mounts.note_guard(self.path, self._point.harden())
         # sshfs mounts first, asks the lender for the directory then, and unmounts again if there is none. So a look at
         # the mount counts only if the mount is still there after it.
         looked = await ChildProcess.run(["stat", "--", str(self.path)], MOUNT_SECONDS)

@@ -1,0 +1,38 @@
+"""What all requests and answers of the daemon have in common."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
+
+
+class Request(BaseModel):
+    """Base of requests: unknown names are errors."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+
+class View(BaseModel):
+    """Base of answers."""
+
+    model_config = ConfigDict(defer_build=True, frozen=True)
+
+
+def json_of(view: BaseModel) -> str:
+    """Return a view as JSON; bytes of a path or an argument that are not UTF-8 appear as ``\\xNN``."""
+    try:
+        return view.model_dump_json()
+    except PydanticSerializationError:
+        return json.dumps(in_utf8(view.model_dump(mode="json")))
+
+
+def in_utf8(value: Any) -> Any:
+    """Return JSON with its strings in UTF-8: other bytes, which Python keeps as surrogates, appear as ``\\xNN``."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, dict):
+        return {in_utf8(name): in_utf8(one) for name, one in value.items()}
+    return [in_utf8(one) for one in value] if isinstance(value, list) else value
