@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -12,6 +10,7 @@ import anyio
 import anyio.to_thread
 
 from sublet.messaging.attending import Declaring
+from sublet.messaging.byte_queue import ByteQueue
 from sublet.messaging.engine.calling import CallEngine
 from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer
@@ -23,7 +22,8 @@ from sublet.protocol.ezagent.errors import Refused
 from sublet.protocol.ezagent.ids import EntityId, RoomId
 
 MAX_INVITATIONS: Final = 16
-"""That wait to be read, at most 8 MiB each."""
+MAX_INVITATIONS_BYTES: Final = 16 << 20
+"""Of invitations that wait to be read; one has at most 8 MiB."""
 MAX_INBOX_PARTS: Final = 64
 """Answers, one after the other, in which an entity that was away learns of its rooms."""
 
@@ -59,18 +59,14 @@ class Joining:
         self._attend = attend
         self._hand_over = hand_over
         self._trying = anyio.CapacityLimiter(1)
-        self._lock = threading.Lock()
-        self._waiting: deque[Answer] = deque()
+        self._waiting: ByteQueue[Answer] = ByteQueue(MAX_INVITATIONS, MAX_INVITATIONS_BYTES)
+        self._reading = False
 
     def invited(self, query: Answer) -> None:
         """Take an invitation; any thread may call."""
-        with self._lock:
-            waits, has_room = len(self._waiting), len(self._waiting) < MAX_INVITATIONS
-            if has_room:
-                self._waiting.append(query)
-        if not has_room:
+        if not self._waiting.put(query, len(query.payload)):
             query.drop()  # whoever invites asks again
-        elif not waits:
+        else:
             self._hand_over.soon(self._read)
 
     async def ask(self, entity: EntityId) -> None:
@@ -87,15 +83,19 @@ class Joining:
 
     async def _read(self) -> None:
         """Read the invitations that wait; also from time to time, for what found no room to be handed over."""
-        while self._waiting:
-            with self._lock:
-                query = self._waiting.popleft()
-            try:
-                await self._take(decode_bundle(query.payload))
-            except Refused:
-                query.drop()
-            else:
-                await self._declare(query.reply, encode_bundle(()))
+        if self._reading:  # one at a time, or each of a flood would be held by a task of its own and count nowhere
+            return
+        self._reading = True
+        try:
+            while (query := self._waiting.take()) is not None:
+                try:
+                    await self._take(decode_bundle(query.payload))
+                except Refused:
+                    query.drop()
+                else:
+                    await self._declare(query.reply, encode_bundle(()))
+        finally:
+            self._reading = False
 
     async def _take(self, bundle: Bundle) -> set[RoomId]:
         """Take up the rooms that a bundle of configs shows one of ours to be a member of; return all that it holds."""

@@ -395,7 +395,7 @@ class MessagingService:
             await self._joining.ask(entity.record.entity_id)
 
     def _acknowledged(self, sample: Sample) -> None:
-        self._hand_over.soon(self.delivery.heard, sample.key, sample.payload)
+        self._hand_over.soon(self.delivery.heard(sample.key, sample.payload))
 
     def _told(self, engine: Engine, rows: list[EventRow]) -> None:
         """Tell of events that are durable, on the engine's thread."""

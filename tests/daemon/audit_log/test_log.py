@@ -378,7 +378,7 @@ async def test_whoever_spoils_an_older_file_keeps_no_daemon_from_starting(
 async def test_a_disk_that_takes_nothing_bounds_what_waits(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "MAX_WAITING", 10)
+    monkeypatch.setattr(writer_module, "MAX_WAITING", 10)
     log = await AuditLog.open(tmp_path / "log", LogMemory(store), KEY)
     with monkeypatch.context() as broken:
         broken.setattr(SegmentFile, "write", lambda *_: (_ for _ in ()).throw(OSError(5, "broken")))

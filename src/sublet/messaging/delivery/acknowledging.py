@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
@@ -11,6 +10,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from sublet.messaging.byte_queue import ByteQueue
 from sublet.messaging.delivery import acknowledged
 from sublet.messaging.doorkeeper import Asked, ask
 from sublet.messaging.engine.calling import CallEngine
@@ -33,6 +33,8 @@ LATE_SECONDS: Final = 0.5
 QUERY_SECONDS: Final = 5.0
 ASKERS: Final = 2
 MAX_HEARD: Final = 1_024
+MAX_HEARD_BYTES: Final = 16 << 20
+"""Of acknowledgements that wait to be read; what is beyond is asked for."""
 MAX_AHEAD: Final = 64
 """Documents of which others hold more, at a time; what is beyond is asked for with everything else."""
 
@@ -55,8 +57,9 @@ class Acknowledging:
         self._news = news
         self._behind = behind
         self._arrived: dict[RoomId, dict[str, dict[int, int]]] = {}
-        self._heard: deque[tuple[RoomId, bytes]] = deque(maxlen=MAX_HEARD)
+        self._heard: ByteQueue[tuple[RoomId, bytes]] = ByteQueue(MAX_HEARD, MAX_HEARD_BYTES)
         self._wanted: dict[RoomId, None] = {}
+        self._asking: set[RoomId] = set()
         self._ahead: dict[str, Mapping[int, int]] = {}
         self._ready = anyio.Event()
         self._others_ahead = anyio.Event()
@@ -71,9 +74,12 @@ class Acknowledging:
             del shards[shard]
         self._ready.set()
 
-    def heard(self, room_id: RoomId, raw: bytes) -> None:
-        """Take what somebody has published about a room; of too much at once the oldest is asked for again later."""
-        self._heard.append((room_id, raw))
+    def heard(self, room_id: RoomId, raw: bytes) -> bool:
+        """Keep what somebody has published about a room; any thread may call. Tell whether there was room for it."""
+        return self._heard.put((room_id, raw), len(raw))
+
+    def look(self) -> None:
+        """Read what was kept."""
         self._ready.set()
 
     def want(self, room_id: RoomId) -> None:
@@ -90,13 +96,17 @@ class Acknowledging:
                 await anyio.sleep(GATHER_SECONDS)
                 self._ready = anyio.Event()
                 arrived, self._arrived = self._arrived, {}
-                heard, self._heard = self._heard, deque(maxlen=MAX_HEARD)
                 wanted, self._wanted = self._wanted, {}
                 for room_id, shards in arrived.items():
                     await self._safely(partial(self._publish, room_id, shards))
-                for room_id, raw in heard:
-                    await self._safely(partial(self._hear, room_id, raw))
+                for _ in range(len(self._heard)):
+                    if (heard := self._heard.take()) is not None:
+                        await self._safely(partial(self._hear, *heard))
                 for room_id in wanted:
+                    if room_id in self._asking:  # again once it is answered, or a flood would start tasks without end
+                        self._wanted[room_id] = None
+                        continue
+                    self._asking.add(room_id)
                     start_alone(group, "asking for acknowledgements", self._safely, partial(self._ask, room_id))
 
     async def _notice_late(self) -> None:
@@ -122,6 +132,14 @@ class Acknowledging:
         await self._call(partial(_acknowledge, room_id=room_id, shards=shards))
 
     async def _ask(self, room_id: RoomId) -> None:
+        try:
+            await self._ask_others(room_id)
+        finally:
+            self._asking.discard(room_id)
+            if room_id in self._wanted:
+                self._ready.set()
+
+    async def _ask_others(self, room_id: RoomId) -> None:
         asked = await self._call(partial(_question, room_id=room_id))
         if asked is None:
             return

@@ -49,11 +49,12 @@ class Delivery:
         """Ask soon for what the others of a room have not acknowledged."""
         self._acknowledging.want(room_id)
 
-    def heard(self, key: str, raw: bytes) -> None:
-        """Take what a recipient has published."""
+    def heard(self, key: str, raw: bytes) -> Callable[[], None]:
+        """Keep what a recipient has published; any thread may call. Return what the event loop has to do then."""
         room_id = delivery_room(key)
-        if room_id is not None:
-            self._acknowledging.heard(room_id, raw)
+        if room_id is None or self._acknowledging.heard(room_id, raw):
+            return self._acknowledging.look
+        return partial(self.want, room_id)  # there is no room for it, so it is asked for
 
     def arrived(self, came: Iterable[Came]) -> None:
         """Acknowledge what others wrote to timelines, and tell who waits for receipts of what they have read."""
