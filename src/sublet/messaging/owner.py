@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 MAX_BATCH: Final = 256
 MAX_OUTGOING: Final = 16_384
-MAX_OUTGOING_BYTES: Final = 64 << 20
+MAX_OUTGOING_BYTES: Final = 32 << 20
 """Of what waits to be published; a link that is congested may take none of it for long."""
 MAX_ANSWERS_BYTES: Final = 64 << 20
 """Of answers that wait until a link takes them."""
