@@ -123,9 +123,7 @@ class Writer:
         before, self._file = self._file, SegmentFile(segment_path(self._directory, first), 0)
         before.close()
 
-    def _tell(
-        self, written: Sequence[Write], waited_for: list[asyncio.Future[None]], error: Exception | None
-    ) -> None:
+    def _tell(self, written: Sequence[Write], waited_for: list[asyncio.Future[None]], error: Exception | None) -> None:
         count, size = len(written), sum(len(write.line) for write in written)
 
         def tell() -> None:
