@@ -7,7 +7,7 @@ import inspect
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,8 @@ class _Fixtures:
         self._modules = [sys.modules[name]]
         package, _, _ = name.rpartition(".")
         if package:
-            try:
+            with suppress(ModuleNotFoundError):
                 self._modules.append(importlib.import_module(f"{package}.conftest"))
-            except ModuleNotFoundError:
-                pass
 
     async def get(self, name: str) -> Any:
         """Return what is called ``name``."""
@@ -65,7 +63,7 @@ class _Fixtures:
 
     async def _make(self, name: str) -> Any:
         for module in self._modules:
-            fixture = getattr(module, name, None)
+            fixture: Any = getattr(module, name, None)
             if type(fixture).__name__ == "FixtureFunctionDefinition":
                 return await self._entered(inspect.unwrap(fixture))
         if name == "monkeypatch":

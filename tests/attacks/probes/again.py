@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import anyio
+import pytest
 
 from a2a_server import test_cancel, test_link, test_plain_clients
 from attacks.kit.as_probe import throwing
@@ -29,17 +31,26 @@ from messaging import test_forgetting
 from messaging.builtins import test_identity
 from messaging.delivery import test_idle
 from sublet.a2a_server.text_link import A2ATextLink
+from sublet.daemon.api.replay_models import ReplayRequest
 from sublet.daemon.api.talk_models import TalkMessage
 from sublet.daemon.audit_log.segments import lines, torn
 from sublet.daemon.ports import PeerAddress
+from sublet.daemon.storage.journal import Journal
+from sublet.daemon.storage.store import Store
+from sublet.daemon.supervising import replay_service
+from sublet.daemon.supervising.replay_service import ReplayService
 from sublet.mcp_server.room_tools import _in_full
 from sublet.messaging.backends.blob_files import FileBlobs
 from sublet.messaging.backends.zenoh_network import Endpoints, ZenohNetwork
 from sublet.messaging.engine.held import Held, Need
 from sublet.messaging.engine.quotas import Quotas
 from sublet.messaging.engine.sequence import Node, YataList
+from sublet.policy.engine import Policy
 from sublet.policy.grants import _within
-from sublet.protocol.errors import ErrorCode, SubletError
+from sublet.policy.lending import Protected
+from sublet.policy.model import Subject
+from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
+from sublet.protocol.events import EventKeys, EventKind
 from sublet.protocol.ezagent.yjs.model import STRING, Item, Update
 from sublet.supervisor.a2a_config import A2aConfig
 from sublet.supervisor.agent_config import AgentConfig
@@ -48,10 +59,12 @@ from sublet.supervisor.remote_agent import RemoteAgentProvider, RemoteNews
 from supervisor import test_dispatch
 from support.a2a_world import world
 from support.cut_proxy import cut_proxy
+from support.decisions import gatekeeper
 from support.jobs import Log, job
 from support.room_processes import free_port
 
 MEMBER = "@member:a"
+MAX_REPLAYED = 10
 
 
 class _ByPeerLink:
@@ -114,6 +127,27 @@ async def _files_that_are_no_log() -> None:
                 except OSError:
                     continue
                 raise AssertionError(f"{name} was read")
+
+
+async def _sessions_without_end() -> None:
+    """A session that others made longer than is replayed is refused, and so is one that nobody knows."""
+    with tempfile.TemporaryDirectory(prefix="again") as base:
+        store = await Store.open(Path(base) / "it.db")
+        journal, policy = Journal(store), Policy(Protected(Path("/nowhere")))
+        service = ReplayService(gatekeeper(journal, policy), journal, policy)
+        keys = EventKeys(finger_session_id="s1")
+        for _ in range(MAX_REPLAYED // 2 + 1):
+            for kind in (EventKind.SESSION_CREATED, EventKind.ROUTE_DECIDED):
+                await journal.append_event(kind, None, {"nonsense": [[[]]]}, keys=keys)
+        with (
+            patch.object(replay_service, "MAX_PAGE", 3),
+            patch.object(replay_service, "MAX_REPLAYED_EVENTS", MAX_REPLAYED),
+        ):
+            for session, code in (("s1", LocalCode.INVALID_ARGUMENT), ("s2", LocalCode.NOT_FOUND)):
+                with pytest.raises(SubletError) as refused:
+                    await service.replay_session(session, ReplayRequest(), Subject("human"))
+                assert refused.value.code is code
+        await store.close()
 
 
 async def _blobs_that_are_directories() -> None:
@@ -268,6 +302,11 @@ PROBES: Sequence[Probe] = (
             test_talk_service.test_what_json_can_not_say_takes_no_page_from_anybody,
             partial(test_talk_service.test_a_cursor_that_no_event_has_is_refused, cursor=1 << 63),
         ),
+    ),
+    FailureProbe(
+        name="again: sessions without end",
+        covers=("daemon.supervising.replay_service:ReplayService._events",),
+        throw=_sessions_without_end,
     ),
     FailureProbe(
         name="again: words of others in the room of a work",

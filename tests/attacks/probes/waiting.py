@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
@@ -27,7 +27,7 @@ from sublet.messaging import doorkeeper
 from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.declaration import QOS_LOW
-from sublet.messaging.engine.network import Answer, Sample
+from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.messaging.owner import _Sender
 from sublet.policy.model import Subject
@@ -237,7 +237,7 @@ PROBES: Sequence[Probe] = (
         name="rooms: questions without end",
         covers=("messaging.doorkeeper:Doorkeeper.__init__",),
         attack=_questions,
-        bound=MEBIBYTE,
+        bound=160 << 10,
     ),
     KeptProbe(
         name="rooms: acknowledgements without end",
