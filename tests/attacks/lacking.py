@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from itertools import takewhile
 
 from attacks import covered
 from attacks.counting import count
@@ -56,17 +57,32 @@ def find() -> None:
     kinds = (CostProbe, KeptProbe, FailureProbe)
     with ProcessPoolExecutor(len(kinds), multiprocessing.get_context("spawn")) as pool:
         entered = dict(zip(kinds, pool.map(_entered, kinds), strict=True))
+    about = {probe.name: probe.covers for probe in ALL}
     rows: set[tuple[str, str]] = set()
     for place, lacks in wanted.items():
         for kind in lacks:
             by = [name for one in ENOUGH[kind] for name, through in entered[one].items() if _is_in(place, through)]
             if by:
-                rows.add((place, by[0]))
+                rows.add((place, max(by, key=lambda name: _near(place, about[name]))))
     covered.write(rows)
 
 
 def _entered(kind: type[Probe]) -> dict[str, Collection[str]]:
     return {probe.name: count(probe).entered for probe in ALL if isinstance(probe, kind)}
+
+
+def _near(place: str, covers: Iterable[str]) -> int:
+    """Return how many packages a place has in common with what a probe is about."""
+
+    def common(other: str) -> int:
+        pairs = zip(_packages(place), _packages(other), strict=False)
+        return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+    return max(map(common, covers), default=0)
+
+
+def _packages(place: str) -> list[str]:
+    return place.partition(":")[0].split(".")
 
 
 def _is_in(place: str, through: Collection[str]) -> bool:
