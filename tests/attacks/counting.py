@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
@@ -70,16 +70,24 @@ def lines_run(call: Callable[[], object]) -> int:
     return seen.lines
 
 
+_places: dict[int, tuple[CodeType, str | None]] = {}
+"""By identity: codes of two modules may be equal."""
+
+
 def place(frame: FrameType) -> str | None:
     """Return what a running function of ``sublet`` is called in ``covers``; None for others."""
-    module = frame.f_globals.get("__name__", "")
-    if not module.startswith("sublet."):
-        return None
-    return f"{module.removeprefix('sublet.')}:{frame.f_code.co_qualname.replace('<locals>.', '')}"
+    code = frame.f_code
+    known = _places.get(id(code))
+    if known is None:
+        module, name = frame.f_globals.get("__name__", ""), None
+        if module.startswith("sublet."):
+            name = f"{module.removeprefix('sublet.')}:{code.co_qualname.replace('<locals>.', '')}"
+        known = _places[id(code)] = code, name
+    return known[1]
 
 
-def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
-    """Return what a probe claims to cover and did not run through.
+def not_entered(covers: Iterable[str], entered: Collection[str]) -> list[str]:
+    """Return what a probe says that it covers and did not run through.
 
     What stands in the body of a module (``package.module:module``, or a constant as ``package.module:_NAME``) needs any
     function of that module; a bare name stands for a method as well.
@@ -88,7 +96,7 @@ def not_entered(probe: Probe, entered: Collection[str]) -> list[str]:
     bare = {re.sub(r":.*\.", ":", name) for name in entered}
     return [
         name
-        for name in probe.covers
+        for name in covers
         if name not in entered and name not in bare and not (_is_of_body(name) and name.partition(":")[0] in modules)
     ]
 
@@ -137,6 +145,7 @@ def count_kept(probe: KeptProbe) -> Counted:
     with Tracing(counts=False) as first, probe.attack():  # what is made once belongs to nobody
         pass
     gc.collect()
+    gc.freeze()  # what is there already need not be looked through each time
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -148,6 +157,7 @@ def count_kept(probe: KeptProbe) -> Counted:
         del part
     finally:
         tracemalloc.stop()
+        gc.unfreeze()
     return Counted(first.entered, there=there, left=left)
 
 
@@ -157,3 +167,12 @@ def count_failure(probe: FailureProbe) -> Counted:
     with Tracing(counts=False) as seen:
         anyio.run(probe.throw)
     return Counted(seen.entered)
+
+
+def count(probe: Probe) -> Counted:
+    """Count what a probe of any kind does; nothing of a reason."""
+    if isinstance(probe, CostProbe):
+        return count_cost(probe)
+    if isinstance(probe, KeptProbe):
+        return count_kept(probe)
+    return count_failure(probe) if isinstance(probe, FailureProbe) else Counted(frozenset())

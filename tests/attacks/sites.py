@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "sublet"
@@ -69,16 +70,29 @@ CACHES = ("lru_cache", "cache", "functools.lru_cache", "functools.cache")
 KEEPING = ("cache", "memo", "_seen")
 
 
-def places() -> dict[str, set[str]]:
+@cache
+def places() -> Mapping[str, Set[str]]:
     """Return all places with the kinds of what each does."""
-    found: dict[str, set[str]] = defaultdict(set)
+    found: dict[str, Set[str]] = {}
     for file in sorted(SOURCE.rglob("*.py")):
         parts = file.relative_to(SOURCE).with_suffix("").parts
-        if parts[0] in NOT_LOOKED_AT:
-            continue
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        for name, kind in _in_body(ast.parse(file.read_text(encoding="utf-8")), ""):
-            found[f"{module}:{name}"].add(kind)
+        if parts[0] not in NOT_LOOKED_AT:
+            found |= _in_file(file, ".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return found
+
+
+def kinds_of(place: str) -> Set[str]:
+    """Return what one place does; nothing where it is none."""
+    module = place.partition(":")[0]
+    file = SOURCE.joinpath(*module.split("."))
+    return _in_file(file / "__init__.py" if file.is_dir() else file.with_suffix(".py"), module).get(place, frozenset())
+
+
+@cache
+def _in_file(file: Path, module: str) -> Mapping[str, Set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, kind in _in_body(ast.parse(file.read_text(encoding="utf-8")), ""):
+        found[f"{module}:{name}"].add(kind)
     return dict(found)
 
 

@@ -22,6 +22,7 @@ from sublet.messaging.engine.engine import Engine
 from sublet.messaging.engine.network import Answer, Sample
 from sublet.messaging.engine.operations import run_operation
 from sublet.messaging.engine.registry import Registry
+from sublet.messaging.engine.writing import Outgoing
 from sublet.messaging.owner import Owner
 from sublet.protocol.errors import SubletError
 from support.room_processes import free_port
@@ -155,3 +156,12 @@ def test_answers_that_no_link_takes_are_bounded(monkeypatch: pytest.MonkeyPatch)
     owner.asked(late)
     assert late.became.result(SECONDS) == "answered"
     owner.stop()
+
+
+def test_what_a_link_does_not_take_is_bounded_in_bytes() -> None:
+    sender = owner_module._Sender(MemoryHub().join())
+    for number in range(40):
+        sender.send([Outgoing(f"k{number}", bytes(1 << 20), b"", QOS_DATA)])
+    kept = [one.key for one in sender._waiting if isinstance(one, Outgoing)]
+    assert kept == [f"k{number}" for number in range(8, 40)]
+    assert sender._outgoing == owner_module.MAX_OUTGOING_BYTES == 32 << 20

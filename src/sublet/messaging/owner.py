@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 
 MAX_BATCH: Final = 256
 MAX_OUTGOING: Final = 16_384
+MAX_OUTGOING_BYTES: Final = 32 << 20
+"""Of what waits to be published; a link that is congested may take none of it for long."""
 MAX_ANSWERS_BYTES: Final = 64 << 20
 """Of answers that wait until a link takes them."""
 STOP_SECONDS: Final = 2.0
@@ -258,6 +260,10 @@ def _stopped() -> SubletError:
     return SubletError(LocalCode.UNAVAILABLE, "messaging has stopped", "Start the daemon again.")
 
 
+def _size(outgoing: Outgoing) -> int:
+    return len(outgoing.payload) + len(outgoing.attachment)
+
+
 class _Sender:
     """Publishes and answers on a thread of its own."""
 
@@ -267,6 +273,8 @@ class _Sender:
         self._ready = threading.Condition()
         self._answers = 0
         """Bytes of all answers that wait."""
+        self._outgoing = 0
+        """Bytes of all else that waits."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="messaging-sender", daemon=True)
 
@@ -278,10 +286,11 @@ class _Sender:
         if outgoing:
             with self._ready:
                 self._waiting.extend(outgoing)
-                while len(self._waiting) > MAX_OUTGOING:  # durable already: peers fetch it by a difference
-                    gone = self._waiting.popleft()
+                self._outgoing += sum(map(_size, outgoing))
+                # What is left out is durable already: peers fetch it by a difference.
+                while len(self._waiting) > MAX_OUTGOING or self._outgoing > MAX_OUTGOING_BYTES:
+                    gone = self._first()
                     if not isinstance(gone, Outgoing):
-                        self._answers -= len(gone[1])
                         dropped.append(gone[0])
                 self._ready.notify()
         for query in dropped:
@@ -303,6 +312,15 @@ class _Sender:
             self._ready.notify()
         self._thread.join(STOP_SECONDS)
 
+    def _first(self) -> Outgoing | tuple[Answer, bytes]:
+        """Take out what has waited longest; the caller holds the lock."""
+        item = self._waiting.popleft()
+        if isinstance(item, Outgoing):
+            self._outgoing -= _size(item)
+        else:
+            self._answers -= len(item[1])
+        return item
+
     def _run(self) -> None:
         while True:
             with self._ready:
@@ -310,9 +328,7 @@ class _Sender:
                     self._ready.wait()
                 if not self._waiting:
                     return
-                item = self._waiting.popleft()
-                if not isinstance(item, Outgoing):
-                    self._answers -= len(item[1])
+                item = self._first()
             try:
                 if isinstance(item, Outgoing):
                     self._network.publish(item.key, item.payload, item.attachment, item.qos)

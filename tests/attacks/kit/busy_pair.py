@@ -98,8 +98,9 @@ class BusyPair:
             await self.lender.control.rooms.list_rooms()
 
     async def look(self) -> None:
-        """Look at peers, and wait for news."""
+        """Look at peers and at the audit log, and wait for news."""
         with anyio.fail_after(SECONDS):
+            await self.lender.control.policy.audit_entries(cursor=0, timeout=0.1)
             await self.lender.control.directory()
             with anyio.move_on_after(0.1):
                 await self.lender.control.events_since(1 << 40, timeout=5)

@@ -10,6 +10,8 @@ from support.deep_tree import nest
 STORES = ("scratch", "staged", "changes", "work", "leases", "conversations", "sessions", "set-aside")
 OURS = "dlg_" + "0" * 32
 """A name that the daemon could have given."""
+DEEP = 1_050
+"""Levels that are too many for whoever calls itself for each."""
 
 
 def litter(store: Path) -> None:
@@ -34,6 +36,6 @@ def litter(store: Path) -> None:
         (plans / name).mkdir(parents=True)
         (plans / name / "plan.json").write_bytes(b"[" * 100_000)
         (plans / name / "done.json").mkdir()
-    nest(store / ("dlg_" + "4" * 32), 1_500)
+    nest(store / ("dlg_" + "4" * 32), DEEP)
     (store / "deep.token").mkdir()
-    nest(store / "deep.token", 1_500)
+    nest(store / "deep.token", DEEP)

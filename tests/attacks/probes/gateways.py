@@ -33,6 +33,7 @@ for line in sys.stdin:
             sys.exit(3)
         print(json.dumps({"type": "result", "requestId": message["requestId"], "success": True}), flush=True)
 """
+DEAF = "import sys\nfor line in sys.stdin: pass"
 INPUT = {"type": "input", "requestId": "i1", "message": "echo hello", "blocking": True}
 
 
@@ -62,6 +63,13 @@ async def _program(running: Running) -> None:
         raise AssertionError("it has died")
     await _connected(running)
     await running.control.gateways.send_to_gateway("echo", SendToGateway(message="x"))
+
+
+async def _told_to_be_unwell(running: Running) -> None:
+    """Let a program of ours answer nothing; it is ended and started again, and the others go on."""
+    with anyio.fail_after(SECONDS):
+        while not (await running.control.gateways.get_gateway("deaf")).health.startswith("failed"):
+            await anyio.sleep(0.02)
 
 
 async def _stream(url: str, headers: Mapping[str, str]) -> None:
@@ -102,11 +110,15 @@ async def _gateways() -> None:
         python = shutil.which("python3", path="/usr/bin:/bin") or "python3"
         again = {"maxAttempts": 5, "backoffMs": 20}
         _add(place, "echo", protocol="stdio", process={"command": python, "args": ["-c", ECHO]}, restart=again)
+        health = {"intervalMs": 20, "timeoutMs": 20, "failures": 2}
+        deaf = {"command": python, "args": ["-c", DEAF]}
+        _add(place, "deaf", protocol="stdio", direction="output", process=deaf, health=health, restart=again)
         _add(place, "web", protocol="http", feed=[{"kinds": ["route_decided"]}])
         _add(place, "sock", protocol="websocket")
         async with daemon(Path(base) / "a", config(Path(base) / "a")) as running:
             with anyio.fail_after(SECONDS):
                 await _program(running)
+                await _told_to_be_unwell(running)
                 for name, work in (("web", _stream), ("sock", _socket)):
                     shown = await running.control.gateways.get_gateway(name)
                     assert shown.url is not None
@@ -117,6 +129,7 @@ PROBES: Sequence[Probe] = (
     FailureProbe(
         name="gateways: that die, talk nonsense and break off",
         covers=(
+            "daemon.modules.gateways:Gateways._watched",
             "daemon.modules.gateway_server:GatewayServer._next",
             "daemon.modules.gateway_server:GatewayServer._websocket",
             "supervisor.gateways.stdio:StdioGateway._once",

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from nacl.signing import SigningKey
 
+from attacks.kit.within import within
 from attacks.probe import KeptProbe, Probe
 from messaging.delivery.test_loops import LIMITS
 from messaging.extensions.test_all_together import WITH
@@ -25,6 +25,7 @@ from sublet.daemon.ports import PeerAddress
 from sublet.daemon.rooms.answered import Answered
 from sublet.daemon.storage.store import Store
 from sublet.daemon.working.follow_ups import FollowUps
+from sublet.messaging.builtins.times import rfc3339
 from sublet.messaging.delivery.loops import Loops
 from sublet.policy.config import parse
 from sublet.policy.engine import Policy
@@ -75,6 +76,7 @@ def _names() -> Iterator[object]:
 @contextlib.contextmanager
 def _room() -> Iterator[object]:
     """Let a member fill a room by all that a room offers; then the room is forgotten."""
+    rfc3339.cache_clear()
     with contextlib.ExitStack() as stack:
         alice, eve = peers("alice", "eve", declarations=WITH)
         for one in (alice, eve):
@@ -134,17 +136,6 @@ async def _asked(base: Path) -> AsyncIterator[object]:
 
 
 @contextlib.contextmanager
-def _within(part: Callable[[Path], AbstractAsyncContextManager[object]]) -> Iterator[object]:
-    """Hold a part that needs an event loop."""
-    with tempfile.TemporaryDirectory(prefix="kept") as base, asyncio.Runner() as runner:
-        held = part(Path(base))
-        try:
-            yield runner.run(held.__aenter__())
-        finally:
-            runner.run(held.__aexit__(None, None, None))
-
-
-@contextlib.contextmanager
 def _told() -> Iterator[object]:
     """Let an agent by ACP begin calls and print without end."""
     with tempfile.TemporaryDirectory(prefix="kept") as base, asyncio.Runner() as runner:
@@ -186,6 +177,7 @@ PROBES: Sequence[Probe] = (
     KeptProbe(
         name="rooms: a member who fills a room by all that it offers",
         covers=(
+            "messaging.builtins.times:rfc3339",
             "messaging.engine.document:Document.__init__",
             "messaging.engine.engine:Engine.__init__",
             "messaging.engine.reading:Reading.__init__",
@@ -196,12 +188,12 @@ PROBES: Sequence[Probe] = (
         left=8 << 20,
     ),
     KeptProbe(
-        name="peers: nonces", covers=("daemon.peering.nonces:NonceMemory.__init__",), attack=lambda: _within(_signed)
+        name="peers: nonces", covers=("daemon.peering.nonces:NonceMemory.__init__",), attack=lambda: within(_signed)
     ),
     KeptProbe(
         name="agents: calls that never end",
         covers=("daemon.approvals.tool_gate:RunGate.__init__",),
-        attack=lambda: _within(_asked),
+        attack=lambda: within(_asked),
     ),
     KeptProbe(
         name="agents: calls by ACP that never end, and output",
@@ -237,6 +229,6 @@ PROBES: Sequence[Probe] = (
     KeptProbe(
         name="peers: addresses that move",
         covers=("a2a_server.client:A2APeerLink.__init__",),
-        attack=lambda: _within(_addresses),
+        attack=lambda: within(_addresses),
     ),
 )

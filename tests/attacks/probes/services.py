@@ -242,7 +242,7 @@ PROBES: Sequence[Probe] = (
     ),
     FailureProbe(
         name="services: each task that something else starts",
-        covers=tuple(BY_OTHER_WORK),
+        covers=(*BY_OTHER_WORK, "daemon.governing.policy_service:PolicyService.audit_entries"),
         throw=_by_other_work,
     ),
     FailureProbe(

@@ -375,16 +375,27 @@ async def test_whoever_spoils_an_older_file_keeps_no_daemon_from_starting(
     assert (await checked(directory, store)).problem != ""
 
 
+@pytest.mark.parametrize(("bound", "most"), [("MAX_WAITING", 10), ("MAX_WAITING_BYTES", 1_000)])
 async def test_a_disk_that_takes_nothing_bounds_what_waits(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
-    monkeypatch.setattr(log_module, "MAX_WAITING", 10)
+    monkeypatch.setattr(writer_module, bound, most)
     log = await AuditLog.open(tmp_path / "log", LogMemory(store), KEY)
     with monkeypatch.context() as broken:
         broken.setattr(SegmentFile, "write", lambda *_: (_ for _ in ()).throw(OSError(5, "broken")))
         with pytest.raises(SubletError, match="can't be written"):
             fill(log)
     await log.close()
+
+
+async def test_long_entries_leave_memory_and_are_read_from_the_file(tmp_path: Path, store: Store) -> None:
+    async with running(tmp_path / "log", store) as log:
+        for number in range(100):
+            await log.add_durably("decision", {"n": number, "resource": "x" * 60_000})
+        assert sum(len(line) for _, line in log._recent) <= log_module.KEPT_BYTES
+        found = await log.entries(1, limit=500)
+        assert [entry["n"] for entry in found] == list(range(100))
+        assert [entry["n"] for entry in await log.entries(log.head.seq - 2, limit=500)] == [98, 99]
 
 
 async def test_a_log_that_is_written_meanwhile_is_whole(tmp_path: Path, store: Store) -> None:

@@ -21,7 +21,7 @@ from sublet.daemon.audit_log.chain import NOTHING, BrokenChain, Head, checkpoint
 from sublet.daemon.audit_log.memory import LogMemory
 from sublet.daemon.audit_log.segments import MAX_SEGMENTS, SegmentFile, lines, segment_path, segments, torn
 from sublet.daemon.audit_log.verify import Remembered, Verdict, verify
-from sublet.daemon.audit_log.writer import MAX_WAITING, Write, Writer, unwritable
+from sublet.daemon.audit_log.writer import Write, Writer, unwritable
 from sublet.daemon.times import rfc3339
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
@@ -35,7 +35,8 @@ WRITE_SECONDS: Final = 1.0
 MAX_DENIAL_SEGMENTS: Final = 2
 """Files that one search for denials reads, about 60 ms each."""
 KEPT_IN_MEMORY: Final = 2_000
-"""The newest entries, for those who follow the log."""
+KEPT_BYTES: Final = 4 << 20
+"""The newest entries, for those who follow the log: so many, and of so many bytes."""
 
 _DENIED: Final = Pattern(rb'"decision":"(?:deny|needs_grant)"')
 
@@ -52,7 +53,8 @@ class AuditLog:
         self._head = head
         self._in_file = head.seq
         self._signed = head.seq
-        self._recent: deque[tuple[int, str, dict[str, JsonValue]]] = deque(maxlen=KEPT_IN_MEMORY)
+        self._recent: deque[tuple[int, bytes]] = deque()
+        self._recent_bytes = 0
         self._news = asyncio.Event()
         self._writer = Writer(directory, file, self._written)
         # What is checked is not removed meanwhile, nor is the store's memory of it ahead of what is read.
@@ -111,9 +113,9 @@ class AuditLog:
             with anyio.move_on_after(timeout):
                 while cursor >= self._in_file:
                     await self._news.wait()
-        recent = [(seq, prev, entry) for seq, prev, entry in self._recent if cursor < seq <= self._in_file]
+        recent = [(seq, line) for seq, line in self._recent if cursor < seq <= self._in_file]
         if recent and recent[0][0] == cursor + 1:
-            return [entry for _, _, entry in recent[:limit]]
+            return await asyncio.to_thread(lambda: [parse_entry(line) for _, line in recent[:limit]])
         return await asyncio.to_thread(_read, self._directory, cursor, limit)
 
     async def denials(self, before: int | None, *, limit: int) -> tuple[list[dict[str, JsonValue]], int]:
@@ -176,13 +178,19 @@ class AuditLog:
             log.warning("the end of the audit log could not be remembered", reason=str(error))
 
     def _add(self, kind: str, fields: Mapping[str, JsonValue], done: asyncio.Future[None] | None) -> int:
-        if self._writer.waiting >= MAX_WAITING:
+        if not self._writer.has_room:
             raise unwritable()
         line, head = entry_line(self._head, kind, rfc3339(), fields)
         self._head = head
-        self._recent.append((head.seq, head.hash, parse_entry(line[:-1])))
+        self._remember(head.seq, line[:-1])
         self._writer.put(Write(head.seq, line, done))
         return head.seq
+
+    def _remember(self, seq: int, line: bytes) -> None:
+        self._recent.append((seq, line))
+        self._recent_bytes += len(line)
+        while len(self._recent) > KEPT_IN_MEMORY or self._recent_bytes > KEPT_BYTES:
+            self._recent_bytes -= len(self._recent.popleft()[1])
 
     def _written(self, seq: int) -> None:
         self._in_file = max(self._in_file, seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from sublet.protocol.errors import LocalCode, SubletError
 log = structlog.get_logger(__name__)
 
 MAX_WAITING: Final = 10_000
+MAX_WAITING_BYTES: Final = 32 << 20
 """Entries that wait for a disk that does not take them; then nothing is decided any more."""
 MAX_BATCH: Final = 1_000
 
@@ -47,17 +48,19 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._bytes = 0
         self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
         self._thread.start()
 
     @property
-    def waiting(self) -> int:
-        """Entries that are not in the file yet."""
-        return self._waiting
+    def has_room(self) -> bool:
+        """Tell whether another entry may wait until it is in the file."""
+        return self._waiting < MAX_WAITING and self._bytes < MAX_WAITING_BYTES
 
     def put(self, write: Write) -> None:
-        """Take ``write``; the caller checks ``waiting`` before."""
+        """Take ``write``; the caller checks ``has_room`` before."""
         self._waiting += 1
+        self._bytes += len(write.line)
         self._queue.put(write)
 
     def close(self) -> None:
@@ -85,7 +88,7 @@ class Writer:
         try:
             self._file.close()
         except OSError as error:
-            self._tell(0, 0, [], error)
+            self._tell((), [], error)
 
     def _write(self, pending: list[Write], *, last: bool) -> list[Write]:
         """Write all of ``pending``, and return what is still to be written: everything, where the disk failed."""
@@ -101,10 +104,10 @@ class Writer:
         except Exception as error:
             if not isinstance(error, OSError):
                 log.exception("the audit log could not be written")
-            self._tell(0, 0, [write.done for write in pending if write.done is not None], error)
+            self._tell((), [write.done for write in pending if write.done is not None], error)
             # Nobody waits for them any more, yet the chain goes through them.
             return [Write(write.seq, write.line, None) for write in pending]
-        self._tell(pending[-1].seq, len(pending), waited_for, None)
+        self._tell(pending, waited_for, None)
         return []
 
     def _synced(self, size: int) -> None:
@@ -120,9 +123,12 @@ class Writer:
         before, self._file = self._file, SegmentFile(segment_path(self._directory, first), 0)
         before.close()
 
-    def _tell(self, seq: int, count: int, waited_for: list[asyncio.Future[None]], error: Exception | None) -> None:
+    def _tell(self, written: Sequence[Write], waited_for: list[asyncio.Future[None]], error: Exception | None) -> None:
+        count, size = len(written), sum(len(write.line) for write in written)
+
         def tell() -> None:
             self._waiting -= count
+            self._bytes -= size
             for done in waited_for:
                 if done.done():
                     continue
@@ -131,7 +137,7 @@ class Writer:
                 else:
                     done.set_exception(unwritable(error))
             if error is None:
-                self._written(seq)
+                self._written(written[-1].seq)
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(tell)

@@ -62,7 +62,7 @@ class ChangeNotes:
                 found = await in_background(self._watch.look)
             except (WalkOverrunError, OSError) as error:
                 log.warning("a lent directory is not watched any more", delegation_id=self._id, reason=str(error))
-                self._lines.append(f"# not watched any more: {error}")
+                self._lines.append(f"# not watched any more: {error}"[:MAX_LINE_CHARS])
                 self._show(CHANGES_FILE, self._text())
                 await self._journal.append_event(
                     EventKind.WORKSPACE_CHANGED, self._id, {"changes": [], "more": 0, "stopped": str(error)}

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from sublet.messaging.engine.document import Document
-from sublet.messaging.engine.held import Held
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.ezagent.envelope import Envelope
 from sublet.protocol.ezagent.errors import Refusal, Refused
@@ -237,18 +236,21 @@ class Quotas:
     def _needed_in(self, room_id: RoomId, document: Document) -> dict[int, int]:
         """Return up to which clocks of which clients members' updates wait for."""
         needed: dict[int, int] = {}
-        waiting, found = list(document.held), True
-        while found:
-            found, rest = False, list[Held]()
-            for held in waiting:
-                one = held.update
-                if one.start < needed.get(one.client, 0) or self._counts(room_id, held.envelope.signer, document, one):
-                    found = True
-                    for client, clock in wanted_by(one):
-                        needed[client] = max(clock + 1, needed.get(client, 0))
-                else:
-                    rest.append(held)
-            waiting = rest
+        todo: list[Update] = []
+        others: dict[int, list[Update]] = {}
+        for held in document.held:
+            counts = self._counts(room_id, held.envelope.signer, document, held.update)
+            (todo if counts else others.setdefault(held.update.client, [])).append(held.update)
+        for updates in others.values():
+            updates.sort(key=_start, reverse=True)
+        # Each is looked at once, however long the chain is in which they wait for each other.
+        while todo:
+            for client, clock in wanted_by(todo.pop()):
+                if clock >= needed.get(client, 0):
+                    needed[client] = clock + 1
+                    updates = others.get(client, [])
+                    while updates and updates[-1].start <= clock:
+                        todo.append(updates.pop())
         return needed
 
     def pass_over(self, document: Document, update: Update) -> None:
@@ -267,6 +269,10 @@ class Quotas:
 
     def _counts(self, room_id: RoomId, signer: EntityId, document: Document, update: Update) -> bool:
         return self._engine.rooms.counts(room_id, signer, document.room_part, (update.client, update.start))
+
+
+def _start(update: Update) -> int:
+    return update.start
 
 
 def wanted_by(update: Update) -> Iterator[ItemId]:
