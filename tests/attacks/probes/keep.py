@@ -13,7 +13,8 @@ from sublet.protocol.errors import SubletError
 from sublet.workspace.changes.apply import Applier
 from sublet.workspace.changes.taking_back import make_taking_back
 from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.kept.keeper import Keeper, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.kept.log import KeptState, encode_state, load, open_place
 from support.kept import KEY, LiveLease
 

@@ -20,6 +20,7 @@ from sublet.workspace.confined.handles import OPEN_FILE
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
+from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
@@ -90,7 +91,9 @@ class ChangingFs(ConfinedFs):
         while self._copies:
             self._copies.popitem()[1].discard()
 
-    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1) -> None:
+    def claim(
+        self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1, span: Span = NOTHING
+    ) -> None:
         """``Changing.claim``."""
         if self._private or stat.S_ISDIR(status.st_mode) or status.st_nlink == 0:
             return
@@ -99,21 +102,21 @@ class ChangingFs(ConfinedFs):
                 self.check_shown(status, parts)
             except FileNotFoundError:
                 raise self._denied(parts, SHARED) from None
-        self._keep(parts, status, fd)
+        self._keep(parts, status, fd, span)
         if not self._shared.stays_inside(status, parts, patient=self._patient):
             self._copy_up(parts, status, status.st_size if keep is None else min(keep, status.st_size))
 
-    def knows(self, status: os.stat_result) -> bool:
+    def knows(self, status: os.stat_result, span: Span) -> bool:
         """``Changing.knows``."""
-        return self._keeper is None or self._keeper.knows(status)
+        return self._keeper is None or self._keeper.knows(status, span)
 
     def wrote(self, fd: int) -> None:
         """``Changing.wrote``."""
         if self._keeper is not None:
             self._keeper.wrote(os.fstat(fd))
 
-    def _keep(self, parts: Parts, status: os.stat_result, fd: int = -1) -> None:
-        """Keep what is about to be changed or removed, where it is not the lease's own.
+    def _keep(self, parts: Parts, status: os.stat_result, fd: int = -1, span: Span = ALL) -> None:
+        """Keep what is about to be changed or removed, where it is not the lease's own; ``span`` are the bytes.
 
         Raises:
             OSError: as ``Keeper.before``.
@@ -123,7 +126,7 @@ class ChangingFs(ConfinedFs):
             return
         try:
             reading = partial(self._reading, parts, status, fd)
-            self._keeper.before(parts, status, reading, patient=self._patient)
+            self._keeper.before(parts, status, reading, patient=self._patient, span=span)
         except OSError:
             self._on_refused(tuple(parts), NOT_KEPT)
             raise
@@ -141,13 +144,15 @@ class ChangingFs(ConfinedFs):
         if self._keeper is not None:
             self._keeper.followed(before, after, b"/".join(path))
 
-    def _left(self, directory: int, name: bytes) -> None:
-        """Take note for the keeper of how the lease left what has this name."""
+    def _left(self, directory: int, name: bytes, *, made: bool = False) -> None:
+        """Take note for the keeper of how the lease left what has this name, and whether it has just ``made`` it."""
         if self._keeper is None:
             return
         with suppress(OSError):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
+            if made:
+                self._keeper.made(status)
+            elif stat.S_ISDIR(status.st_mode):
                 self._keeper.made_directory(status)
             else:
                 self._keeper.settled(status)
@@ -182,7 +187,7 @@ class ChangingFs(ConfinedFs):
                 raise refused(errno.ESTALE)
             if stat.S_ISLNK(status.st_mode):
                 copy_link(directory, name, status)
-                self._left(directory, name)
+                self._left(directory, name, made=True)
                 self._shared.changed(status, os.fstat(source), -1)
                 return
             self._quota.resize(0, keep)
@@ -195,7 +200,9 @@ class ChangingFs(ConfinedFs):
             for file in list(self._open_files):
                 if tuple(file.parts) == tuple(parts) and os.path.samestat(file.stat(), status):
                     file.moved_to(directory, name)
-            self._left(directory, name)
+            if self._keeper is not None:
+                with suppress(OSError):
+                    self._keeper.copied_up(status, os.stat(name, dir_fd=directory, follow_symlinks=False))
         self._tell(parts)
 
     def _copied(self, directory: int, name: bytes, status: os.stat_result, keep: int) -> Copy:

@@ -232,7 +232,7 @@ class MovingFs(ChangingFs):
         except OSError:
             self._quota.bytes -= size
             raise
-        self._left(new_dir, new[-1])
+        self._left(new_dir, new[-1], made=True)
         if looked.cleared:
             self._on_marks(looked.cleared)
         self._quota.bytes -= size - taken.st_size

@@ -177,7 +177,7 @@ class WritableFs(MovingFs):
             if allowed & self._umask:
                 self._set_mode(directory, parts[-1], allowed)
             self._made(directory, parts)
-            self._left(directory, parts[-1])
+            self._left(directory, parts[-1], made=True)
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -209,7 +209,7 @@ class WritableFs(MovingFs):
             self._check_place(directory, parts)
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
             self._made(directory, parts)
-            self._left(directory, parts[-1])
+            self._left(directory, parts[-1], made=True)
         self._tell(parts)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
@@ -236,7 +236,7 @@ class WritableFs(MovingFs):
                     self._adopt(fd, parts, made=True)
                     if allowed & self._umask:
                         os.fchmod(fd, allowed)
-                    self._left(directory, name)
+                    self._left(directory, name, made=True)
                     return fd, True
         raise refused(errno.EAGAIN)
 

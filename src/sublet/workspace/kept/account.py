@@ -15,7 +15,8 @@ from sublet.disk.plain_file import read_plain
 from sublet.workspace.audit.auditor import author_of
 from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.kept.keeper import CLOCK_NS
-from sublet.workspace.kept.log import Overwritten, Signature, load
+from sublet.workspace.kept.log import Overwritten, load
+from sublet.workspace.kept.signature import Signature
 
 ACCOUNT: Final = "account.json"
 MAX_ACCOUNT_BYTES: Final = 64 << 20

@@ -19,7 +19,8 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.kept.keeper import Keeper, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
