@@ -31,7 +31,7 @@ LOG: Final = "log"
 INODES: Final = "inodes"
 
 End = Literal["whole", "lost", "unneeded"]
-"""What has become of blocks: all are kept; some can't be any more; or another's edit came, to which taking back leads."""
+"""What has become of blocks: all are kept, some can't be any more, or another's edit came, which is what comes back."""
 _ENDS: Final[dict[bytes, End]] = {b"whole": "whole", b"lost": "lost", b"unneeded": "unneeded"}
 
 By = Literal["first", "other", "unsure"]
