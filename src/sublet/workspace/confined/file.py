@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from sublet.workspace.confined.bounds import check_readable
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile, Shown
 from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.quota import Quota
@@ -70,6 +69,13 @@ class Changing(Protocol):
 
     def knows(self, status: os.stat_result, span: Span) -> bool:
         """Tell whether a file is as the lease left it, or what it holds in ``span`` is kept already."""
+
+    def check_mode(self, parts: Parts, status: os.stat_result, mode: int) -> None:
+        """Refuse permissions that would hide a file or directory from the audit, and tell so.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
 
     def wrote(self, fd: int) -> None:
         """Take note that the lease has just changed what is open."""
@@ -158,7 +164,7 @@ class WriteFile(ReadFile):
             OSError: ``EACCES`` for what would hide the file from the audit; as ``Changing.claim`` and ``fchmod(2)``.
             NotKnownYet: as ``Changing.claim``.
         """
-        check_readable(os.fstat(self.fd), mode)
+        self._tree.check_mode(self._parts, os.fstat(self.fd), mode)
         self._claim()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
         self._tree.wrote(self.fd)

@@ -246,6 +246,8 @@ class ServedLease:
         usage.denied_count += 1
         if len(usage.denied) < MAX_DENIED:
             usage.denied.append(line)
+            if self.export.memory is not None:
+                self.export.memory.denied(line)
             if self.export.on_denied is not None:
                 self.export.on_denied(line)
 
@@ -280,6 +282,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.quota.met = before.quota.met
     usage.marks = {name: set(paths) for name, paths in before.marks.items()}
     usage.own = dict(before.own)
+    usage.denied, usage.denied_count = before.denied[:MAX_DENIED], before.denied_count
     usage.returned, usage.refused, usage.refused_count = before.returned, list(before.refused), before.refused_count
 
 
