@@ -136,24 +136,25 @@ PROBES: tuple[Probe, ...] = (
     FailureProbe(
         name="keep: an edit of somebody else",
         covers=(
-            "workspace.kept.keeper:Keeper._copy",
+            "workspace.kept.contents:KeptContents._copy",
+            "workspace.kept.contents:_highest",
             "workspace.confined.changing:ChangingFs._reading",
-            "workspace.changes.taking_back:_Making.__init__",
-            "workspace.changes.taking_back:_Making._new",
-            "workspace.changes.taking_back:_Making._of_state",
-            "workspace.changes.taking_back:_Making._stored",
-            "workspace.changes.taking_back:_Making._stored_data",
+            "workspace.changes.befores:Befores.__init__",
+            "workspace.changes.befores:Befores._new",
+            "workspace.changes.befores:Befores._of_state",
+            "workspace.changes.befores:Befores._stored",
+            "workspace.changes.befores:Befores._stored_data",
         ),
         throw=_written_over,
     ),
     FailureProbe(
         name="keep: large files that change while they are copied",
-        covers=("workspace.kept.keeper:Keeper._copy_later", "workspace.kept.keeper:Keeper._discard"),
+        covers=("workspace.kept.contents:KeptContents._copy_later", "workspace.kept.contents:KeptContents.discard"),
         throw=_copies_that_nobody_takes,
     ),
     FailureProbe(
         name="keep: no room",
-        covers=("workspace.kept.keeper:Keeper._check_room",),
+        covers=("workspace.kept.budget:KeptBudget.check",),
         throw=_no_room,
     ),
     FailureProbe(
@@ -163,7 +164,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     FailureProbe(
         name="keep: where it is kept is gone",
-        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.keeper:_highest"),
+        covers=("workspace.kept.keeper:Keeper.__init__", "workspace.kept.log:open_place"),
         throw=_place_that_is_gone,
     ),
 )
