@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -215,6 +217,13 @@ def test_a_replacement_of_the_lenders_own_is_packed_and_no_other_is(
         "shallow",
         "modules/x/config",
         "worktrees/x/gitdir",
+        "worktrees/x/index",
+        "worktrees/x/index.lock",
+        "worktrees/x/config.worktree",
+        "info/sparse-checkout",
+        "info/attributes",
+        "fsmonitor--daemon.ipc",
+        "sharedindex." + "1" * 40,
         "commondir",
         "gitdir",
         "config.worktree",
@@ -309,3 +318,183 @@ def test_what_can_not_be_looked_into_is_told_as_unknown(repository: Path, tmp_pa
     git(repository, "commit", "-q", "--allow-empty", "-m", "second")
     good = git(repository, "rev-parse", "HEAD").encode()
     assert brought(repository, [MovedRef(b"refs/heads/main", first, good)], RULES, GitSandbox()) == []
+
+
+def evil_split_index(repository: Path, place: Path, blob: str) -> bytes:
+    """Return an index that takes the lender's shared part, and puts another ``.envrc`` in place of the one in it."""
+    shutil.copytree(repository, place)
+    git(place, "config", "splitIndex.maxPercentChange", "100")
+    git(place, "update-index", "--cacheinfo", f"100755,{blob},.envrc")
+    content = (place / ".git" / "index").read_bytes()
+    assert b"link" in content
+    assert b".envrc" not in content
+    return content
+
+
+def test_a_split_index_brings_no_locked_name_in_place_of_one_of_the_shared_part(
+    served: WritableFs, repository: Path, tmp_path: Path
+) -> None:
+    git(repository, "update-index", "--split-index")
+    before = (repository / ".git" / "index").read_bytes()
+    evil = blob_of(repository, "touch owned")
+    with pytest.raises(PermissionError):
+        give(served, "index", evil_split_index(repository, tmp_path / "copy", evil))
+    assert (repository / ".git" / "index").read_bytes() == before
+    git(repository, "checkout", "--", ".")
+    assert (repository / ".envrc").read_text() == "the lender's own"
+
+
+def test_an_old_shared_part_brings_back_nothing(served: WritableFs, repository: Path) -> None:
+    git(repository, "update-index", "--split-index")
+    old = (repository / ".git" / "index").read_bytes()
+    (repository / ".envrc").write_text("mended")
+    git(repository, "add", ".envrc")
+    with pytest.raises(PermissionError):
+        give(served, "index", old)
+    known, old_blob = git(repository, "rev-parse", "HEAD:a"), git(repository, "rev-parse", "HEAD:.envrc")
+    with pytest.raises(PermissionError):
+        give(served, "index", index_of([(b".envrc", 0o100644, old_blob), (b"a", 0o100644, known)]))
+    assert git(repository, "show", ":.envrc") == "mended"
+
+
+def test_where_the_lenders_index_is_split_a_whole_one_takes_its_place(served: WritableFs, repository: Path) -> None:
+    git(repository, "update-index", "--split-index")
+    listed = git(repository, "ls-files", "-s")
+    own, known = (git(repository, "rev-parse", f"HEAD:{name}") for name in (".envrc", "a"))
+    give(served, "index", index_of([(b".envrc", 0o100644, own), (b"a", 0o100644, known)]))
+    assert git(repository, "ls-files", "-s") == listed
+
+
+@pytest.mark.parametrize("path", [b".e", b"sub/", b".claud"])
+def test_a_directory_in_the_index_stands_for_nothing(served: WritableFs, repository: Path, path: bytes) -> None:
+    """Git would take such an entry apart, and put the names in its tree behind its own: ``.e`` and ``nvrc``."""
+    tree = subprocess.run(
+        ["git", "mktree"],
+        cwd=repository,
+        input=f"100755 blob {blob_of(repository, 'touch owned')}\tnvrc\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    with pytest.raises(PermissionError):
+        give(served, "index", index_of([(path, 0o040000, tree)]))
+
+
+@pytest.mark.parametrize("kind", [b"link", b"sdir", b"xxxx"])
+def test_an_extension_that_git_needs_is_not_taken(served: WritableFs, repository: Path, kind: bytes) -> None:
+    known = git(repository, "rev-parse", "HEAD:a")
+    content = index_of([(b"a", 0o100644, known)])[:-20] + kind + bytes(4)
+    with pytest.raises(PermissionError):
+        give(served, "index", content + hashlib.sha1(content, usedforsecurity=False).digest())
+
+
+@pytest.mark.parametrize("kind", [b"FSMN", b"UNTR", b"TREE", b"EOIE", b"REUC", b"ZZZZ"])
+def test_an_extension_that_says_what_is_unchanged_is_dropped(served: WritableFs, repository: Path, kind: bytes) -> None:
+    known = git(repository, "rev-parse", "HEAD:a")
+    content = index_of([(b"a", 0o100644, known)])
+    more = content[:-20] + kind + b"\0\0\0\4evil"
+    give(served, "index", more + hashlib.sha1(more, usedforsecurity=False).digest())
+    assert (repository / ".git" / "index").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["index", "packed-refs"])
+def test_a_link_of_the_lenders_is_not_replaced(served: WritableFs, repository: Path, tmp_path: Path, name: str) -> None:
+    git(repository, "pack-refs", "--all")
+    real = tmp_path / "real"
+    content = (repository / ".git" / name).read_bytes()
+    (repository / ".git" / name).rename(real)
+    (repository / ".git" / name).symlink_to(real)
+    with pytest.raises(PermissionError):
+        give(served, name, content)
+    assert (repository / ".git" / name).is_symlink()
+    assert real.read_bytes() == content
+    (repository / ".git" / name).unlink()
+    with pytest.raises(OSError, match=r"denied|No such"):
+        served.symlink(b"ORIG_HEAD", parts_of(name))
+
+
+DRAFTS = [
+    "index.lock",
+    "HEAD.lock",
+    "packed-refs.lock",
+    "packed-refs.new",
+    "refs/heads/main.lock",
+    "next-index-12.lock",
+    "next-index-12",
+    "index.stash.12",
+    "objects/tmp_obj_abc",
+    "objects/11/tmp_obj_abc",
+    "objects/pack/tmp_pack_abc",
+    "objects/tmp_objdir-incoming-x/11/" + "1" * 38,
+]
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_what_the_lenders_git_is_writing_is_changed_by_nobody_else(repository: Path, tmp_path: Path, name: str) -> None:
+    """It gets its name without being looked at again: a commit waits so for its message, with a lock of the index."""
+    told: list[str] = []
+    served = WritableFs(
+        ConfinedFs.open_root(repository),
+        RULES,
+        Quota(1 << 20, 100),
+        lambda _: None,
+        on_refused=lambda _, reason: told.append(reason),
+    )
+    file = repository / ".git" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"of the lender's git")
+    mine = served.open_write(parts_of("COMMIT_EDITMSG"), os.O_WRONLY | os.O_CREAT, 0o644)
+    mine.close()
+    parts = parts_of(name)
+    for attempt in (
+        lambda: served.open_write(parts, os.O_WRONLY, 0o644),
+        lambda: served.open_write(parts, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644),
+        lambda: served.set_attributes(parts, size=0),
+        lambda: served.set_attributes(parts, mode=0o777),
+        lambda: served.set_modified(parts, 0),
+        lambda: served.remove(parts),
+        lambda: served.rename(parts, parts_of("ORIG_HEAD"), replace=True),
+        lambda: served.rename(parts_of("COMMIT_EDITMSG"), parts, replace=True),
+        lambda: served.link(parts, parts_of("ORIG_HEAD")),
+    ):
+        with pytest.raises(OSError, match=r"denied|No such"):
+            attempt()
+    assert file.read_bytes() == b"of the lender's git"
+    if "objdir" in name:
+        beside = (*parts[:-1], b"2" * 38)
+        with pytest.raises(PermissionError):
+            served.open_write(beside, os.O_WRONLY | os.O_CREAT, 0o644)
+    assert any("your own git is writing it" in line for line in told) or "pack/" in name
+
+
+@pytest.mark.parametrize("name", ["index.lock", "objects/tmp_obj_abc", "objects/tmp_objdir-incoming-x/y"])
+def test_what_the_executors_git_is_writing_is_its_own_until_another_takes_its_place(
+    served: WritableFs, repository: Path, name: str
+) -> None:
+    if "objdir" in name:
+        served.mkdir(parts_of("objects/tmp_objdir-incoming-x"), 0o700)
+    parts = parts_of(name)
+    served.open_write(parts, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644).close()
+    file = served.open_write(parts, os.O_WRONLY, 0o644)
+    file.write(b"mine", 0)
+    file.close()
+    served.set_attributes(parts, mode=0o600, times=(1, 1))
+    served.remove(parts)
+    served.open_write(parts, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644).close()
+    lock = repository / ".git" / name
+    lock.unlink()
+    lock.write_bytes(b"of the lender's git")
+    with pytest.raises(PermissionError):
+        served.open_write(parts, os.O_WRONLY, 0o644)
+
+
+def test_drafts_have_a_bound(served: WritableFs) -> None:
+    own = served._own
+    for number in range(60):
+        served.open_write(parts_of(f"objects/tmp_{number}"), os.O_WRONLY | os.O_CREAT, 0o644).close()
+    assert not own.has_room([b"x" * 255] * 5_000)
+    for number in range(60):
+        served.remove(parts_of(f"objects/tmp_{number}"))
+    for _ in range(3):
+        give(served, "HEAD", b"ref: refs/heads/main\n")
+    assert list(own.paths()) == []

@@ -17,7 +17,8 @@ from sublet.workspace.changes.taking_back import KEPT, make_taking_back
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
 from sublet.workspace.kept.account import Account, settle
-from sublet.workspace.kept.keeper import CLOCK_NS, Keeper, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.keeper import CLOCK_NS, Keeper
 from sublet.workspace.kept.log import begin, open_place
 from sublet.workspace.model import ViewRules
 from sublet.workspace.quota import Quota

@@ -333,6 +333,10 @@ class PathRules:
         """Nothing is."""
         return False
 
+    def draft(self, parts: Sequence[bytes]) -> bool:
+        """Nothing is."""
+        return False
+
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
         """Everything may."""
         return True

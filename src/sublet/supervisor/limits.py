@@ -110,6 +110,11 @@ def told(limits: LimitsConfig, met: str) -> str:
             return f"used more than {limits.cpu_seconds:,} s of processor time and was ended"
         case "output":
             return f"printed more than {_size(limits.output_bytes)} and was ended"
+        case "closed_scratch":
+            return (
+                f"kept directories of its temporary space from being counted, which may hold no more than "
+                f"{_size(limits.scratch_bytes)}, and was ended"
+            )
         case _:
             return f"filled more than {_size(limits.scratch_bytes)} of temporary space and was ended"
 

@@ -19,13 +19,7 @@ def copy_content(source: int, target: int, size: int) -> bool:
     Raises:
         OSError: as ``write(2)``.
     """
-    try:
-        fcntl.ioctl(target, FICLONE, source)
-    except OSError:
-        pass
-    else:
-        if os.fstat(target).st_size > size:
-            os.ftruncate(target, size)
+    if share_content(source, target, size):
         return True
     copy = _copy_range
     offset = 0
@@ -42,6 +36,21 @@ def copy_content(source: int, target: int, size: int) -> bool:
     if os.fstat(target).st_size < size:
         os.ftruncate(target, min(size, os.fstat(source).st_size))
     return False
+
+
+def share_content(source: int, target: int, size: int) -> bool:
+    """Give the empty file ``target`` the first ``size`` bytes of ``source`` by sharing its blocks; False if it can't.
+
+    Raises:
+        OSError: as ``ftruncate(2)``.
+    """
+    try:
+        fcntl.ioctl(target, FICLONE, source)
+    except OSError:
+        return False
+    if os.fstat(target).st_size > size:
+        os.ftruncate(target, size)
+    return True
 
 
 def _data(source: int, offset: int, size: int) -> tuple[int, int]:

@@ -53,6 +53,9 @@ class ViewRules(Protocol):
     def checked(self, parts: Sequence[bytes]) -> bool:
         """Tell whether the name is something of a repository that git believes: it is looked at before it is taken."""
 
+    def draft(self, parts: Sequence[bytes]) -> bool:
+        """Tell whether git is still writing what has this name: only what the lease made there may be changed."""
+
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a name that is ``checked`` may also be made as a directory."""
 
@@ -92,6 +95,9 @@ class Remembering(Protocol):
 
     def mark(self, name: str, path: bytes) -> None:
         """Remember that an index of ``name`` had git not look at ``path``."""
+
+    def denied(self, line: str) -> None:
+        """Remember a change that was refused for a rule, with the reason, as it was told."""
 
     def overflow(self) -> None:
         """Remember that not every changed path is known."""

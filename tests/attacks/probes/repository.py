@@ -121,7 +121,7 @@ def an_index(size: int) -> bytes:
 
 def indexed(content: bytes) -> None:
     with contextlib.suppress(OSError):
-        checked_index(content, 20, content, lambda path: RULES.hidden(tuple(path.split(b"/"))))
+        checked_index(content, 20, content, guarded=lambda path: RULES.hidden(tuple(path.split(b"/"))))
 
 
 def dotted(size: int) -> bytes:

@@ -179,14 +179,45 @@ def test_marks_that_git_does_not_know_are_refused(repository: Path) -> None:
         checked_index(content[:at] + b"\x50\0" + content[at + 2 :], SHA1)
 
 
-def test_an_index_that_is_split_stays_split(repository: Path) -> None:
+def test_an_index_that_is_split_is_refused_since_it_is_not_all(repository: Path) -> None:
     git(repository, "update-index", "--split-index")
     (repository / "a").write_text("changed\n")
     git(repository, "add", "a")
-    file = repository / ".git" / "index"
-    listed = git(repository, "ls-files", "-s")
-    file.write_bytes(checked_index(file.read_bytes(), SHA1).content)
-    assert git(repository, "ls-files", "-s") == listed
+    with pytest.raises(PermissionError):
+        checked_index((repository / ".git" / "index").read_bytes(), SHA1)
+
+
+@pytest.mark.parametrize("change", ["none", "replace", "delete", "add", "all"])
+def test_the_lenders_own_split_index_is_read_whole(repository: Path, change: str) -> None:
+    for number in range(150):  # more than one word of the bitmaps
+        (repository / f"f{number:03}").write_text(f"{number}")
+    git(repository, "add", "-A")
+    git(repository, "update-index", "--split-index")
+    git(repository, "config", "splitIndex.maxPercentChange", "100")
+    if change in ("replace", "all"):
+        for name in ("f007", "f070", "f149"):
+            (repository / name).write_text("changed")
+            git(repository, "add", name)
+    if change in ("delete", "all"):
+        git(repository, "rm", "-q", "--cached", "f003", "f064", "f065")
+    if change in ("add", "all"):
+        (repository / "later").write_text("l")
+        git(repository, "add", "later")
+    content = (repository / ".git" / "index").read_bytes()
+    assert b"link" in content
+    read = git_index.known_entries(
+        content, SHA1, lambda name: (repository / ".git" / f"sharedindex.{name}").read_bytes()
+    )
+    listed = [line.split(maxsplit=3) for line in git(repository, "ls-files", "-s").splitlines()]
+    wanted = {(path.encode(), int(mode, 8).to_bytes(4, "big") + bytes.fromhex(blob)) for mode, blob, _, path in listed}
+    assert {(entry.path, entry.blob) for entry in read} == wanted
+    assert len(read) == len(listed)
+
+
+@pytest.mark.parametrize("bitmaps", [b"x", b"\0" * 11, b"\0\0\0\1\0\0\0\xff" + bytes(12)])
+def test_bitmaps_that_no_git_writes_are_read_as_nothing(bitmaps: bytes) -> None:
+    raw = index([b"a"])[:-SHA1] + b"link" + struct.pack(">I", SHA1 + len(bitmaps)) + bytes(SHA1) + bitmaps + bytes(SHA1)
+    assert git_index.known_entries(raw, SHA1, lambda _: index([b"b"])) == []
 
 
 @pytest.mark.parametrize(

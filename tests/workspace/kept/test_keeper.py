@@ -14,8 +14,9 @@ import pytest
 from sublet.protocol.errors import SubletError
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.file_copy import FICLONE
-from sublet.workspace.kept import keeper
-from sublet.workspace.kept.keeper import Keeper, KeptBudget
+from sublet.workspace.kept import budget, keeper
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.kept.log import load, open_place
 from support.kept import LiveLease, picture, settled, tick
 
@@ -241,7 +242,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_on_a_full_disk_writing_goes_on_and_it_is_told(
     small_disk: Path, root: Path, monkeypatch: pytest.MonkeyPatch, state: Path
 ) -> None:
-    monkeypatch.setattr(keeper, "MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(budget, "MIN_FREE_BYTES", 0)
     (root / "f").write_text("before\n")
     state = small_disk
     lease = lend(state, root)

@@ -107,3 +107,20 @@ def test_what_came_back_is_known_and_forgotten_where_it_begins_to_come_again(tmp
     memory.close()
     assert recall(tmp_path / "one").returned
     assert not recall(tmp_path / "one").touched_overflow
+
+
+def test_what_was_refused_is_remembered_with_how_often(tmp_path: Path) -> None:
+    memory = LeaseMemory(tmp_path / "one")
+    memory.denied(".envrc: your tools run it")
+    memory.denied("odd\0name: hidden")
+    usage = used()
+    usage.denied_count = 7
+    memory.count(usage)
+    size = (tmp_path / "one").stat().st_size
+    memory.count(usage)
+    assert (tmp_path / "one").stat().st_size == size, "what has not changed is not noted again"
+    memory.close()
+    found = recall(tmp_path / "one")
+    assert found.denied == [".envrc: your tools run it", "odd?name: hidden"]
+    assert found.denied_count == 7
+    assert not found.touched_overflow

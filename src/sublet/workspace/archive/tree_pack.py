@@ -63,6 +63,10 @@ class AllVisible:
         """Tell that no name is looked at."""
         return False
 
+    def draft(self, parts: object) -> bool:
+        """Tell that no name is still being written by another."""
+        return False
+
     def may_be_directory(self, parts: object) -> bool:
         """Tell that every name may be a directory."""
         return True

@@ -68,14 +68,14 @@ def take(root: Path | int, rules: ViewRules, known: Manifest, salt: bytes, store
     return _Reader(known, salt, store).read(root, rules)
 
 
-def read_record(directory_fd: int, name: bytes, salt: bytes) -> Record:
-    """Return what a snapshot would hold of one name, which is no directory.
+def read_record(directory_fd: int, name: bytes, salt: bytes, *, limit: int = MAX_READ_BYTES) -> Record:
+    """Return what a snapshot would hold of one name, which is no directory, and of no more than ``limit`` bytes.
 
     Raises:
         OSError: there is none, or it can't be read within the bounds.
     """
     st = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-    return _Reader({}, salt, lambda _: None).record(directory_fd, name, name, st)
+    return _Reader({}, salt, lambda _: None, limit).record(directory_fd, name, name, st)
 
 
 def is_stand_in(content: bytes | None) -> bool:
@@ -86,10 +86,11 @@ def is_stand_in(content: bytes | None) -> bool:
 class _Reader:
     """One reading of a workspace."""
 
-    def __init__(self, known: Manifest, salt: bytes, store: Store) -> None:
+    def __init__(self, known: Manifest, salt: bytes, store: Store, limit: int = MAX_READ_BYTES) -> None:
         self._known = known
         self._salt = salt
         self._store = store
+        self._limit = limit
         self._settled_before = time.time_ns() - SETTLED_NS
         self._deadline = time.monotonic() + MAX_READ_SECONDS
         self._taken = Taken()
@@ -167,8 +168,8 @@ class _Reader:
         st = os.fstat(fd)
         if not stat.S_ISREG(st.st_mode):
             return self._special(path, st)
-        if st.st_size > MAX_READ_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MAX_READ_BYTES >> 20} MiB, so only size and times are compared")
+        if st.st_size > self._limit:
+            raise OSError(errno.EFBIG, f"larger than {self._limit >> 20} MiB, so only size and times are compared")
         young = max(st.st_mtime_ns, st.st_ctime_ns) >= self._settled_before
         stamp = None if young else Stamp.of(st)
         permissions = st.st_mode & PERMISSIONS

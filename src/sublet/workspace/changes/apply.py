@@ -21,29 +21,32 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.text import clean_name
 from sublet.workspace.changes import transaction_plan
 from sublet.workspace.changes.change_set import ChangeSets
-from sublet.workspace.changes.edits import Edit, Make, Operation, Step, Wanted, add_above, fit, order
+from sublet.workspace.changes.edits import Edit, Make, Wanted, fit, order
 from sublet.workspace.changes.merge import Merger, mass_deletion
+from sublet.workspace.changes.outcomes import (
+    changed_directories,
+    changed_files,
+    directory_outcomes,
+    side_name,
+    told_since,
+)
 from sublet.workspace.changes.record import ChangeRecord
 from sublet.workspace.changes.together import DECIDED, Action, Together, forget, is_decided, members
 from sublet.workspace.changes.transaction import DONE, PLAN, recover
 from sublet.workspace.changes.transaction_plan import GroupName, Plan
-from sublet.workspace.changes.tree import ABSENT, Found, Tree
+from sublet.workspace.changes.tree import ABSENT, Tree
 from sublet.workspace.changes.undo import wanted_by_undo
 from sublet.workspace.model import ViewRules
 from sublet.workspace.staging.model import (
     Applied,
     ChangeSetStatus,
     Conflict,
-    ConflictKind,
-    DirectoryOutcome,
     Preview,
 )
 from sublet.workspace.viewpath import link_stays
 
 ATTEMPTS: Final = 3
 """How often a merge is made anew because the directory changed while it was made."""
-MAX_NAME_BYTES: Final = 255
-_SIDE_NAMES: Final = 9
 
 OnStep = Callable[[int], None]
 
@@ -75,7 +78,7 @@ class Applier:
         record = self._changes.record(key)
         with self._tree(record.root) as tree, self._scratch(key) as scratch:
             wanted = self._merge(record, rules, tree, Path(scratch))
-            outcomes = _directory_outcomes(record, tree, wanted, order(tree, rules, wanted))
+            outcomes = directory_outcomes(record, tree, wanted, order(tree, rules, wanted))
             edited = {edit.path for edit in wanted.edits if not edit.of_directory} - set(wanted.merged)
             return Preview(
                 clean=tuple(sorted(edited)),
@@ -171,12 +174,12 @@ class Applier:
                 self._check_deletions(record, wanted, allow_mass_deletion)
                 if wanted.conflicts and not partial:
                     return Applied((), tuple(wanted.conflicts)), None
-                conflicts = _since(wanted) if rules is None else self._beside(record, rules, tree, wanted)
+                conflicts = told_since(wanted) if rules is None else self._beside(record, rules, tree, wanted)
                 steps = order(tree, rules, wanted)
                 outcome: ChangeSetStatus = "partly_applied" if conflicts else "applied"
                 plan = together.forward(record.key, tree, record.root, steps, outcome)
             if plan is not None:
-                return Applied(_paths(plan), tuple(conflicts), _directories(plan)), plan
+                return Applied(changed_files(plan), tuple(conflicts), changed_directories(plan)), plan
         raise _does_not_stop(record.root)
 
     def undo(self, key: str) -> Applied:
@@ -225,7 +228,7 @@ class Applier:
             fit(tree, None, wanted)
             plan = together.forward(key, tree, done.root, order(tree, None, wanted), "undone")
             if plan is not None:
-                return Applied(_paths(plan), tuple(wanted.conflicts), _directories(plan))
+                return Applied(changed_files(plan), tuple(wanted.conflicts), changed_directories(plan))
         raise _does_not_stop(done.root)
 
     def changed(self, key: str) -> tuple[bytes, ...]:
@@ -306,7 +309,7 @@ class Applier:
             if conflict.kind == "refused" or entry is None or entry.after is None:
                 told.append(conflict)
                 continue
-            place = _side_name(tree, rules, conflict.path, suffix, taken)
+            place = side_name(tree, rules, conflict.path, suffix, taken)
             link_leaves = entry.target is not None and not link_stays(conflict.path.count(b"/"), entry.target)
             if place is None or link_leaves or (entry.target is None and conflict.theirs is None):
                 told.append(conflict)
@@ -356,90 +359,6 @@ class Applier:
 
     def _scratch(self, key: str) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="merge-", dir=self._changes.directory(key))
-
-
-def _side_name(tree: Tree, rules: ViewRules, path: bytes, suffix: bytes, taken: set[bytes]) -> bytes | None:
-    """Return a free name beside ``path``, or beside what is in the way above it."""
-    blocker = tree.blocker(path)
-    at = path if blocker is None else blocker
-    above, slash, name = at.rpartition(b"/")
-    for number in range(1, _SIDE_NAMES + 1):
-        end = suffix if number == 1 else suffix + b"-%d" % number
-        place = above + slash + name[: MAX_NAME_BYTES - len(end)] + end + path[len(at) :]
-        parts = place.split(b"/")
-        if rules.hidden(parts) or rules.locked(parts):
-            return None
-        if place not in taken and tree.look(place).kind == "absent":
-            return place
-    return None
-
-
-_SINCE: Final[Mapping[ConflictKind, str]] = {
-    "content": "the same lines were changed since",
-    "binary": "it was changed since, and is not text or too large to merge",
-    "deleted_there": "the lease made it, and it was changed since",
-    "deleted_here": "it was removed since",
-    "both_added": "the lease removed it, and it was made anew since",
-    "type": "it is something else now",
-    "directory": "a directory is in the way",
-}
-
-
-def _since(wanted: Wanted) -> list[Conflict]:
-    """Return the conflicts of taking a lease back in words that fit."""
-    return [dataclasses.replace(one, detail=_SINCE.get(one.kind, one.detail)) for one in wanted.conflicts]
-
-
-def _directory_outcomes(
-    record: ChangeRecord, tree: Tree, wanted: Wanted, steps: Iterable[Step]
-) -> dict[bytes, DirectoryOutcome]:
-    """Return what becomes of each directory that the change set names."""
-    changed = {step.path for step in steps if _is_of_directory(step.operation, step.expect)}
-    conflicts = {conflict.path for conflict in wanted.conflicts}
-    outcomes: dict[bytes, DirectoryOutcome] = {}
-    for directory in record.directories:
-        path = directory.path
-        if path in conflicts:
-            outcomes[path] = "conflict"
-        elif path in changed:
-            outcomes[path] = "clean"
-        elif directory.after is None and tree.look(path).kind == "directory":
-            outcomes[path] = "stays"
-        elif directory.after is not None and tree.look(path).kind != "directory":
-            outcomes[path] = "conflict"
-        else:
-            outcomes[path] = "present"
-    return outcomes
-
-
-def _is_of_directory(operation: Operation, expect: Found) -> bool:
-    made = operation == "chmod" and expect.kind in ("directory", "absent")
-    return made or operation in ("mkdir", "drop")
-
-
-def _paths(plan: Plan) -> tuple[bytes, ...]:
-    """Return the files and links that a plan changes."""
-    return tuple(sorted({s.path for s in plan.steps if not _is_of_directory(s.operation, s.expect)}))
-
-
-def _directories(plan: Plan) -> tuple[bytes, ...]:
-    """Return the directories that a plan makes, removes, or gives other permissions.
-
-    One that is made for a file in it, or goes with the files in it, is told by those.
-    """
-    with_files: set[bytes] = set()
-    for path in _paths(plan):
-        add_above(with_files, path)
-    return tuple(
-        sorted(
-            {
-                step.path
-                for step in plan.steps
-                if _is_of_directory(step.operation, step.expect)
-                and (step.operation == "chmod" or step.path not in with_files)
-            }
-        )
-    )
 
 
 def _does_not_stop(root: Path) -> SubletError:

@@ -9,7 +9,8 @@ from typing import Final
 
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.protocol.patterns import Match, Pattern
-from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, ShadowGit, mask
+from sublet.workspace.audit.blob_reader import BlobReader
+from sublet.workspace.audit.shadow_git import PLAIN, SYMLINK, mask
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES, STAND_IN_BYTES, is_stand_in
 from sublet.workspace.changes.change_set import ChangeSets
 from sublet.workspace.changes.edits import add_above
@@ -30,8 +31,8 @@ def export_patch(changes: ChangeSets, key: str) -> bytes:
         SubletError: ``NOT_FOUND`` for no such change set, ``UNAVAILABLE`` where it holds what a patch can't carry.
     """
     record = changes.record(key)
-    with changes.auditor.repository(record.root) as git:
-        large = next((entry for entry in record.entries if _left_out(git, entry)), None)
+    with changes.auditor.repository(record.root) as git, BlobReader(git) as blobs:
+        large = next((entry for entry in record.entries if _left_out(blobs, entry)), None)
         if large is not None:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -44,7 +45,7 @@ def export_patch(changes: ChangeSets, key: str) -> bytes:
             pair
             for entry in record.entries
             if entry.lines is None
-            for pair in _usual_ids(git, entry, changes.directory(key) / "result")
+            for pair in _usual_ids(blobs, entry, changes.directory(key) / "result")
         )
     if cut:
         raise SubletError(
@@ -81,17 +82,17 @@ def not_carried(changes: ChangeSets, key: str) -> list[str]:
     return told
 
 
-def _left_out(git: ShadowGit, entry: Entry) -> bool:
+def _left_out(blobs: BlobReader, entry: Entry) -> bool:
     """Tell whether the snapshots have only a stand-in of one of the entry's contents, or its path in other words."""
     if mask(entry.path, PLAIN) != entry.path or mask(entry.path, SYMLINK) != entry.path:
         return True
     if entry.lines is not None:
         return False  # text, so it is there
     sides = (side for side in (entry.before, entry.after) if side is not None and not side.link)
-    return any(is_stand_in(git.blob(side.blob, limit=STAND_IN_BYTES)) for side in sides)
+    return any(is_stand_in(blobs.blob(side.blob, limit=STAND_IN_BYTES)) for side in sides)
 
 
-def _usual_ids(git: ShadowGit, entry: Entry, contents: Path) -> Iterator[tuple[bytes, bytes]]:
+def _usual_ids(blobs: BlobReader, entry: Entry, contents: Path) -> Iterator[tuple[bytes, bytes]]:
     """Yield the ids that a snapshot has for the entry's contents, each with that of a usual repository.
 
     Only these let ``git apply`` take a binary file: it makes sure of both sides.
@@ -101,7 +102,9 @@ def _usual_ids(git: ShadowGit, entry: Entry, contents: Path) -> Iterator[tuple[b
         if side is None:
             continue
         stored = side is entry.after and entry.stored is not None
-        content = (contents / str(entry.stored)).read_bytes() if stored else git.blob(side.blob, limit=MAX_STORED_BYTES)
+        content = (
+            (contents / str(entry.stored)).read_bytes() if stored else blobs.blob(side.blob, limit=MAX_STORED_BYTES)
+        )
         if content is not None:
             digest = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
             yield side.blob.encode(), digest.hexdigest().encode()

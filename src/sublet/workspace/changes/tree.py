@@ -20,6 +20,8 @@ Kind = Literal["absent", "file", "link", "directory", "special", "blocked", "clo
 
 _BLOCKED: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
 SPECIAL_BITS: Final = 0o7777
+MAX_LOOK_BYTES: Final = 64 << 30
+"""A file that is larger can't be looked at. Snapshots read less; here somebody asks for this file, and waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Tree:
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
             return _found("special", None, status)
         try:
-            record = read_record(directory, name, self.salt)
+            record = read_record(directory, name, self.salt, limit=MAX_LOOK_BYTES)
         except FileNotFoundError:
             return ABSENT
         except OSError as exc:

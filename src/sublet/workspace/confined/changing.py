@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from sublet.disk.openat2 import Opener
-from sublet.workspace.confined.bounds import check_depth
+from sublet.workspace.confined.bounds import check_depth, check_readable
 from sublet.workspace.confined.copy_up import QUICK_BYTES, Copy, copy_link
 from sublet.workspace.confined.file import OnChange, WriteFile, process_umask
 from sublet.workspace.confined.fs import ConfinedFs
@@ -20,6 +20,7 @@ from sublet.workspace.confined.handles import OPEN_FILE
 from sublet.workspace.confined.held import HeldBelow
 from sublet.workspace.confined.later import NotKnownYet
 from sublet.workspace.confined.shared import is_shared
+from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import ViewRules
 from sublet.workspace.own_names import OwnNames
@@ -35,6 +36,12 @@ LEFT_OUT: Final = "the name was left out of what is lent"
 FULL: Final = "this lease has made as many names that are hidden by default as it may"
 HOLDS: Final = "the directory holds names of the lender's that are hidden or locked, which are moved by nobody"
 SHARED: Final = "the file has a further name, which is hidden"
+DRAFT: Final = "your own git is writing it, so that nobody else changes it"
+SHUT: Final = "with these permissions nobody could look at it at the end of the lease"
+DEEP: Final = "the name lies deeper than what is looked at at the end of a lease"
+MOUNTED: Final = "something else is mounted there"
+LEADS_OUT: Final = "the link would lead out of what is lent, or around the rules of names below it"
+UNCHECKED: Final = "it is not what git would have there, or it brings names that are hidden or locked"
 NOT_KEPT: Final = "what it holds can't be kept, and this lease must keep all that it overwrites"
 
 OnRefused = Callable[[Parts, str], None]
@@ -90,7 +97,9 @@ class ChangingFs(ConfinedFs):
         while self._copies:
             self._copies.popitem()[1].discard()
 
-    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1) -> None:
+    def claim(
+        self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1, span: Span = NOTHING
+    ) -> None:
         """``Changing.claim``."""
         if self._private or stat.S_ISDIR(status.st_mode) or status.st_nlink == 0:
             return
@@ -99,21 +108,21 @@ class ChangingFs(ConfinedFs):
                 self.check_shown(status, parts)
             except FileNotFoundError:
                 raise self._denied(parts, SHARED) from None
-        self._keep(parts, status, fd)
+        self._keep(parts, status, fd, span)
         if not self._shared.stays_inside(status, parts, patient=self._patient):
             self._copy_up(parts, status, status.st_size if keep is None else min(keep, status.st_size))
 
-    def knows(self, status: os.stat_result) -> bool:
+    def knows(self, status: os.stat_result, span: Span) -> bool:
         """``Changing.knows``."""
-        return self._keeper is None or self._keeper.knows(status)
+        return self._keeper is None or self._keeper.knows(status, span)
 
     def wrote(self, fd: int) -> None:
         """``Changing.wrote``."""
         if self._keeper is not None:
             self._keeper.wrote(os.fstat(fd))
 
-    def _keep(self, parts: Parts, status: os.stat_result, fd: int = -1) -> None:
-        """Keep what is about to be changed or removed, where it is not the lease's own.
+    def _keep(self, parts: Parts, status: os.stat_result, fd: int = -1, span: Span = ALL) -> None:
+        """Keep what is about to be changed or removed, where it is not the lease's own; ``span`` are the bytes.
 
         Raises:
             OSError: as ``Keeper.before``.
@@ -123,7 +132,7 @@ class ChangingFs(ConfinedFs):
             return
         try:
             reading = partial(self._reading, parts, status, fd)
-            self._keeper.before(parts, status, reading, patient=self._patient)
+            self._keeper.before(parts, status, reading, patient=self._patient, span=span)
         except OSError:
             self._on_refused(tuple(parts), NOT_KEPT)
             raise
@@ -141,13 +150,15 @@ class ChangingFs(ConfinedFs):
         if self._keeper is not None:
             self._keeper.followed(before, after, b"/".join(path))
 
-    def _left(self, directory: int, name: bytes) -> None:
-        """Take note for the keeper of how the lease left what has this name."""
+    def _left(self, directory: int, name: bytes, *, made: bool = False) -> None:
+        """Take note for the keeper of how the lease left what has this name, and whether it has just ``made`` it."""
         if self._keeper is None:
             return
         with suppress(OSError):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
+            if made:
+                self._keeper.made(status)
+            elif stat.S_ISDIR(status.st_mode):
                 self._keeper.made_directory(status)
             else:
                 self._keeper.settled(status)
@@ -182,7 +193,7 @@ class ChangingFs(ConfinedFs):
                 raise refused(errno.ESTALE)
             if stat.S_ISLNK(status.st_mode):
                 copy_link(directory, name, status)
-                self._left(directory, name)
+                self._left(directory, name, made=True)
                 self._shared.changed(status, os.fstat(source), -1)
                 return
             self._quota.resize(0, keep)
@@ -195,7 +206,9 @@ class ChangingFs(ConfinedFs):
             for file in list(self._open_files):
                 if tuple(file.parts) == tuple(parts) and os.path.samestat(file.stat(), status):
                     file.moved_to(directory, name)
-            self._left(directory, name)
+            if self._keeper is not None:
+                with suppress(OSError):
+                    self._keeper.copied_up(status, os.stat(name, dir_fd=directory, follow_symlinks=False))
         self._tell(parts)
 
     def _copied(self, directory: int, name: bytes, status: os.stat_result, keep: int) -> Copy:
@@ -231,15 +244,30 @@ class ChangingFs(ConfinedFs):
     def _check_mutable(self, parts: Parts, *, directory: bool = False, new: bool = False) -> None:
         """Refuse a change that the names alone forbid; ``new`` ones may be made under names that are secret."""
         rules = self._rules
-        if not parts or self._mounts.covers(parts):
+        if not parts:
             raise refused(errno.EACCES)
+        if self._mounts.covers(parts):
+            raise self._denied(parts, MOUNTED)
         if rules.hidden(parts) and self._own.at(parts) is None and not (new and rules.secret(parts)):
             raise self._denied(parts, LEFT_OUT if rules.left_out(parts) else LOCKED if rules.locked(parts) else HIDDEN)
         if rules.locked(parts):
             raise self._denied(parts, LOCKED)
         if not directory and rules.directory_only(parts):
             raise refused(errno.EACCES)
-        check_depth(parts)
+        self._check_depth(parts)
+
+    def _check_depth(self, parts: Parts, *, directory: bool = False) -> None:
+        try:
+            check_depth(parts, directory=directory)
+        except OSError as exc:
+            raise self._denied(parts, DEEP, exc.errno or errno.ENAMETOOLONG) from None
+
+    def check_mode(self, parts: Parts, status: os.stat_result, mode: int) -> None:
+        """``Changing.check_mode``."""
+        try:
+            check_readable(status, mode)
+        except OSError as exc:
+            raise self._denied(parts, SHUT, exc.errno or errno.EACCES) from None
 
     def _check_replaceable(self, parts: Parts) -> None:
         if self._rules.kept(parts):
@@ -256,9 +284,14 @@ class ChangingFs(ConfinedFs):
         Raises:
             OSError: ``EACCES``.
         """
-        if not self._rules.hidden(parts):
-            return
         above = tuple(parts[:-1])
+        if not self._rules.hidden(parts):
+            if not self._private and self._rules.draft(parts):
+                if self._rules.draft(above):
+                    self._check_draft(above, os.fstat(directory), directory, b"")
+                if not self._own.has_room(parts):
+                    raise self._denied(parts, FULL)
+            return
         if above and self._rules.hidden(above) and not self.is_own(above, os.fstat(directory), directory, b""):
             raise self._denied(parts, HIDDEN)
         if not self._own.has_room(parts):
@@ -271,9 +304,24 @@ class ChangingFs(ConfinedFs):
             if _is_there(directory, parts[-1]):
                 raise self._denied(parts, HIDDEN) from None
 
+    def _check_draft(self, parts: Parts, status: os.stat_result, directory: int, name: bytes) -> None:
+        """Refuse to change what the lender's own git is writing; what the lease made there is its own.
+
+        Args:
+            parts: the name.
+            status: of what is there.
+            directory: where the name is, open; or what is there itself, where ``name`` is empty.
+            name: the last of ``parts``.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
+        if not self._private and self._rules.draft(parts) and not self.is_own(parts, status, directory, name):
+            raise self._denied(parts, DRAFT)
+
     def _made(self, directory: int, parts: Parts) -> None:
         """Note whose a name is that was just made."""
-        if self._rules.hidden(parts):
+        if self._rules.hidden(parts) or (not self._private and self._rules.draft(parts)):
             status = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             self._own.made(parts, self._identity(status, directory, parts[-1]))
 

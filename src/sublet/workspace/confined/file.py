@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from sublet.workspace.confined.bounds import check_readable
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile, Shown
+from sublet.workspace.kept.blocks import ALL, NOTHING, Span
 from sublet.workspace.quota import Quota
 from sublet.workspace.viewpath import Parts
 
@@ -47,7 +47,9 @@ class Changing(Protocol):
     def names_changed(self) -> int:
         """How often the lease has made, moved or removed a name."""
 
-    def claim(self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1) -> None:
+    def claim(
+        self, parts: Parts, status: os.stat_result, keep: int | None = None, fd: int = -1, span: Span = NOTHING
+    ) -> None:
         """Make sure that a file is changed in the view alone: one with names elsewhere gets a copy of its own here.
 
         What it holds is kept before, where the lease did not write it.
@@ -57,6 +59,7 @@ class Changing(Protocol):
             status: its status.
             keep: how many of its bytes are still needed; all by default.
             fd: a descriptor of it, where one is open.
+            span: the bytes that are about to be overwritten or cut off; none where only mode or times change.
 
         Raises:
             OSError: ``EACCES`` for a file that has come to be a hidden one's, ``ESTALE`` where the name leads to
@@ -64,8 +67,15 @@ class Changing(Protocol):
             NotKnownYet: that has to be found out first.
         """
 
-    def knows(self, status: os.stat_result) -> bool:
-        """Tell whether a file is as the lease left it, or what it holds is kept already."""
+    def knows(self, status: os.stat_result, span: Span) -> bool:
+        """Tell whether a file is as the lease left it, or what it holds in ``span`` is kept already."""
+
+    def check_mode(self, parts: Parts, status: os.stat_result, mode: int) -> None:
+        """Refuse permissions that would hide a file or directory from the audit, and tell so.
+
+        Raises:
+            OSError: ``EACCES``.
+        """
 
     def wrote(self, fd: int) -> None:
         """Take note that the lease has just changed what is open."""
@@ -116,7 +126,7 @@ class WriteFile(ReadFile):
                 ``Changing.claim``.
             NotKnownYet: as ``Changing.claim``.
         """
-        self._claim()
+        self._claim(span=NOTHING if self._append else (offset, offset + len(data)))  # appending overwrites nothing
         if not self._quota.counts_sizes:
             self._write_all(data, offset)
             return
@@ -137,7 +147,7 @@ class WriteFile(ReadFile):
             OSError: ``EDQUOT``, ``EINVAL`` and others, and nothing is changed; and as ``Changing.claim``.
             NotKnownYet: as ``Changing.claim``.
         """
-        self._claim(keep=size)
+        self._claim(keep=size, span=(size, ALL[1]))
         before = os.fstat(self.fd).st_size
         self._quota.resize(before, size)
         try:
@@ -154,7 +164,7 @@ class WriteFile(ReadFile):
             OSError: ``EACCES`` for what would hide the file from the audit; as ``Changing.claim`` and ``fchmod(2)``.
             NotKnownYet: as ``Changing.claim``.
         """
-        check_readable(os.fstat(self.fd), mode)
+        self._tree.check_mode(self._parts, os.fstat(self.fd), mode)
         self._claim()
         os.fchmod(self.fd, mode & PERMISSION_BITS)
         self._tree.wrote(self.fd)
@@ -187,12 +197,12 @@ class WriteFile(ReadFile):
         finally:
             os.close(fd)
 
-    def _claim(self, keep: int | None = None) -> None:
+    def _claim(self, keep: int | None = None, span: Span = NOTHING) -> None:
         status = os.fstat(self.fd)
         names = self._tree.names_changed
         unsure = status.st_nlink != 1 or names != self._sure_of or time.monotonic() > self._sure_until
-        if unsure or not self._tree.knows(status):
-            self._tree.claim(self._parts, status, keep, self.fd)
+        if unsure or not self._tree.knows(status, span):
+            self._tree.claim(self._parts, status, keep, self.fd, span)
             self._sure_of, self._sure_until = self._tree.names_changed, time.monotonic() + SURE_SECONDS
         if not self._changed:
             self._changed = True

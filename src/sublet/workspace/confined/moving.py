@@ -10,7 +10,15 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from sublet.disk.openat2 import Opener, rename_noreplace
-from sublet.workspace.confined.changing import HIDDEN, HOLDS, SHARED, ChangingFs, OnRefused
+from sublet.workspace.confined.changing import (
+    HIDDEN,
+    HOLDS,
+    LEADS_OUT,
+    SHARED,
+    UNCHECKED,
+    ChangingFs,
+    OnRefused,
+)
 from sublet.workspace.confined.file import OnChange
 from sublet.workspace.confined.held import check_below
 from sublet.workspace.confined.move import check_move
@@ -100,6 +108,7 @@ class MovingFs(ChangingFs):
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             source = self._look_at(old_dir, old)
             self.check_regular(source)
+            self._check_draft(old, source, old_dir, old[-1])
             if self._rules.checked(new):
                 taking = partial(self._take, old_dir, old[-1], new_dir, new, looked, replace=False)
                 self._create(new_dir, new[-1], taking)
@@ -131,18 +140,25 @@ class MovingFs(ChangingFs):
                 raise self._denied(parts, HOLDS)
         with self._parent(old) as old_dir, self._parent(new) as new_dir:
             source = self._look_at(old_dir, old)
-            check_move(self._rules, old_dir, source, old, new)
+            self._check_draft(old, source, old_dir, old[-1])
+            try:
+                check_move(self._rules, old_dir, source, old, new)
+            except PermissionError:
+                raise self._denied(new, LEADS_OUT) from None
             if stat.S_ISDIR(source.st_mode):
                 self._check_directory(old_dir, old, new)
             self._check_place(new_dir, new)
             with suppress(FileNotFoundError):
                 self._check_replaced(new_dir, new)
+                there = os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False)
+                self._check_draft(new, there, new_dir, new[-1])
                 if replace:
-                    self._keep(new, os.stat(new[-1], dir_fd=new_dir, follow_symlinks=False))
+                    self._keep(new, there)
             if self._rules.checked(new):
                 self._keep(old, source)
                 self._take(old_dir, old[-1], new_dir, new, looked, replace=replace and not self._rules.kept(new))
                 os.unlink(old[-1], dir_fd=old_dir)
+                self._own.gone(old)
                 self._quota.remove_file(source)
                 self._quota.files += 1  # one name has become another
             elif self._rules.kept(new):
@@ -183,7 +199,7 @@ class MovingFs(ChangingFs):
             self._own.moved(old, new)
             if not stat.S_ISDIR(source.st_mode) and not self._rules.hidden(new):
                 self._own.gone(new)
-        if self._rules.hidden(new):
+        if self._rules.hidden(new) or self._rules.draft(new):
             self._made(new_dir, new)
         self._kept_followed(source, status, old)
         if stat.S_ISDIR(source.st_mode):
@@ -229,10 +245,12 @@ class MovingFs(ChangingFs):
                 looked = looking(old_dir, old, new_dir, new, self._rules)
                 looked.look()
             taken = take(old_dir, old, new_dir, looked, replace=replace)
-        except OSError:
+        except OSError as exc:
             self._quota.bytes -= size
+            if exc.errno in (errno.EACCES, errno.EFBIG):
+                raise self._denied(new, UNCHECKED, exc.errno) from None
             raise
-        self._left(new_dir, new[-1])
+        self._left(new_dir, new[-1], made=True)
         if looked.cleared:
             self._on_marks(looked.cleared)
         self._quota.bytes -= size - taken.st_size

@@ -7,8 +7,8 @@ import os
 import stat
 from typing import Final
 
-from sublet.workspace.confined.bounds import check_depth, check_readable, readable_directory, readable_file
-from sublet.workspace.confined.changing import SHARED
+from sublet.workspace.confined.bounds import readable_directory, readable_file
+from sublet.workspace.confined.changing import LEADS_OUT, SHARED
 from sublet.workspace.confined.file import PERMISSION_BITS, WriteFile
 from sublet.workspace.confined.handles import OPEN_FILE, ReadFile
 from sublet.workspace.confined.moving import MovingFs
@@ -73,6 +73,12 @@ class WritableFs(MovingFs):
             fd, created = self._open_or_create(parts, access, mode, exclusive=bool(flags & os.O_EXCL))
         else:
             fd, created = self._open_regular(parts, access), False
+        try:
+            if not created:
+                self._check_draft(parts, os.fstat(fd), fd, b"")
+        except OSError:
+            self.release(fd)
+            raise
         file = self._file(fd, parts, append=bool(flags & os.O_APPEND))
         if created:
             self._tell(parts)
@@ -120,14 +126,15 @@ class WritableFs(MovingFs):
             if mode is not None and stat.S_ISLNK(status.st_mode):
                 raise refused(errno.EOPNOTSUPP)
             if mode is not None:
-                check_readable(status, mode)
+                self.check_mode(parts, status, mode)
             if size is None and mode is None and times is None:
                 return
+            self._check_draft(parts, status, directory, parts[-1])
             self.claim(parts, status)
             if stat.S_ISDIR(status.st_mode) and mode is not None and self._keeper is not None:
                 self._keeper.before_directory(parts, status)
             if mode is not None:
-                self._set_mode(directory, parts[-1], mode)
+                self._set_mode(directory, parts, mode)
             if times is not None:
                 os.utime(parts[-1], times=times, dir_fd=directory, follow_symlinks=False)
             self._left(directory, parts[-1])
@@ -141,7 +148,9 @@ class WritableFs(MovingFs):
         """
         self._check_mutable(parts)
         with self._parent(parts) as directory:
-            self.claim(parts, self._look_at(directory, parts))
+            status = self._look_at(directory, parts)
+            self._check_draft(parts, status, directory, parts[-1])
+            self.claim(parts, status)
             os.utime(parts[-1], ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
             self._left(directory, parts[-1])
         self._tell(parts)
@@ -152,6 +161,7 @@ class WritableFs(MovingFs):
         self._check_replaceable(parts)
         with self._parent(parts) as directory:
             gone = self._look_at(directory, parts)
+            self._check_draft(parts, gone, directory, parts[-1])
             self._keep(parts, gone)
             self._names_changed += 1
             with self._followed(directory, parts[-1], gone, -1, parts):
@@ -169,15 +179,15 @@ class WritableFs(MovingFs):
         self._check_mutable(parts, directory=True, new=True)
         if not self._rules.may_be_directory(parts):
             self._check_unchecked(parts)
-        check_depth(parts, directory=True)
+        self._check_depth(parts, directory=True)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
             allowed = readable_directory(mode & PERMISSION_BITS)
             self._create(directory, parts[-1], lambda: os.mkdir(parts[-1], allowed, dir_fd=directory))
             if allowed & self._umask:
-                self._set_mode(directory, parts[-1], allowed)
+                self._set_mode(directory, parts, allowed)
             self._made(directory, parts)
-            self._left(directory, parts[-1])
+            self._left(directory, parts[-1], made=True)
         self._tell(parts)
 
     def rmdir(self, parts: Parts) -> None:
@@ -186,6 +196,7 @@ class WritableFs(MovingFs):
         self._check_replaceable(parts)
         with self._parent(parts) as directory:
             status = self._look_at(directory, parts)
+            self._check_draft(parts, status, directory, parts[-1])
             os.rmdir(parts[-1], dir_fd=directory)
             if self._keeper is not None:
                 self._keeper.before_directory(parts, status)
@@ -204,12 +215,12 @@ class WritableFs(MovingFs):
         self._check_mutable(parts, new=True)
         stays = self._any_link or link_stays(len(parts) - 1, target)
         if not stays or self._rules.guards_below(parts) or self._rules.bars_links(parts):
-            raise refused(errno.EACCES)
+            raise self._denied(parts, LEADS_OUT)
         with self._parent(parts) as directory:
             self._check_place(directory, parts)
             self._create(directory, parts[-1], lambda: os.symlink(target, parts[-1], dir_fd=directory))
             self._made(directory, parts)
-            self._left(directory, parts[-1])
+            self._left(directory, parts[-1], made=True)
         self._tell(parts)
 
     def _open_or_create(self, parts: Parts, access: int, mode: int, *, exclusive: bool) -> tuple[int, bool]:
@@ -236,7 +247,7 @@ class WritableFs(MovingFs):
                     self._adopt(fd, parts, made=True)
                     if allowed & self._umask:
                         os.fchmod(fd, allowed)
-                    self._left(directory, name)
+                    self._left(directory, name, made=True)
                     return fd, True
         raise refused(errno.EAGAIN)
 
@@ -245,14 +256,14 @@ class WritableFs(MovingFs):
         if self._hides and is_shared_at(directory, parts[-1]):
             raise self._denied(parts, SHARED)
 
-    def _set_mode(self, directory: int, name: bytes, mode: int) -> None:
+    def _set_mode(self, directory: int, parts: Parts, mode: int) -> None:
         # chmod by name would follow a link; through the descriptor it acts on exactly what was looked at
-        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        fd = os.open(parts[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
         try:
             status = os.fstat(fd)
             if stat.S_ISLNK(status.st_mode):
                 raise refused(errno.EOPNOTSUPP)
-            check_readable(status, mode)
+            self.check_mode(parts, status, mode)
             os.chmod(f"/proc/self/fd/{fd}", mode & PERMISSION_BITS)
         finally:
             os.close(fd)

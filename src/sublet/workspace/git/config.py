@@ -71,6 +71,9 @@ _OWN: Final[tuple[Entry, ...]] = (
     ("core", "", "trustctime", "false"),
     ("core", "", "fsmonitor", "false"),
     ("core", "", "hookspath", "/dev/null"),
+    # an index is looked at whole: one that leaves out what is in another file, or in a tree, is not taken
+    ("core", "", "splitindex", "false"),
+    ("index", "", "sparse", "false"),
     ("gc", "", "auto", "0"),
     ("maintenance", "", "auto", "false"),
     # what comes as a pack is taken apart: packs can't be added

@@ -3,19 +3,22 @@
 Git checks the paths of an index when it adds them, not when it reads them: with an index of somebody else's making,
 ``git checkout .`` writes ``.git/hooks/pre-commit`` or a file outside of the directory. Its optional extensions are
 trusted as they are, too: the next commit takes whole trees from one, and ``git status`` leaves out what another says is
-unchanged. So paths are checked here, and extensions that git can do without are dropped. Two marks of an entry have git
-never look at its file, so that a change of it stays unseen: only those of the lender's own index stay (DESIGN 4.6).
+unchanged. So paths and modes are checked here, and extensions that git can do without are dropped; those that it can't
+do without (a split or a sparse index) are refused, since they stand for entries that are not in the file. Two marks of
+an entry have git never look at its file, so that a change of it stays unseen: only those of the lender's own index stay
+(DESIGN 4.6).
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sublet.protocol.patterns import Pattern
+from sublet.workspace.git.split_index import LINK, KnownEntry, merged
 from sublet.workspace.viewpath import refused
 
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
@@ -36,7 +39,8 @@ _SKIP_WORKTREE: Final = 0x4000
 """Of the extended flags."""
 _INTENT_TO_ADD: Final = 0x2000
 """Of the extended flags. It hides nothing: git takes such a file for changed, whatever it holds."""
-_SPLIT: Final = b"link"
+_MODES: Final = frozenset({0o100644, 0o100664, 0o100755, 0o120000, 0o160000})
+"""Files, links and repositories. A directory would stand for all that its tree holds, which nobody has looked at."""
 # Some file systems take .git for what is written with invisible characters, other letters or an ending.
 _UNSEEN: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 _GIT: Final = _UNSEEN.join((rb"", rb"\.", rb"g", rb"i", rb"t", rb"")) + rb"|git~1"
@@ -70,6 +74,7 @@ def checked_index(
     content: bytes,
     id_bytes: int,
     before: bytes | None = None,
+    shared: Callable[[str], bytes] = lambda _: b"",
     guarded: Callable[[bytes], bool] = lambda _: False,
 ) -> GoodIndex:
     """Return ``content`` without what git can do without, and without marks that hide changes.
@@ -78,6 +83,7 @@ def checked_index(
         content: of an index file.
         id_bytes: of an object's name in the repository: 20 or 32.
         before: of the index that it is to replace, whose marks are the lender's own.
+        shared: returns the shared part of the lender's index, by its name, where that one is split.
         guarded: tells of a path whether the lease hides or locks it: then the entry may go, but neither come nor
             change, since the lender's next ``git checkout`` would write the file.
 
@@ -90,25 +96,22 @@ def checked_index(
     if content[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > end:
         raise refused(errno.EACCES)
     entries, after = _entries(content[:end], version, count, id_bytes)
-    extensions, split, at = b"", False, after
+    if any(int.from_bytes(_blob(content, entry, id_bytes)[:4], "big") not in _MODES for entry in entries):
+        raise refused(errno.EACCES)
+    at = after
     while at < end:
         kind, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "big")
-        following = at + 8 + size
-        if following > end:
+        at += 8 + size
+        if at > end or not kind[:1].isupper():  # needed to make sense of the rest, which then is not all
             raise refused(errno.EACCES)
-        if not kind[:1].isupper():  # needed to make sense of the rest
-            split = split or kind == _SPLIT
-            extensions += content[at:following]
-        at = following
-    # Of a split index, what replaces an entry of the shared part has no path of its own.
-    named = [entry.path for entry in entries if entry.path or not split]
+    named = [entry.path for entry in entries]
     if named and _BAD_PATH.search(b"\0".join(named)):
         raise refused(errno.EACCES)
-    earlier = [] if before is None else _earlier(before, id_bytes)
-    own = {entry.path for entry in earlier if entry.unseen and entry.path}
-    _check_guarded(content, entries, before or b"", earlier, id_bytes, guarded)
+    earlier = [] if before is None else known_entries(before, id_bytes, shared)
+    own = {entry.path for entry in earlier if entry.unseen}
+    _check_guarded(content, entries, earlier, id_bytes, guarded)
     hiding = [entry for entry in entries if entry.unseen and entry.path not in own]
-    good = _cleared(content[:after], hiding) + extensions
+    good = _cleared(content[:after], hiding)
     digest = hashlib.sha256(good) if id_bytes == _SHA256_BYTES else hashlib.sha1(good, usedforsecurity=False)
     return GoodIndex(good + digest.digest(), tuple(sorted({entry.path for entry in hiding})))
 
@@ -123,15 +126,14 @@ def unsafe_path(path: bytes) -> bool:
 def _check_guarded(
     content: bytes,
     entries: list[_Entry],
-    before: bytes,
-    earlier: list[_Entry],
+    earlier: Iterable[KnownEntry],
     id_bytes: int,
     guarded: Callable[[bytes], bool],
 ) -> None:
     """Refuse entries of guarded paths that are not exactly those of the lender's own index."""
-    suspects = [entry for entry in entries if entry.path and guarded(entry.path)]
+    suspects = [entry for entry in entries if guarded(entry.path)]
     if suspects:
-        known = {(entry.path, _blob(before, entry, id_bytes)) for entry in earlier}
+        known = {(entry.path, entry.blob) for entry in earlier}
         if any((entry.path, _blob(content, entry, id_bytes)) not in known for entry in suspects):
             raise refused(errno.EACCES)
 
@@ -142,18 +144,45 @@ def _blob(content: bytes, entry: _Entry, id_bytes: int) -> bytes:
     return content[start + _MODE_AT : start + _MODE_AT + 4] + content[entry.at - id_bytes : entry.at]
 
 
-def _earlier(index: bytes, id_bytes: int) -> list[_Entry]:
+def known_entries(index: bytes, id_bytes: int, shared: Callable[[str], bytes]) -> list[KnownEntry]:
     """Return the entries of the lender's own index; none where it can't be read.
 
-    A split index has entries without a path, for others to take the place of: which, is not known here.
+    Args:
+        index: the content of the file.
+        id_bytes: of an object's name.
+        shared: returns the shared part of a split index, by its name.
+    """
+    try:
+        entries, after = _listed(index, id_bytes)
+        if (link := _link(index, after, id_bytes)) is None:
+            return entries
+        part = shared(link[:id_bytes].hex())
+        return merged(_listed(part, id_bytes)[0] if part else [], entries, link[id_bytes:])
+    except OSError:
+        return []
+
+
+def _listed(index: bytes, id_bytes: int) -> tuple[list[KnownEntry], int]:
+    """Return the entries of an index file, and where they end.
+
+    Raises:
+        OSError: ``EACCES`` for what is no index.
     """
     version, count = int.from_bytes(index[4:8], "big"), int.from_bytes(index[8:_HEADER], "big")
     if index[:4] != b"DIRC" or version not in (2, 3, 4) or count * (_NUMBERS + id_bytes + 2) > len(index):
-        return []
-    try:
-        return _entries(index, version, count, id_bytes)[0]
-    except OSError:
-        return []
+        raise refused(errno.EACCES)
+    entries, after = _entries(index, version, count, id_bytes)
+    return [KnownEntry(entry.path, _blob(index, entry, id_bytes), entry.unseen) for entry in entries], after
+
+
+def _link(index: bytes, at: int, id_bytes: int) -> bytes | None:
+    """Return what an index says of its shared part; None where it has none."""
+    while at + 8 <= len(index) - id_bytes:
+        kind, size = index[at : at + 4], int.from_bytes(index[at + 4 : at + 8], "big")
+        if kind == LINK:
+            return index[at + 8 : at + 8 + size]
+        at += 8 + size
+    return None
 
 
 def _cleared(entries: bytes, hiding: list[_Entry]) -> bytes:

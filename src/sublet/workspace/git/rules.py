@@ -92,6 +92,17 @@ def checked(below: Sequence[bytes]) -> bool:
     return below[0] == b"objects" and _is_object(below[1:])
 
 
+def draft(below: Sequence[bytes]) -> bool:
+    """Tell whether what is there is still being written, and will be believed once it has its name: locks and drafts.
+
+    Git looks at none of them again. So what the lender's own git is writing is changed by nobody else.
+    """
+    name = below[-1]
+    if below[0] == b"objects":
+        return any(part.startswith(_DRAFT) for part in below[1:])
+    return name.endswith(_WRITABLE_ENDS) or (len(below) == 1 and name.startswith(_WRITABLE_STARTS))
+
+
 def may_be_directory(below: Sequence[bytes]) -> bool:
     """Tell whether what is looked at as a file may also be made as a directory: names of references have parts."""
     return below[0] == REFS

@@ -62,6 +62,8 @@ class Looking:
         before: of an index, or of packed references, that are to be replaced; it belongs to this object from now on.
         rules: those of the lease.
         replaced: lines of the replacements that the lender's repository has as files of their own.
+        repository: of an index, the directory that has the shared part of the one before, where that is split; it
+            belongs to this object from now on.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Looking:
         before: int | None,
         rules: Guards,
         replaced: frozenset[bytes] = frozenset(),
+        repository: int | None = None,
     ) -> None:
         self.given = os.fstat(fd)
         self.cleared: tuple[bytes, ...] = ()
@@ -82,6 +85,8 @@ class Looking:
         self._id_bytes = id_bytes
         self._rules = rules
         self._replaced = replaced
+        self._repository = repository
+        self._failed: OSError | None = None
         self._content: bytes | None = None
 
     @property
@@ -95,6 +100,17 @@ class Looking:
         Raises:
             OSError: ``EACCES`` for what is not what it has to be, ``EFBIG`` for what is too large.
         """
+        try:
+            self._look()
+        except OSError as exc:
+            self._failed = exc
+            raise
+        finally:
+            if self._repository is not None:
+                os.close(self._repository)
+                self._repository = None
+
+    def _look(self) -> None:
         kind, bound = _kind(self._parts)
         before = b"" if self._before is None else _content(self._before, bound)
         with os.fdopen(self._fd, "rb") as file:
@@ -104,7 +120,7 @@ class Looking:
                 raise refused(errno.EFBIG)
             content = file.read(bound)
         if kind == INDEX:
-            good = checked_index(content, self._id_bytes, before, self._guarded)
+            good = checked_index(content, self._id_bytes, before, self._shared, self._guarded)
             content, self.cleared = good.content, good.cleared
         elif kind == PACKED:
             check_packed(content, replacements(before) | self._replaced)
@@ -114,6 +130,14 @@ class Looking:
             check_object(content, self._parts[-2] + self._parts[-1])
         self._content = content
 
+    def _shared(self, name: str) -> bytes:
+        """Return the shared part of the lender's index; nothing where there is none."""
+        try:
+            fd = os.open(f"sharedindex.{name}", _READ, dir_fd=self._repository)
+        except OSError:
+            return b""
+        return _content(fd, MAX_INDEX_BYTES)
+
     def _guarded(self, path: bytes) -> bool:
         parts = tuple(path.split(b"/"))
         return self._rules.hidden(parts) or self._rules.locked(parts)
@@ -122,8 +146,10 @@ class Looking:
         """Return what ``look`` found good.
 
         Raises:
-            OSError: ``EAGAIN`` where the file is another ``now``.
+            OSError: what ``look`` has raised; ``EAGAIN`` where the file is another ``now``.
         """
+        if self._failed is not None:
+            raise self._failed
         if self._content is None or not os.path.samestat(self.given, now):
             raise refused(errno.EAGAIN)
         return self._content
@@ -140,15 +166,40 @@ def looking(source_dir: int, source: bytes, target_dir: int, parts: Parts, rules
         rules: those of the lease.
 
     Raises:
-        OSError: it can't be opened.
+        OSError: it can't be opened; ``EACCES`` where a link is to be replaced, since what it leads to is the lender's.
     """
     kind, _ = _kind(parts)
     id_bytes = _SHA256_BYTES if kind == INDEX and _SHA256.search(_config(target_dir)) else _SHA1_BYTES
-    fd, before = os.open(source, _READ, dir_fd=source_dir), None
-    if kind in (INDEX, PACKED):
-        with suppress(OSError):  # there is none yet
-            before = os.open(parts[-1], _READ, dir_fd=target_dir)
-    return Looking(fd, parts, id_bytes, before, rules, _replaced(target_dir) if kind == PACKED else frozenset())
+    before = _before(target_dir, parts[-1]) if kind in (INDEX, PACKED) else None
+    repository = None
+    try:
+        fd = os.open(source, _READ, dir_fd=source_dir)
+        if kind == INDEX:
+            repository = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=target_dir)
+    except OSError:
+        if before is not None:
+            os.close(before)
+        raise
+    replaced = _replaced(target_dir) if kind == PACKED else frozenset()
+    return Looking(fd, parts, id_bytes, before, rules, replaced, repository)
+
+
+def _before(directory: int, name: bytes) -> int | None:
+    """Open what is to be replaced; None where there is nothing.
+
+    Raises:
+        OSError: ``EACCES`` where it is no regular file.
+    """
+    try:
+        before = os.open(name, _READ, dir_fd=directory)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        raise refused(errno.EACCES) from None
+    if not stat.S_ISREG(os.fstat(before).st_mode):
+        os.close(before)
+        raise refused(errno.EACCES)
+    return before
 
 
 def _kind(parts: Parts) -> tuple[bytes, int]:

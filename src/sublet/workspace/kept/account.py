@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sublet.disk.durable import write_durably
+from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.disk.plain_file import read_plain
+from sublet.disk.private_dir import PrivateDir
 from sublet.workspace.audit.auditor import author_of
 from sublet.workspace.audit.manifest import Manifest
+from sublet.workspace.kept.blocks import name_of
+from sublet.workspace.kept.budget import KeptBudget
 from sublet.workspace.kept.keeper import CLOCK_NS
-from sublet.workspace.kept.log import Overwritten, Signature, load
+from sublet.workspace.kept.log import KeptState, Overwritten, load
+from sublet.workspace.kept.rebuilding import FilesAsLeft, rebuild
+from sublet.workspace.kept.signature import Signature
 
 ACCOUNT: Final = "account.json"
 MAX_ACCOUNT_BYTES: Final = 64 << 20
+_DRAFT: Final = ".draft"
+_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_TOLD: Final = 1_000
 """Edits of others, and files that can't be taken back, that an account names."""
 
@@ -69,7 +78,7 @@ def settle(
     states = [state for state in found.states if author(state.path) == "executor"]  # what failed changed nothing
     for state in states:
         if state.by == "other" or (state.by == "first" and state.path not in before):
-            others[state.path] = None if state.number is None else directory / str(state.number)
+            others[state.path] = _kept_as(directory, root, state, touched)
         if state.lost:
             lost[state.path] = None
     looked_at = {*touched, *changed, *(state.path for state in states)}
@@ -96,6 +105,40 @@ def written(directory: Path) -> Written:
         bool(said["overflow"]),
         frozenset(map(os.fsencode, said["after"])),
     )
+
+
+def _kept_as(directory: Path, root: Path, state: KeptState, places: Collection[bytes]) -> Path | None:
+    """Return the file that keeps an edit, made whole for people where there is room; None where it was not kept."""
+    if state.number is None:
+        return None
+    whole = directory / str(state.number)
+    if not state.blocks or whole.exists():
+        return whole
+    draft = directory / f"{state.number}{_DRAFT}"
+    with suppress(OSError), PrivateDir.open(directory) as place, _opened(root) as root_fd:
+        used = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(directory))
+        KeptBudget(bytes=used).check(state.size, place.fileno())
+        draft.unlink(missing_ok=True)  # of a process that was killed
+        target = os.open(draft, _CREATE, 0o600)
+        try:
+            rebuild(place.fileno(), state.number, FilesAsLeft(root_fd, places), state.path, target)
+            draft.rename(whole)
+        except OSError:
+            draft.unlink()
+            raise
+        finally:
+            os.close(target)
+        return whole
+    return directory / name_of(state.number)  # `undo` builds it
+
+
+@contextmanager
+def _opened(root: Path) -> Iterator[int]:
+    fd = open_real(root, DIRECTORY_PATH)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _is_of_others(root: Path, path: bytes, found: Overwritten) -> bool:

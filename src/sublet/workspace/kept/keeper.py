@@ -1,8 +1,9 @@
 """Keeps the state before, whenever a live lease is about to change what it did not write last (DESIGN 13).
 
 Our server makes every change of a lease, so that it can look at each file first. A file that is as the snapshot before
-the lease has it costs nothing. So does one that is as the lease itself left it. Anything else is copied, its blocks
-shared where the file system can, and said to be another's edit where it came to be during the lease.
+the lease has it costs nothing. So does one that is as the lease itself left it. Anything else is kept, and said to be
+another's edit where it came to be during the lease: whole, its blocks shared where the file system can; or, where a
+part of a large file is changed and it can't, by the blocks that are overwritten (``kept.blocks``).
 
 What is weak: the file system's change time tells states apart, so that an edit of somebody else within the same tick
 of its clock (1 to 10 ms) and of the same size is not seen.
@@ -11,23 +12,18 @@ of its clock (1 to 10 ms) and of the same size is not seen.
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import stat
-import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from sublet.disk.private_dir import PrivateDir
 from sublet.protocol.errors import LocalCode, SubletError
 from sublet.workspace.audit.snapshot import MAX_STORED_BYTES
-from sublet.workspace.confined.later import NotKnownYet
-from sublet.workspace.file_copy import copy_content
+from sublet.workspace.kept.blocks import ALL, NOTHING, Blocks, Span
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.contents import QUICK_BYTES, KeptContents, Reading
 from sublet.workspace.kept.log import (
     LOG,
     MAX_LOG_BYTES,
@@ -36,65 +32,30 @@ from sublet.workspace.kept.log import (
     KeptPlace,
     KeptState,
     Overwritten,
-    Signature,
     encode_directory,
+    encode_end,
     encode_state,
     encode_unwritten,
 )
+from sublet.workspace.kept.signature import Signature
 from sublet.workspace.model import ViewRules
 from sublet.workspace.viewpath import Parts, refused
 
-MAX_KEPT_BYTES: Final = 1 << 30
-"""Of all contents that are kept for one lease."""
 MAX_KNOWN: Final = 30_000
 """Files of which it is known how the lease left them; what it left of others is kept before it changes them again."""
-MIN_FREE_BYTES: Final = 64 << 20
-"""Bytes that a copy leaves free on the disk of the state directory."""
-QUICK_BYTES: Final = 1 << 20
-"""Bytes that are copied where everybody waits; more are copied in a thread."""
-MAX_TRIES: Final = 3
-"""How often a large file is copied that somebody else is writing meanwhile."""
 MAX_LINE_BYTES: Final = 64 << 10
 CLOCK_NS: Final = 20_000_000
 """By how much a file system's clock may lag behind the system's."""
-_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o7777
 
 _Times = tuple[int, int, int]
 """What a ``Signature`` holds."""
-Reading = Callable[[], int]
-"""Opens the file for reading; the descriptor becomes the caller's."""
-
-
-@dataclass(frozen=True, slots=True)
-class _LaterCopy:
-    """A copy that was made in a thread, of the file in this state; ``number`` is -1 where that failed."""
-
-    signature: Signature
-    number: int
-    tries: int
-
-
-@dataclass(slots=True)
-class KeptBudget:
-    """What all directories of one lease may keep, and whether the lease may change what can't be kept.
-
-    ``must_keep`` refuses the change instead; ``bytes`` are those that are kept so far.
-    """
-
-    limit: int = MAX_KEPT_BYTES
-    must_keep: bool = False
-    bytes: int = 0
-
-    def has_room(self, size: int) -> bool:
-        """Tell whether ``size`` more bytes fit."""
-        return self.bytes + size <= self.limit
 
 
 class Keeper:
     """Keeps the states of one directory for one lease.
 
-    All but the copying of large files happens in the thread that serves the lease.
+    All but the copying of much happens in the thread that serves the lease.
 
     Args:
         place: as ``open_place`` returned it.
@@ -109,10 +70,14 @@ class Keeper:
         found = place.found
         self._inodes = place.inodes
         try:
-            self._directory = PrivateDir.open(place.directory)
-            self._log = os.open(
-                LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._directory.fileno()
-            )
+            directory = PrivateDir.open(place.directory)
+            try:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+                self._log = os.open(LOG, flags, dir_fd=directory.fileno())
+                self._contents = KeptContents(directory, budget, place.blocks)
+            except OSError:
+                directory.close()
+                raise
         except OSError as exc:
             raise SubletError(
                 LocalCode.UNAVAILABLE,
@@ -132,43 +97,64 @@ class Keeper:
             self._forgot = True
         self._log_bytes = os.fstat(self._log).st_size
         self._end_torn_line()
-        self._numbers = itertools.count(1 + _highest(self._directory))
-        budget.bytes += _kept_bytes(found)
-        self._copying = threading.Lock()
-        self._copies: dict[int, _LaterCopy] = {}
-        """Copies that were made in a thread, by inode."""
+        budget.take(_kept_bytes(found, {blocks.number: blocks.charged for blocks in place.blocks}))
 
-    def knows(self, status: os.stat_result) -> bool:
-        """Tell whether nothing has to be kept of a file: it is as the lease left it, or as what is kept."""
-        known = self._known.get(status.st_ino)
-        return known is not None and known == (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    def knows(self, status: os.stat_result, span: Span = NOTHING) -> bool:
+        """Tell whether nothing has to be kept before ``span`` of a file is changed.
 
-    def before(self, parts: Parts, status: os.stat_result, reading: Reading, *, patient: bool) -> None:
+        That is so where the file is as the lease left it, or as what is kept; and where it has only blocks kept, those
+        of ``span`` are among them.
+        """
+        known = self._left(status.st_ino)
+        if known is None or known != (status.st_size, status.st_mtime_ns, status.st_ctime_ns):
+            return False
+        blocks = self._contents.blocks(status.st_ino)
+        return blocks is None or blocks.covers(span)
+
+    def before(
+        self, parts: Parts, status: os.stat_result, reading: Reading, *, patient: bool, span: Span = ALL
+    ) -> None:
         """Keep what a file or link holds, unless that is kept, in the snapshot, or the lease's own.
 
         Args:
             parts: its name.
             status: its status.
             reading: opens it.
-            patient: whether a large file is copied at once.
+            patient: whether much is copied at once.
+            span: the bytes that are about to be changed.
 
         Raises:
             OSError: ``EDQUOT`` where it can't be kept and the lease must keep all.
             NotKnownYet: it has to be copied first, which takes long.
         """
-        if self.knows(status) or not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
             return
+        blocks = self._contents.blocks(status.st_ino)
+        if not self.knows(status):
+            blocks = self._before(parts, status, reading, blocks, span, patient=patient)
+        if blocks is not None:
+            self._keep_blocks(blocks, status, reading, span, patient=patient)
+
+    def _before(
+        self, parts: Parts, status: os.stat_result, reading: Reading, old: Blocks | None, span: Span, *, patient: bool
+    ) -> Blocks | None:
+        """Keep what the lease did not leave so; return the blocks where only those are kept, none of them yet."""
         signature = Signature.of(status)
         by, path = self._whose(status, signature, b"/".join(parts))
+        if old is not None:
+            self._cut_off(old, needed=by != "other" or path != old.path)
         if by == "first" and self._is_in_snapshot(parts, status):
             self._know(status.st_ino, signature)
-            return
-        number, target, lost = None, None, False
+            return None
+        number, target, blocks, lost = None, None, None, False
         try:
             if stat.S_ISLNK(status.st_mode):
                 target = self._target(reading)
             else:
-                number = self._copied(status, signature, reading, patient=patient)
+                number = self._copied(status, signature, reading, span, patient=patient)
+                if number is None:
+                    blocks = self._contents.begin(status, path)
+                    number = blocks.number
         except OSError:
             lost = True
         state = KeptState(
@@ -181,18 +167,69 @@ class Keeper:
             number,
             target,
             lost,
+            blocks is not None,
         )
         must_keep = self._budget.must_keep
-        if (lost and must_keep) or (not self._append(encode_state(state)) and must_keep):
-            if number is not None:
-                self._discard(_LaterCopy(signature, number, 0))
+        noted = not (lost and must_keep) and self._append(encode_state(state))
+        if not noted and blocks is not None:
+            self._contents.drop(blocks)
+        if not noted and must_keep:
+            if number is not None and blocks is None:
+                self._contents.discard(number, signature.size)
             raise refused(errno.EDQUOT)
         self._know(status.st_ino, signature)
+        return blocks if noted else None
+
+    def _copied(
+        self, status: os.stat_result, signature: Signature, reading: Reading, span: Span, *, patient: bool
+    ) -> int | None:
+        """Return the number of a copy of a file; None where its blocks are to be kept as they are overwritten.
+
+        Raises:
+            OSError: it can't be copied, or there is no room.
+            NotKnownYet: that takes long.
+        """
+        whole = span[0] == 0 and span[1] >= signature.size
+        if signature.size <= QUICK_BYTES or whole or not self._contents.may_keep_blocks():
+            return self._contents.copy(status, signature, reading, patient=patient, shared=False)
+        if self._contents.may_share(status):
+            try:
+                return self._contents.copy(status, signature, reading, patient=patient, shared=True)
+            except OSError:
+                return None
+        return None
+
+    def _keep_blocks(
+        self, blocks: Blocks, status: os.stat_result, reading: Reading, span: Span, *, patient: bool
+    ) -> None:
+        """Keep the blocks of ``span`` of a file that is as the lease left it.
+
+        Raises:
+            OSError: ``EDQUOT`` as for ``before``.
+            NotKnownYet: as for ``before``.
+        """
+        if not self._contents.keep(blocks, span, status, reading, patient=patient):
+            if self._budget.must_keep:
+                raise refused(errno.EDQUOT)
+            self._append(encode_end(blocks.number, "lost"))
+            self._contents.drop(blocks)
+        elif blocks.is_complete and self._append(encode_end(blocks.number, "whole")):
+            self._contents.finish(blocks)
+
+    def _cut_off(self, blocks: Blocks, *, needed: bool) -> None:
+        """Keep no more blocks of a file that is another now: what was not overwritten yet is gone by somebody else."""
+        if blocks.verified == blocks.total:
+            self._append(encode_end(blocks.number, "whole"))
+            self._contents.finish(blocks)
+        else:
+            self._append(encode_end(blocks.number, "lost" if needed else "unneeded"))
+            self._contents.drop(blocks)
 
     def wrote(self, status: os.stat_result) -> None:
         """Take note of how the lease leaves a file that it goes on writing."""
         inode = status.st_ino
-        signature = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        signature = Signature.of(status)
+        self._contents.sign(inode, signature)
         if inode in self._writing:  # each of many writes comes here
             self._known[inode] = signature
             return
@@ -213,6 +250,22 @@ class Keeper:
         self._writing.discard(status.st_ino)
         self._remember(status.st_ino, Signature.of(status))
 
+    def made(self, status: os.stat_result) -> None:
+        """Take note of a name that the lease has just made: what had its inode before is not there any more."""
+        if (blocks := self._contents.blocks(status.st_ino)) is not None:
+            self._cut_off(blocks, needed=True)
+        if stat.S_ISDIR(status.st_mode):
+            self.made_directory(status)
+        else:
+            self.settled(status)
+
+    def copied_up(self, before: os.stat_result, after: os.stat_result) -> None:
+        """Take note that a name has got a file of its own, which holds what the lease left in the one before."""
+        if (blocks := self._contents.blocks(after.st_ino)) is not None:
+            self._cut_off(blocks, needed=True)
+        self._contents.moved(before.st_ino, after)
+        self.settled(after)
+
     def followed(self, before: os.stat_result, after: os.stat_result, path: bytes) -> None:
         """Take note that the lease gave something another name, or took one, which changes nothing in it.
 
@@ -229,7 +282,7 @@ class Keeper:
                 self.made_directory(after)
             return
         signature = Signature.of(before)
-        if self._known.get(before.st_ino) == signature:
+        if self._left(before.st_ino) == signature:
             self._remember(after.st_ino, Signature.of(after))
             return
         by, path = self._whose(before, signature, path)
@@ -263,18 +316,14 @@ class Keeper:
             self.closed(inode)
         os.close(self._log)
         self._log = -1
-        self._let_go()
+        self._contents.close()
 
-    def _let_go(self) -> None:
-        """Let go of the directory, unless a thread is copying into it, which does so when it is done."""
-        if not self._copying.acquire(blocking=False):
-            return
-        try:
-            while self._copies:
-                self._discard(self._copies.popitem()[1])
-            self._directory.close()
-        finally:
-            self._copying.release()
+    def _left(self, inode: int) -> _Times | None:
+        """Return how the lease left a file; None where that is not known."""
+        blocks = self._contents.blocks(inode)
+        if blocks is not None and blocks.mark is not None:
+            return blocks.mark.signature
+        return self._known.get(inode)
 
     def _whose(self, status: os.stat_result, signature: Signature, path: bytes) -> tuple[By, bytes]:
         """Return whose state a file is in, and the name that it had before the lease."""
@@ -283,8 +332,8 @@ class Keeper:
         unwritten = self._unwritten.get(status.st_ino)
         if unwritten is not None and unwritten[0] == signature:
             return "first", unwritten[1]
-        if status.st_ino in self._known:
-            left = self._known[status.st_ino]
+        if status.st_ino in self._known or self._contents.blocks(status.st_ino) is not None:
+            left = self._left(status.st_ino)
             same_content = left is not None and left[:2] == signature[:2]
             return "unsure" if left is None or same_content else "other", path
         return "unsure" if self._forgot else "other", path
@@ -304,94 +353,13 @@ class Keeper:
         finally:
             os.close(fd)
 
-    def _copied(self, status: os.stat_result, signature: Signature, reading: Reading, *, patient: bool) -> int:
-        """Return the number of the copy of a file.
-
-        Raises:
-            OSError: it can't be copied, or there is no room.
-            NotKnownYet: that takes long.
-        """
-        made = self._copies.pop(status.st_ino, None)
-        if made is not None and (made.signature == signature or made.tries >= MAX_TRIES):
-            if made.number < 0:
-                raise refused(errno.ENOSPC)
-            return made.number  # where somebody writes it all the time, one of its states is as good as another
-        if made is not None:
-            self._discard(made)
-        tries = 1 if made is None else made.tries + 1
-        self._check_room(signature.size)
-        source = reading()
-        try:
-            if not os.path.samestat(os.fstat(source), status):
-                raise refused(errno.ESTALE)
-            if patient or signature.size <= QUICK_BYTES:
-                number = self._copy(source, signature.size)
-                os.close(source)
-                return number
-        except BaseException:
-            os.close(source)
-            raise
-        raise NotKnownYet(partial(self._copy_later, source, status.st_ino, tries), partial(os.close, source))
-
-    def _check_room(self, size: int) -> None:
-        """Refuse a copy beyond the budget, or one that would fill the disk.
-
-        Raises:
-            OSError: ``ENOSPC``.
-        """
-        disk = os.fstatvfs(self._directory.fileno())
-        if not self._budget.has_room(size) or disk.f_bavail * disk.f_frsize < size + MIN_FREE_BYTES:
-            raise refused(errno.ENOSPC)
-
-    def _copy_later(self, source: int, inode: int, tries: int) -> None:
-        try:
-            with self._copying:
-                signature = Signature.of(os.fstat(source))
-                known = self._copies.get(inode)
-                if self._log < 0 or (known is not None and known.signature == signature):
-                    return
-                try:
-                    self._check_room(signature.size)
-                    number = self._copy(source, signature.size)
-                except OSError:
-                    number = -1
-                self._copies[inode] = _LaterCopy(signature, number, tries)
-        finally:
-            os.close(source)
-            if self._log < 0:
-                self._let_go()
-
-    def _discard(self, copy: _LaterCopy) -> None:
-        if copy.number >= 0:
-            self._budget.bytes -= copy.signature.size
-            with suppress(OSError):
-                os.unlink(str(copy.number), dir_fd=self._directory.fileno())
-
-    def _copy(self, source: int, size: int) -> int:
-        """Copy a file and return the number of the copy.
-
-        Raises:
-            OSError: there is no room.
-        """
-        number = next(self._numbers)
-        target = os.open(str(number), _CREATE, 0o600, dir_fd=self._directory.fileno())
-        try:
-            copy_content(source, target, size)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(str(number), dir_fd=self._directory.fileno())
-            raise
-        finally:
-            os.close(target)
-        self._budget.bytes += size
-        return number
-
     def _remember(self, inode: int, signature: Signature) -> None:
         if self._known.get(inode) != signature or inode in self._writing:
             self._append(_known_line(inode, signature))
         self._know(inode, signature)
 
-    def _know(self, inode: int, signature: _Times) -> None:
+    def _know(self, inode: int, signature: Signature) -> None:
+        self._contents.sign(inode, signature)
         self._known[inode] = signature
         if len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
@@ -422,14 +390,6 @@ def _known_line(inode: int, signature: _Times) -> bytes:
     return b"K %d %d %d %d\n" % (inode, *signature)
 
 
-def _kept_bytes(found: Overwritten) -> int:
-    return sum(state.size for state in found.states if state.number is not None)
-
-
-def _highest(directory: PrivateDir) -> int:
-    """Return the highest number of a copy that is there, counted in the list or not."""
-    fd = os.open(b".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory.fileno())
-    try:
-        return max((int(name) for name in os.listdir(fd) if name.isdecimal()), default=-1)
-    finally:
-        os.close(fd)
+def _kept_bytes(found: Overwritten, charged: dict[int, int]) -> int:
+    """Return what is kept already; ``charged`` are the bytes of blocks to which more may come, by their numbers."""
+    return sum(charged.get(state.number, state.size) for state in found.states if state.number is not None)

@@ -12,13 +12,17 @@ import os
 from array import array
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from sublet.disk.durable import write_whole
 from sublet.disk.plain_file import read_plain
+from sublet.disk.private_dir import PrivateDir
 from sublet.disk.removal import remove_tree
+from sublet.workspace.kept.blocks import Blocks, read_mark
+from sublet.workspace.kept.blocks import load as load_blocks
+from sublet.workspace.kept.signature import Signature
 
 MAX_LOG_BYTES: Final = 16 << 20
 """Of one directory's list. Beyond it nothing more is kept."""
@@ -26,21 +30,12 @@ MAX_INODE_BYTES: Final = 8 << 20
 LOG: Final = "log"
 INODES: Final = "inodes"
 
+End = Literal["whole", "lost", "unneeded"]
+"""What has become of blocks: all are kept, some can't be any more, or another's edit came, which is what comes back."""
+_ENDS: Final[dict[bytes, End]] = {b"whole": "whole", b"lost": "lost", b"unneeded": "unneeded"}
+
 By = Literal["first", "other", "unsure"]
 """Whose state it was: as before the lease, another's edit during the lease, or one of which that is not known."""
-
-
-class Signature(NamedTuple):
-    """What the file system says of one state of a file. No system call sets the change time."""
-
-    size: int
-    modified_ns: int
-    changed_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Signature:
-        """Return the signature of ``status``."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +43,7 @@ class KeptState:
     """One state of a file or link that the lease then overwrote or removed.
 
     ``number`` names the file with its content, None for a link, whose target is ``target``, and for what was not kept.
+    Where ``blocks`` are kept, it names the file with those that the lease overwrote (``kept.blocks``).
     """
 
     path: bytes
@@ -59,6 +55,7 @@ class KeptState:
     number: int | None = None
     target: bytes | None = None
     lost: bool = False
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +73,7 @@ class Overwritten:
 
     ``known`` are the states in which the lease left files, None where that is not sure, ``made`` the modes of
     directories that it made or changed, ``unwritten`` the lender's files that it renamed, with the names they had.
+    ``open_blocks`` are the inodes of files of which only blocks are kept that may not be all, by their number.
     """
 
     begin_ns: int = 0
@@ -84,6 +82,7 @@ class Overwritten:
     known: dict[int, Signature | None] = field(default_factory=dict)
     made: dict[int, int] = field(default_factory=dict)
     unwritten: dict[int, tuple[Signature, bytes]] = field(default_factory=dict)
+    open_blocks: dict[int, int] = field(default_factory=dict)
     complete: bool = True
 
     def befores(self) -> dict[bytes, KeptState]:
@@ -99,12 +98,13 @@ class Overwritten:
 class KeptPlace:
     """Where a lease keeps what it overwrites in one directory, with what is known there already.
 
-    ``inodes`` are those of the files whose contents the snapshot holds, sorted.
+    ``inodes`` are those of the files whose contents the snapshot holds, sorted; ``blocks`` those that are gone on with.
     """
 
     directory: Path
     found: Overwritten
     inodes: array[int]
+    blocks: tuple[Blocks, ...] = ()
 
 
 def open_place(directory: Path) -> KeptPlace:
@@ -113,7 +113,15 @@ def open_place(directory: Path) -> KeptPlace:
     Raises:
         OSError: it can't be read.
     """
-    return KeptPlace(directory, load(directory), load_inodes(directory))
+    found = load(directory)
+    blocks: list[Blocks] = []
+    paths = {state.number: state.path for state in found.states if state.blocks}
+    with PrivateDir.open(directory) as place:
+        for number in found.open_blocks:
+            with suppress(OSError):  # damaged, and so said to be lost where it is needed
+                blocks.append(load_blocks(place.fileno(), number))
+                blocks[-1].path = paths[number]
+    return KeptPlace(directory, found, load_inodes(directory), tuple(blocks))
 
 
 def begin(directory: Path, begin_ns: int, inodes: Collection[int]) -> None:
@@ -142,10 +150,32 @@ def load(directory: Path) -> Overwritten:
     """
     raw = read_plain(directory / LOG, MAX_LOG_BYTES, follow=False)
     found = Overwritten(complete=len(raw) <= MAX_LOG_BYTES)
+    ends: dict[int, End] = {}
     for line in raw.split(b"\n")[:-1]:
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            _take(found, line[:1], line[2:])
+            _take(found, ends, line[:1], line[2:])
+    found.states = [_with_end(state, ends) for state in found.states]
+    _know_from_blocks(directory, found, ends)
     return found
+
+
+def _with_end(state: KeptState, ends: Mapping[int, End]) -> KeptState:
+    end = ends.get(state.number, "whole") if state.blocks and state.number is not None else "whole"
+    return state if end == "whole" else replace(state, number=None, lost=end == "lost")
+
+
+def _know_from_blocks(directory: Path, found: Overwritten, ends: Mapping[int, End]) -> None:
+    """Add how the lease left the files of which blocks are kept: that is noted with them, at each write."""
+    numbers = [one.number for one in found.states if one.blocks and one.number is not None and one.number not in ends]
+    if not numbers:
+        return
+    with PrivateDir.open(directory) as place:
+        for number in numbers:
+            with suppress(OSError):
+                mark = read_mark(place.fileno(), number)
+                if mark is not None:
+                    found.open_blocks[number] = mark.inode
+                    found.known[mark.inode] = mark.signature
 
 
 def load_inodes(directory: Path) -> array[int]:
@@ -160,7 +190,7 @@ def load_inodes(directory: Path) -> array[int]:
     return found
 
 
-def _take(found: Overwritten, kind: bytes, rest: bytes) -> None:
+def _take(found: Overwritten, ends: dict[int, End], kind: bytes, rest: bytes) -> None:
     if kind == b"K":
         inode, *numbers = map(int, rest.split())
         found.known[inode] = Signature(*numbers)
@@ -175,6 +205,9 @@ def _take(found: Overwritten, kind: bytes, rest: bytes) -> None:
         inode, size, modified, changed, path = json.loads(rest)
         signature = Signature(int(size), int(modified), int(changed))
         found.unwritten[int(inode)] = signature, os.fsencode(path)
+    elif kind == b"E":
+        number, end = rest.split()
+        ends[int(number)] = _ENDS[end]
     elif kind == b"S":
         found.states.append(_state(json.loads(rest)))
     elif kind == b"D":
@@ -194,6 +227,7 @@ def _state(read: Mapping[str, Any]) -> KeptState:
         None if read["number"] is None else int(read["number"]),
         None if read["target"] is None else os.fsencode(read["target"]),
         bool(read["lost"]),
+        bool(read.get("blocks", False)),
     )
 
 
@@ -214,7 +248,14 @@ def encode_state(state: KeptState) -> bytes:
         "target": None if state.target is None else os.fsdecode(state.target),
         "lost": state.lost,
     }
+    if state.blocks:
+        said["blocks"] = True
     return b"S " + json.dumps(said).encode() + b"\n"
+
+
+def encode_end(number: int, end: End) -> bytes:
+    """Return the line of what has become of the blocks that are kept under a number."""
+    return b"E %d %s\n" % (number, end.encode())
 
 
 def encode_unwritten(inode: int, signature: Signature, path: bytes) -> bytes:

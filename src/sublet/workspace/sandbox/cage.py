@@ -12,12 +12,14 @@ from pathlib import Path
 
 import structlog
 
-from sublet.disk.disk_usage import disk_usage
+from sublet.disk.disk_usage import measure_opened
 from sublet.protocol.names import MalformedName, parse_plain_name
 from sublet.workspace.sandbox.cgroups import Cgroups, Group
 
 MEASURE_SHARE = 20
 """A scratch directory is measured for at most one part in so many of the time."""
+CLOSED_SCRATCH = "closed_scratch"
+"""What an agent meets that keeps its scratch directory from being counted."""
 
 log = structlog.get_logger(__name__)
 
@@ -97,16 +99,22 @@ class Cage:
         return self._group.descriptors if self._group is not None else ()
 
     def exceeded(self) -> str | None:
-        """Return which limit was met, of those that the cage holds and of ``scratch``."""
+        """Return which limit was met, of those that the cage holds and of ``scratch``.
+
+        A scratch directory that can't be counted, though its owner's rights were given back, is one that is too full:
+        ``CLOSED_SCRATCH``.
+        """
         if self._group is not None and (item := self._group.exceeded()) is not None:
             return item
         began = time.monotonic()
         if self._scratch_bytes is None or began < self._measure_at:
             return None
-        used = disk_usage(self._scratch, enough=self._scratch_bytes)
+        used = measure_opened(self._scratch, enough=self._scratch_bytes)
         took = time.monotonic() - began
         self._measure_at = began + took * MEASURE_SHARE
-        return "scratch" if used > self._scratch_bytes else None
+        if used.size > self._scratch_bytes:
+            return "scratch"
+        return CLOSED_SCRATCH if used.closed else None
 
     def kill(self) -> None:
         """Kill everything in it."""

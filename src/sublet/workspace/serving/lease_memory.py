@@ -27,6 +27,7 @@ _TOUCHED, _ROOT, _OVERFLOW, _QUOTA = b"T", b"R", b"O", b"Q"
 _OWN_STEPS: Final[dict[Step, bytes]] = {"made": b"W", "moved": b"V", "gone": b"X"}
 _OWN: Final[dict[bytes, Step]] = {kind: step for step, kind in _OWN_STEPS.items()}
 _RETURNING, _REFUSED, _RETURNED, _MARK = b"U", b"N", b"D", b"M"
+_DENIED, _DENIED_COUNT = b"E", b"C"
 
 
 class LeaseMemory:
@@ -40,6 +41,7 @@ class LeaseMemory:
         self._path = path
         self._fd: int | None = None
         self._end = 0
+        self._denied_count = 0
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -56,6 +58,10 @@ class LeaseMemory:
     def mark(self, name: str, path: bytes) -> None:
         """Remember that an index of ``name`` had git not look at ``path``."""
         self._append(_MARK, name.encode(), path)
+
+    def denied(self, line: str) -> None:
+        """Remember a change that was refused for a rule, with the reason, as it was told."""
+        self._append(_DENIED, b"", line.replace("\0", "?").encode(errors="replace"))
 
     def own(self, name: str, step: Step, text: bytes) -> None:
         """Remember a step of what the lease made in ``name`` under names that are hidden: ``OwnNames.replay``."""
@@ -87,6 +93,9 @@ class LeaseMemory:
         if self._fd is not None:
             with suppress(OSError):
                 os.pwrite(self._fd, head, 0)
+        if usage.denied_count != self._denied_count:
+            self._denied_count = usage.denied_count
+            self._append(_DENIED_COUNT, b"", str(usage.denied_count).encode())
 
     def close(self) -> None:
         """Keep the file and let go of it. Idempotent."""
@@ -135,6 +144,12 @@ def recall(path: Path) -> LeaseUsage:
             usage.own.setdefault(name, OwnNames()).replay(_OWN[kind], value)
         elif kind == _MARK:
             usage.marks.setdefault(name, set()).add(value)
+        elif kind == _DENIED:
+            usage.denied.append(value.decode(errors="replace"))
+            usage.denied_count = max(usage.denied_count, len(usage.denied))
+        elif kind == _DENIED_COUNT:
+            with suppress(ValueError):
+                usage.denied_count = max(usage.denied_count, int(value))
         elif kind == _RETURNING:
             usage.returned, usage.refused, usage.refused_count = False, [], 0
         elif kind == _REFUSED:

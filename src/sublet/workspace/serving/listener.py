@@ -21,10 +21,11 @@ from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.tasks import alone
 from sublet.workspace.model import Export, LeaseUsage
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
-from sublet.workspace.serving.login import CIPHERS, KEY_EXCHANGES, LOGIN_SECONDS, LeaseConnection
+from sublet.workspace.serving.login import LeaseConnection
 from sublet.workspace.serving.served_lease import OfPeer, ServedLease
 from sublet.workspace.serving.slow_work import SlowWork
 from sublet.workspace.serving.sockets import connected, listening
+from sublet.workspace.serving.ssh_options import ssh_options
 from sublet.workspace.serving.strangers import Strangers, source_of
 from sublet.workspace.serving.take_up import TakeUp
 from sublet.workspace.ssh.peek import read_preamble
@@ -39,11 +40,6 @@ MAX_TRANSFER_THREADS: Final = 4
 TRANSFER_STOP_SECONDS: Final = 2.0
 DIAL_SECONDS: Final = 20
 _PREAMBLE_SECONDS: Final = 10
-_KEEPALIVE_SECONDS: Final = 6
-"""More than between two of a client's own: who lives is never asked."""
-_KEEPALIVE_UNANSWERED: Final = 2
-EXECUTOR_LOSS_SECONDS: Final = _KEEPALIVE_SECONDS * (_KEEPALIVE_UNANSWERED + 1)
-"""An executor that is silent this long is gone: its connection ends."""
 _CLOSE_SECONDS: Final = 1
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 _STRANGERS: Final = "\0strangers"
@@ -91,7 +87,7 @@ class DataPlane:
         self._greeting = asyncio.Lock()
         self._slow = SlowWork()
         self._of_peers: dict[str, OfPeer] = {}
-        self._options: asyncssh.SSHServerConnectionOptions | None = None
+        self._options = ssh_options(host_key)
 
     @property
     def host_key_line(self) -> str:
@@ -367,7 +363,7 @@ class DataPlane:
         try:
             async with self._greeting:
                 await asyncio.sleep(0)  # so that only one begins in each pass of the loop
-            await asyncssh.run_server(sock, server_factory=lambda: connection, options=self._ssh_options())
+            await asyncssh.run_server(sock, server_factory=lambda: connection, options=self._options)
             if not authenticated.done() and connection.is_authenticated:
                 authenticated.set_result(None)
             await connection.wait_closed()
@@ -386,26 +382,6 @@ class DataPlane:
             if not connection.was_made:
                 sock.close()
             _fail(authenticated, asyncssh.ConnectionLost("the connection was closed"))
-
-    def _ssh_options(self) -> asyncssh.SSHServerConnectionOptions:
-        """Return what all connections have in common; making it takes milliseconds."""
-        if self._options is None:
-            self._options = asyncssh.SSHServerConnectionOptions(
-                server_host_keys=[self._host_key],
-                kex_algs=list(KEY_EXCHANGES),
-                encryption_algs=list(CIPHERS),
-                compression_algs=["none"],
-                login_timeout=LOGIN_SECONDS,
-                keepalive_interval=_KEEPALIVE_SECONDS,
-                keepalive_count_max=_KEEPALIVE_UNANSWERED,
-                allow_pty=False,
-                allow_scp=False,
-                agent_forwarding=False,
-                x11_forwarding=False,
-                line_editor=False,
-                gss_host=None,
-            )
-        return self._options
 
 
 def _fail(authenticated: asyncio.Future[None], exc: Exception) -> None:

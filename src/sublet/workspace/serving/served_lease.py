@@ -19,7 +19,8 @@ from sublet.protocol.text import clean_name
 from sublet.workspace.byte_budget import ByteBudget
 from sublet.workspace.confined.fs import ConfinedFs
 from sublet.workspace.confined.write import WritableFs
-from sublet.workspace.kept.keeper import Keeper, KeptBudget
+from sublet.workspace.kept.budget import KeptBudget
+from sublet.workspace.kept.keeper import Keeper
 from sublet.workspace.model import Export, LeaseUsage, LentDirectory
 from sublet.workspace.own_names import OwnNames
 from sublet.workspace.quota import Quota, QuotaMet
@@ -245,6 +246,8 @@ class ServedLease:
         usage.denied_count += 1
         if len(usage.denied) < MAX_DENIED:
             usage.denied.append(line)
+            if self.export.memory is not None:
+                self.export.memory.denied(line)
             if self.export.on_denied is not None:
                 self.export.on_denied(line)
 
@@ -279,6 +282,7 @@ def _go_on(usage: LeaseUsage, before: LeaseUsage) -> None:
     usage.quota.met = before.quota.met
     usage.marks = {name: set(paths) for name, paths in before.marks.items()}
     usage.own = dict(before.own)
+    usage.denied, usage.denied_count = before.denied[:MAX_DENIED], before.denied_count
     usage.returned, usage.refused, usage.refused_count = before.returned, list(before.refused), before.refused_count
 
 

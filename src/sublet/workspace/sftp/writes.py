@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from sublet.workspace.confined.file import WriteFile, process_umask
@@ -140,7 +141,7 @@ class WriteOps:
             self._view.link(old, new, looking)
             return wire.pack_status(request, Status.OK)
 
-        return finish() if looking is None else SlowReply(_looked(request, looking), finish)
+        return finish() if looking is None else SlowReply(_looked(looking), finish)
 
     def _move(self, request: int, old: bytes, new: bytes, *, replace: bool) -> Reply:
         """Rename; a large file is looked at off the loop before, and so is a large directory (``NotKnownYet``)."""
@@ -150,7 +151,7 @@ class WriteOps:
             self._view.rename(old, new, looking, replace=replace)
             return wire.pack_status(request, Status.OK)
 
-        return finish() if looking is None else SlowReply(_looked(request, looking), finish)
+        return finish() if looking is None else SlowReply(_looked(looking), finish)
 
     def _fsync(self, request: int, fields: Reader) -> Reply:
         # The handle may be closed meanwhile and its number taken by another file, hence a descriptor of its own.
@@ -164,12 +165,10 @@ def _checked(attributes: Attributes) -> Attributes:
     return attributes
 
 
-def _looked(request: int, looking: Looking) -> Callable[[], bytes]:
+def _looked(looking: Looking) -> Callable[[], bytes]:
     def run() -> bytes:
-        try:
+        with suppress(OSError):  # raised once more by what comes after, which tells why
             looking.look()
-        except OSError as exc:
-            return wire.pack_error(request, exc)
         return b""
 
     return run

@@ -56,6 +56,10 @@ class OwnShown:
         """As the rules have it."""
         return self._rules.checked(parts)
 
+    def draft(self, parts: Sequence[bytes]) -> bool:
+        """As the rules have it."""
+        return self._rules.draft(parts)
+
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
         """As the rules have it."""
         return self._rules.may_be_directory(parts)

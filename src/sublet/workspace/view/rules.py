@@ -231,6 +231,10 @@ class Rules:
         """Tell whether git believes what is in that file of the repository: it is looked at before it is taken."""
         return len(parts) > 1 and self._in_repository(parts) and git_rules.checked(parts[1:])
 
+    def draft(self, parts: Sequence[bytes]) -> bool:
+        """``ViewRules.draft``: a lock or a file that git is still writing."""
+        return len(parts) > 1 and self._in_repository(parts) and git_rules.draft(parts[1:])
+
     def may_be_directory(self, parts: Sequence[bytes]) -> bool:
         """Tell whether a name that is ``checked`` may also be made as a directory."""
         return len(parts) > 1 and git_rules.may_be_directory(parts[1:])
