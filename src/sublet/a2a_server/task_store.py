@@ -33,7 +33,8 @@ _UNOWNED = {"submitted": int(TaskState.TASK_STATE_SUBMITTED), "working": int(Tas
 """States that need a running producer: after a restart nobody is left to end such a task."""
 
 MAX_ENDED_TASKS = 2_000
-MAX_ENDED_BYTES = 256 << 20
+MAX_ENDED_BYTES = 64 << 20
+"""Of each caller, so that none who asks much makes the ends of others' tasks be forgotten before they were read."""
 ENDED_RETENTION_SECONDS = 7 * 24 * 3600
 PARKED_RETENTION_SECONDS = 24 * 3600
 MAX_PAGE_SIZE = 100
@@ -78,7 +79,7 @@ _PRUNE = (
     "DELETE FROM a2a_task WHERE NOT ended AND state NOT IN (:submitted, :working) AND updated<:oldest_parked",
     "DELETE FROM a2a_task WHERE id IN (SELECT id FROM ("
     "SELECT id, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM a2a_task"
-    " WHERE ended WINDOW newest AS (ORDER BY updated DESC, id)) WHERE place>:keep OR size>:bytes)",
+    " WHERE ended WINDOW newest AS (PARTITION BY owner ORDER BY updated DESC, id)) WHERE place>:keep OR size>:bytes)",
 )
 
 

@@ -91,6 +91,8 @@ class Executor:
             known = await self._assignments.find(message.delegation_id)
             if known is not None:
                 return self._again(known, message, peer)
+            if await self._assignments.is_used(message.delegation_id):
+                raise _used()
             agent = await self._acceptance.check(message, peer)
             transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
             # Shielded, so that a caller who gives up leaves no half of it behind.
@@ -338,6 +340,10 @@ class Executor:
             log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
             failure = broken
         self._runs.pop(delegation_id, None)
+        try:
+            await self._assignments.forget_oldest(record)
+        except SubletError as broken:
+            log.error("what is kept of a peer could not be counted", peer=record.peer, reason=str(broken))
         await self._release(delegation_id, record.accept.sublet.transport, Path(record.mount_point))
         return failure
 
