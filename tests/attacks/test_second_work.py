@@ -37,7 +37,7 @@ async def test_nobody_invites_under_the_id_of_a_delegation_of_ours(tmp_path: Pat
         name = made["delegation_id"]
         before = wait_for(lambda: "lease" in (found := held(lender, name)) and found)
         async with HostileLender(worker_side, lender) as hostile:
-            task, answer = await hostile.link.invite(hostile.peer, hostile.invitation("echo mine", name))
+            _, answer = await hostile.link.invite(hostile.peer, hostile.invitation("echo mine", name))
             assert isinstance(answer, Error)
             assert held(lender, name) == before
         lender.run("cancel", name)

@@ -77,7 +77,7 @@ class Assignments:
         if self._ended[ended.peer] >= LOOK_AGAIN_BYTES:
             del self._ended[ended.peer]
             if gone := await self._journal.forget_oldest_of(ended.peer, MAX_ENDED_BYTES):
-                log.info("old work for a peer is forgotten, since much of it is kept", peer=ended.peer, assignments=gone)
+                log.info("old work for a peer is forgotten, since much is kept", peer=ended.peer, assignments=gone)
 
     async def is_used(self, delegation_id: str) -> bool:
         """Tell whether we know a delegation of our own by that id: all that is journalled of it goes by it."""
