@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sublet.cli.render import local_time, parse_time
 from sublet.protocol.codec import decode, encode
 from sublet.protocol.errors import RemoteProtocolError
 from support.a2a_world import a_start
@@ -40,3 +41,10 @@ def test_times_by_the_rfc_are_taken(text: str) -> None:
 def test_a_time_holds_nothing_but_a_time(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode(start(text))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "boom", "\x1b]0;x\x07", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_a_time_that_a_member_of_a_room_made_up_ends_no_listing(text: str) -> None:
+    assert local_time(text).startswith(("1970", "1969"))
+    assert parse_time(text).astimezone().strftime("%H:%M")
+    assert local_time("2026-11-28T16:05:09.000Z").startswith("2026-11-2")
