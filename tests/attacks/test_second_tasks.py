@@ -44,6 +44,15 @@ async def test_a_page_of_large_tasks_is_bounded_in_bytes(tmp_path: Path) -> None
     assert len(seen) == len({*seen}) == 6
 
 
+@pytest.mark.parametrize(("at", "found"), [("0001-01-01T00:00:00Z", 1), ("9999-12-31T23:59:59Z", 0)])
+async def test_tasks_since_any_time_can_be_asked_for(tmp_path: Path, at: str, found: int) -> None:
+    async with world(tmp_path) as bob, bob.rpc(TOKEN) as rpc:
+        await rpc.send_message(text("hello"))
+        request = ListTasksRequest()
+        request.status_timestamp_after.FromJsonString(at)
+        assert (await rpc.list_tasks(request)).total_size == found
+
+
 async def test_a_task_that_asks_again_and_again_does_not_grow_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

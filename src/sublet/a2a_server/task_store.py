@@ -171,7 +171,7 @@ class SqliteTaskStore(TaskStore):
             "owner": context.user.user_name,
             "context": params.context_id,
             "state": int(params.status),
-            "since": since,
+            "since": max(0, min(since, _MAX_INTEGER)),
             "before": before,
             "before_id": before_id,
             "limit": size + 1,
