@@ -95,6 +95,9 @@ class MemoryNonces:
         self.seen.add(nonce)
         return True
 
+    def of(self, caller: str) -> MemoryNonces:
+        return self
+
 
 class ScriptedExecutor:
     """An ``ExecutorApi`` whose work the test steers: ``updates`` come at once, the rest waits for its gate."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import structlog
@@ -20,7 +20,7 @@ from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.net.http_connection import mark_known
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
 from sublet.protocol.ids import FINGERPRINT
-from sublet.protocol.signing import Nonces
+from sublet.protocol.signing import SharedNonces
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Credentials:
     find_peer: Callable[[str], KnownPeer | None]
     find_token: Callable[[str], str | None]
     key_changed: Callable[[str, str], None]
-    nonces: Nonces
+    nonces: SharedNonces
 
 
 class _AccessGone(Exception):
@@ -124,9 +124,11 @@ class Authenticator:
             token, signer=peer.public_key, audience=self._known.fingerprint, issuer=claim.node_id
         )
         # Prefixed, so that a token's id can never use up a message's nonce.
-        if not self._known.nonces.first_seen(f"jwt:{assertion.token_id}", assertion.issued_at):
+        caller = Caller(peer.name, peer, source_host)
+        nonces = self._known.nonces.of(caller.owner)
+        if not nonces.first_seen(f"jwt:{assertion.token_id}", assertion.issued_at):
             raise AssertionRejected("the peer assertion was used before")
-        return Caller(peer.name, peer, source_host)
+        return caller
 
     def _report(self, claim: Claim) -> None:
         seen = (claim.node_id, claim.key_fingerprint)
@@ -184,7 +186,7 @@ class Gate:
 
         self._active[caller.owner] += 1
         try:
-            await self._app({**scope, SCOPE_KEY: caller}, receive, checked_send)
+            await self._app({**scope, SCOPE_KEY: replace(caller, still_known=still_known)}, receive, checked_send)
         except* _AccessGone:
             # A stream of a peer that was removed, or of a revoked token, ends with its next event.
             log.warning("a caller has lost its access, and its stream was cut", caller=caller.owner)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import cast
 
 from a2a.auth.user import User
@@ -25,12 +26,13 @@ class Caller:
     """An authenticated caller.
 
     ``name`` is the peer's or the token's name; ``peer`` is None for a plain token. ``source_host`` is the IP address
-    that the connection comes from.
+    that the connection comes from. ``still_known`` tells whether it would be let in now.
     """
 
     name: str
     peer: KnownPeer | None
     source_host: str
+    still_known: Callable[[], bool] = field(default=lambda: True, compare=False, repr=False)
 
     @property
     def owner(self) -> str:

@@ -36,10 +36,12 @@ from sublet.protocol.errors import ErrorCode, RemoteProtocolError, SubletError
 from sublet.protocol.messages import Error, Invite, Start
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.signed_chain import CHAIN_KEY, verify_chain
-from sublet.protocol.signing import Nonces, verify_message
+from sublet.protocol.signing import SharedNonces, verify_message
 
 MAX_OPEN_TASKS = 100
 """Tasks per caller that have not ended: each parked INVITE costs the SDK four asyncio tasks."""
+MAX_TASK_BYTES = 4 << 20
+"""A task beyond it takes no further message: all that was said is kept with it, and written anew with each."""
 _ID = Pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _STREAMING = {"SendStreamingMessage", "message/stream"}
 
@@ -72,7 +74,7 @@ class AwcpContextBuilder(RequestContextBuilder):
         executor: ExecutorApi,
         invites: PendingInvites,
         fingerprint: str,
-        nonces: Nonces,
+        nonces: SharedNonces,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -122,6 +124,10 @@ class AwcpContextBuilder(RequestContextBuilder):
             raise UnsupportedOperationError(
                 message="This task takes no further messages: send a new one, with the same contextId if you like."
             )
+        if call.task is not None and call.task.ByteSize() > MAX_TASK_BYTES:
+            raise UnsupportedOperationError(
+                message="So much was said in this task that it takes no more: send a new one, with the same contextId."
+            )
         if context_id and not _ID.fullmatch(context_id):
             raise InvalidParamsError(message="contextId: letters, digits and ._:- only, at most 128 characters")
         text = get_message_text(call.message)
@@ -134,7 +140,9 @@ class AwcpContextBuilder(RequestContextBuilder):
             await self._check_open_tasks(call)
         streamed = call.context.state.get("method") in _STREAMING
         caller = call.caller
-        put_work(call.context, TextWork(text, caller.subject, streamed, caller.owner, chain, call.task is not None))
+        answers = call.task is not None
+        work = TextWork(text, caller.subject, streamed, caller.owner, chain, answers, caller.still_known)
+        put_work(call.context, work)
         return context_id
 
     def _chain(self, call: _Call, text: str) -> Chain:
@@ -147,7 +155,7 @@ class AwcpContextBuilder(RequestContextBuilder):
                 text,
                 recipient=self._fingerprint,
                 now=int(self._clock()),
-                nonces=self._nonces,
+                nonces=self._nonces.of(call.caller.owner),
             )
         except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None
@@ -163,7 +171,7 @@ class AwcpContextBuilder(RequestContextBuilder):
                 "only a paired daemon may delegate; this token is for plain messages",
                 "Run `sublet pair` on this side and `sublet peers add` on yours.",
             )
-        message = self._verified(body, peer)
+        message = self._verified(body, peer, call.caller.owner)
         match message:
             case Invite():
                 task_id = await self._admit_invite(call, message, context_id)
@@ -250,7 +258,7 @@ class AwcpContextBuilder(RequestContextBuilder):
             return AlreadyAnswered(call.task)
         return StopRequested(call.task, message, peer)
 
-    def _verified(self, body: dict[str, JsonValue], peer: KnownPeer) -> AnyMessage:
+    def _verified(self, body: dict[str, JsonValue], peer: KnownPeer, owner: str) -> AnyMessage:
         try:
             message = decode(body)
         except RemoteProtocolError as error:
@@ -261,7 +269,7 @@ class AwcpContextBuilder(RequestContextBuilder):
                 signer=peer.public_key,
                 recipient=self._fingerprint,
                 now=int(self._clock()),
-                nonces=self._nonces,
+                nonces=self._nonces.of(owner),
             )
         except SubletError as error:
             raise a2a_error(error, InvalidRequestError) from None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
+import anyio
 import structlog
 from a2a.helpers import new_text_part
 from a2a.server.tasks import TaskUpdater
@@ -21,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 ANSWER_ARTIFACT = "answer"
 MAX_ANSWER_CHARS = 200_000
+RECHECK_SECONDS = 1.0
+"""How often it is looked whether who asked is still let in: an agent does not go on working for anybody else."""
 _CUT = "\n[the rest of the answer was cut]"
 
 
@@ -39,7 +42,11 @@ class PlainAnswers:
     async def answer(self, work: TextWork, updater: TaskUpdater) -> None:
         """Stream the answer as chunks of one artifact, or give it whole to a caller that does not stream."""
         await updater.start_work()
-        ended = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+        ended: SubletError | AskedBack | None = SubletError(ErrorCode.CANCELLED, "the access was taken away meanwhile")
+        async with anyio.create_task_group() as group:
+            group.start_soon(_until_unknown, work, group.cancel_scope)
+            ended = await self._stream(work, updater) if work.streamed else await self._whole(work, updater)
+            group.cancel_scope.cancel()
         if isinstance(ended, AskedBack):
             # No end: the task goes on with the answer.
             await updater.requires_input(updater.new_agent_message([new_text_part(ended.question)]))
@@ -98,6 +105,13 @@ class PlainAnswers:
             log.exception("the agent failed on a plain message")
             return SubletError(LocalCode.INTERNAL, "the agent failed", "Its owner finds the reason in the log.")
         return None
+
+
+async def _until_unknown(work: TextWork, scope: anyio.CancelScope) -> None:
+    while work.still_known():  # noqa: ASYNC110 - there is no event for a token that expires
+        await anyio.sleep(RECHECK_SECONDS)
+    log.warning("a caller has lost its access, and its work is ended", caller=work.owner)
+    scope.cancel()
 
 
 async def _publish_all(outbox: Outbox[str], updater: TaskUpdater) -> None:

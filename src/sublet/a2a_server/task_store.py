@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,10 +33,14 @@ _UNOWNED = {"submitted": int(TaskState.TASK_STATE_SUBMITTED), "working": int(Tas
 """States that need a running producer: after a restart nobody is left to end such a task."""
 
 MAX_ENDED_TASKS = 2_000
-MAX_ENDED_BYTES = 256 << 20
+MAX_ENDED_BYTES = 64 << 20
+"""Of each caller, so that none who asks much makes the ends of others' tasks be forgotten before they were read."""
 ENDED_RETENTION_SECONDS = 7 * 24 * 3600
 PARKED_RETENTION_SECONDS = 24 * 3600
 MAX_PAGE_SIZE = 100
+MAX_PAGE_BYTES = 128 << 10
+"""Of a page of tasks, unless its first task alone is larger. Callers choose how large their tasks are, and a page is
+written as JSON in one turn of the loop."""
 _PRUNE_EVERY = 100
 _NANOSECONDS = 1_000_000_000
 _MAX_INTEGER = 2**63 - 1
@@ -74,7 +79,7 @@ _PRUNE = (
     "DELETE FROM a2a_task WHERE NOT ended AND state NOT IN (:submitted, :working) AND updated<:oldest_parked",
     "DELETE FROM a2a_task WHERE id IN (SELECT id FROM ("
     "SELECT id, row_number() OVER newest AS place, sum(length(body)) OVER newest AS size FROM a2a_task"
-    " WHERE ended WINDOW newest AS (ORDER BY updated DESC, id)) WHERE place>:keep OR size>:bytes)",
+    " WHERE ended WINDOW newest AS (PARTITION BY owner ORDER BY updated DESC, id)) WHERE place>:keep OR size>:bytes)",
 )
 
 
@@ -166,16 +171,28 @@ class SqliteTaskStore(TaskStore):
             "owner": context.user.user_name,
             "context": params.context_id,
             "state": int(params.status),
-            "since": since,
+            "since": max(0, min(since, _MAX_INTEGER)),
             "before": before,
             "before_id": before_id,
             "limit": size + 1,
         }
         total = (await self._rows(_COUNT, arguments))[0][0]
-        rows = await self._rows(_PAGE, arguments)
-        token = f"{rows[size - 1][0]}:{rows[size - 1][1]}" if len(rows) > size else ""
-        tasks = [Task.FromString(row[2]) for row in rows[:size]]
+        rows, more = await self._call(lambda: self._page(arguments, size))
+        token = f"{rows[-1][0]}:{rows[-1][1]}" if more else ""
+        tasks = [Task.FromString(row[2]) for row in rows]
         return ListTasksResponse(tasks=tasks, total_size=total, page_size=size, next_page_token=token)
+
+    def _page(self, arguments: Mapping[str, str | int], size: int) -> tuple[Rows, bool]:
+        """Return the rows of a page, read one by one as far as they fit, and whether there are more."""
+        rows: Rows = []
+        room = MAX_PAGE_BYTES
+        with closing(self._connection.execute(_PAGE, arguments)) as found:
+            for row in found:
+                room -= len(row[2])
+                if len(rows) == size or (rows and room < 0):
+                    return rows, True
+                rows.append(row)
+        return rows, False
 
     async def _rows(self, query: str, arguments: Mapping[str, str | int]) -> Rows:
         return await self._call(lambda: self._connection.execute(query, arguments).fetchall())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -32,8 +33,8 @@ class TextWork:
     """A plain message.
 
     ``streamed`` tells whether its sender reads the answer as it comes, ``owner`` whose conversations it may go on
-    with, ``chain`` who called until here, where another agent sent it, and ``answers`` whether it answers the question
-    with which its task waits.
+    with, ``chain`` who called until here, where another agent sent it, ``answers`` whether it answers the question
+    with which its task waits, and ``still_known`` whether its sender would be let in now.
     """
 
     text: str
@@ -42,6 +43,7 @@ class TextWork:
     owner: str
     chain: Chain = field(default_factory=Chain)
     answers: bool = False
+    still_known: Callable[[], bool] = lambda: True
 
 
 Work: TypeAlias = AwcpWork | TextWork

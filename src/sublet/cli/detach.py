@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sublet.cli.background import REPORT
+from sublet.daemon.log_file import MAX_LOG_BYTES
 from sublet.protocol.errors import LocalCode, SubletError
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 LOG_NAME = "daemon.log"
-MAX_LOG_BYTES = 16 << 20
-"""A log that has grown beyond this is put aside at the next start, over the one put aside before."""
 MAX_REPORT_BYTES = 64 << 10
 _CALLERS_ALONE = {"PWD", "OLDPWD", "SHLVL", "_"}
 """Environment variables that say where the caller was, which is no business of the daemon's."""

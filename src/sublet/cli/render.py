@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -38,6 +38,7 @@ MAX_LEFT_BEHIND_SHOWN = 10
 SHORT_ID = 12
 """Characters of an id that tables show: ``dlg_`` and 32 random bits."""
 
+_NO_TIME = datetime.fromtimestamp(0, UTC)
 STATE_STYLE = {
     DelegationState.COMPLETED: "green",
     DelegationState.RUNNING: "cyan",
@@ -252,9 +253,17 @@ def size(count: int) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Return the moment that an RFC 3339 text of the daemon names."""
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    """Return the moment that an RFC 3339 text names, in UTC.
+
+    Whoever writes in a room says when that was, in any words; what names no moment that could be told is that of 1970.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return _NO_TIME
+    # A year on, in any time zone, there is still a year.
+    return moment if MINYEAR < moment.year < MAXYEAR else _NO_TIME
 
 
 def local_time(text: str) -> str:

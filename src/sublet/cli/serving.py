@@ -64,6 +64,7 @@ async def serve(options: UpOptions, reporter: Reporter, ready: Callable[[StatusV
 
 
 async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
+    from sublet.cli.detach import log_path
     from sublet.daemon.app import run_daemon
     from sublet.daemon.config import DaemonConfig
     from sublet.daemon.logging import configure_logging
@@ -79,5 +80,5 @@ async def _run(options: UpOptions, ready: Callable[[StatusView], None]) -> None:
         unsandboxed=options.unsandboxed,
         log_level=options.log_level,
     )
-    configure_logging(config.log_level)
+    configure_logging(config.log_level, own_file=log_path(config.home))
     await run_daemon(config, ready)

@@ -10,6 +10,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from sublet.daemon.log_file import LogFile
 from sublet.protocol.patterns import Pattern
 from sublet.protocol.text import clean
 
@@ -31,13 +32,16 @@ _SECRET_VALUES = (
 _NOISY = ("watchfiles", "httpx", "httpcore", "asyncssh", "uvicorn", "a2a", "mcp", "asyncio", "hpack", "sse_starlette")
 
 
-def configure_logging(level: str = "info", stream: TextIO | None = None, *, as_json: bool | None = None) -> None:
+def configure_logging(
+    level: str = "info", stream: TextIO | None = None, *, as_json: bool | None = None, own_file: str | None = None
+) -> None:
     """Send all logs of this process, ours and libraries', to one stream.
 
     Args:
         level: ``debug``, ``info``, ``warning`` or ``error``.
         stream: stderr by default; never stdout, which belongs to ``--json`` and MCP.
         as_json: one JSON object per line; by default where the stream is no terminal.
+        own_file: path of the daemon's own log, which is kept small where the stream leads there.
     """
     stream = stream or sys.stderr
     as_json = not stream.isatty() if as_json is None else as_json
@@ -53,7 +57,7 @@ def configure_logging(level: str = "info", stream: TextIO | None = None, *, as_j
     renderer: Processor = (
         structlog.processors.JSONRenderer(ensure_ascii=True) if as_json else structlog.dev.ConsoleRenderer()
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(stream) if own_file is None else LogFile(stream, own_file)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -33,7 +33,7 @@ from sublet.policy.model import Subject
 from sublet.protocol.canonical import JsonValue
 from sublet.protocol.errors import SubletError
 from sublet.protocol.messages import Accept, Done, Error, Invite, Progress, Start
-from sublet.protocol.signing import Nonces
+from sublet.protocol.signing import SharedNonces
 from sublet.supervisor.agent_config import AgentConfig
 from sublet.tasks import Services
 
@@ -261,7 +261,7 @@ class FaceContext:
     find_peer: Callable[[str], KnownPeer | None]
     key_changed: Callable[[str, str], None]
     find_token: Callable[[str], str | None]
-    nonces: Nonces
+    nonces: SharedNonces
     a2a_host: str
     a2a_port: int
     public_url: str | None

@@ -31,6 +31,13 @@ class Nonces(Protocol):
         """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it."""
 
 
+class SharedNonces(Nonces, Protocol):
+    """The replay memory of all callers, of which each has a share."""
+
+    def of(self, caller: str) -> Nonces:
+        """Return the memory for what ``caller``, who is authenticated, sends; what it fills up is its own share."""
+
+
 def sign_message(message: MessageT, key: SigningKey, *, recipient: str, nonce: str, at: int) -> MessageT:
     """Return ``message`` with a signature in its ``sublet`` object.
 

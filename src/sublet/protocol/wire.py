@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from sublet.protocol.bounds import MAX_DESCRIPTION_CHARS, MAX_PROMPT_CHARS, MAX_TTL_SECONDS
+from sublet.protocol.patterns import Pattern
 
 DelegationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -17,11 +18,17 @@ Path = Annotated[str, StringConstraints(max_length=4096)]
 Long = Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)]
 Ttl = Annotated[int, Field(ge=1, le=MAX_TTL_SECONDS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+_TIME = Pattern(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_YEARS = range(1970, 9999)
+"""In any time zone they are years that can be told."""
 
 
 def _with_offset(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time needs its offset from UTC")
+    # ``fromisoformat`` alone takes any character between date and time, and what is told here is shown and passed on.
+    if not _TIME.fullmatch(text) or datetime.fromisoformat(text).year not in _YEARS:
+        raise ValueError("no time by RFC 3339 with its offset from UTC")
     return text
 
 

@@ -30,6 +30,7 @@ from sublet.workspace.audit.manifest import Manifest
 from sublet.workspace.model import ViewRules
 from support.lender import Lender, lender
 from support.scripted_link import (
+    BOB,
     UNREACHABLE,
     Script,
     accept,
@@ -692,9 +693,9 @@ async def test_lists_are_bounded_whatever_is_asked(side: Lender) -> None:
 async def test_a_removed_peers_leases_end(side: Lender) -> None:
     side.link.answer = accepting()
     mine = await side.running()
-    await side.delegator.end_peer("carol", "carol was removed")
+    await side.delegator.end_peer(b"c" * 32, "carol was removed")
     assert (await side.delegator.view(mine)).state is DelegationState.RUNNING
-    await side.delegator.end_peer("bob", "bob was removed")
+    await side.delegator.end_peer(BOB.public_key, "bob was removed")
     view = await side.settled(mine)
     assert view.error is not None
     assert view.error.message == "bob was removed"

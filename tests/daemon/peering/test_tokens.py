@@ -116,8 +116,9 @@ async def test_when_no_more_can_be_remembered_nothing_is_let_through(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nonces, "MAX_NONCES", 1)
+    monkeypatch.setattr(nonces, "KEPT_FOR_EACH", 1)
     clock = Clock()
-    memory = await NonceMemory.load(store, clock)
+    memory = (await NonceMemory.load(store, clock)).of("peer:x")
     memory.first_seen("a", int(clock.at))
     with pytest.raises(SubletError) as error:
         memory.first_seen("b", int(clock.at))

@@ -72,7 +72,7 @@ class PeerService(PartOfService):
         await self._parts.gate.ask(caller, Action.PEER_MANAGE, name)
         peer = await self._parts.peers.remove(name)
         why = f"the peer was removed by {who(caller)}"
-        await self._parts.delegator.end_peer(peer.name, why)
+        await self._parts.delegator.end_peer(peer.public_key, why)
         await self._parts.executor.end_peer(peer.fingerprint, why)
         return peer.view()
 

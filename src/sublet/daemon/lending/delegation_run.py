@@ -81,6 +81,11 @@ class DelegationRun:
         """Whether the peer may still hold the task and has not been told that it is over."""
 
     @property
+    def peer_key(self) -> bytes:
+        """The public key of whom it goes to, whatever that peer is called meanwhile."""
+        return self._peer.public_key
+
+    @property
     def record(self) -> DelegationRecord:
         """The record as last journalled."""
         return self._keeper.record

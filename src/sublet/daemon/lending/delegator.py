@@ -98,7 +98,8 @@ class Delegator:
 
         Raises:
             SubletError: ``CONFLICT`` for an idempotency key that was used for something else, ``POLICY_DENIED`` for a
-                quota above that of policy, ``UNAVAILABLE`` when too much is under way or the daemon is stopping.
+                quota above that of policy, ``UNAVAILABLE`` when too much is under way or the daemon is stopping,
+                ``PEER_UNKNOWN`` where the peer was removed since it was looked up.
         """
         who = f"{caller.kind}:{caller.name}"
         known = await self._known(request, who)
@@ -109,6 +110,11 @@ class Delegator:
                 LocalCode.UNAVAILABLE, "no further delegation can be started now", "Try again in a moment."
             )
         await self._taken_over.wait()
+        # A person may have been waited for since the peer was looked up; nothing is awaited until it can be ended.
+        if (now := self._find_peer(peer.name)) is None or now.public_key != peer.public_key:
+            raise SubletError(
+                LocalCode.PEER_UNKNOWN, f"{peer.name} was removed or renamed meanwhile", "See `sublet peers list`."
+            )
         record = new_record(request, who, resources, peer.name, agent, ttl_seconds, self._quota(request), chain)
         run = self._runs[record.id] = DelegationRun(record, peer, lent_directories(record), self._tools)
         # From here on it goes on in its own task, whether or not the caller waits for the answer.
@@ -204,9 +210,9 @@ class Delegator:
         record = await self._journal.require_delegation(delegation_id)
         raise SubletError(LocalCode.CONFLICT, f"{record.id} is over: {record.state}", "Delegate again.")
 
-    async def end_peer(self, peer: str, why: str) -> None:
-        """Cancel everything that is under way with the peer of that name."""
-        await self._cancel([run for run in self._runs.values() if run.record.peer == peer], why)
+    async def end_peer(self, public_key: bytes, why: str) -> None:
+        """Cancel everything that is under way with the peer of that key, whatever it was called when it began."""
+        await self._cancel([run for run in self._runs.values() if run.peer_key == public_key], why)
 
     async def _cancel(self, runs: Iterable[DelegationRun], why: str) -> None:
         error = SubletError(ErrorCode.CANCELLED, why, "Delegate again if needed.")

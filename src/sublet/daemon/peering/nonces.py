@@ -10,23 +10,32 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from sublet.daemon.storage.store import Store
 from sublet.protocol.errors import LocalCode, SubletError
-from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS
+from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS, Nonces
 
 MAX_NONCES = 200_000
 """Within the clock skew window; only messages whose signature holds get this far, so only peers can fill it."""
+MAX_OF_ONE = 50_000
+"""Of them, from one caller: a busy one needs some twenty thousand."""
+KEPT_FOR_EACH = 2_000
+"""From a caller, where others have filled the memory: it goes on, and is only not as busy as it could be."""
 PRUNE_SECONDS = 60
 
 
 class NonceMemory:
-    """The nonces of all signed messages that could still be replayed."""
+    """The nonces of all signed messages that could still be replayed.
+
+    Each caller has a share, so that none who sends without end keeps the others, or the person at this machine, out.
+    """
 
     def __init__(self, store: Store, seen: Mapping[bytes, int], clock: Callable[[], float]) -> None:
         self._store = store
-        self._seen = dict(seen)
+        self._seen = {key: (at, "") for key, at in seen.items()}
+        self._held: Counter[str] = Counter()
         self._clock = clock
         self._pruned_at = clock()
 
@@ -42,7 +51,15 @@ class NonceMemory:
         return cls(store, await store.write(work), clock)
 
     def first_seen(self, nonce: str, at: int) -> bool:
-        """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it.
+        """Tell whether ``nonce`` is new, and remember it, whatever callers have sent: for what a person here signs."""
+        return self.seen_of("", nonce, at)
+
+    def of(self, caller: str) -> Nonces:
+        """``SharedNonces.of``."""
+        return _Share(self, caller)
+
+    def seen_of(self, caller: str, nonce: str, at: int) -> bool:
+        """Tell whether ``nonce``, signed at ``at`` (Unix seconds), is new, and remember it as ``caller``'s.
 
         A nonce from outside the clock skew window is never new, since it may have been forgotten already.
 
@@ -55,14 +72,17 @@ class NonceMemory:
         key = hashlib.sha256(nonce.encode("utf-8", "surrogatepass")).digest()
         if abs(now - at) > MAX_CLOCK_SKEW_SECONDS or key in self._seen:
             return False
-        if len(self._seen) >= MAX_NONCES:
+        held = self._held[caller]
+        full = held >= MAX_OF_ONE or (len(self._seen) >= MAX_NONCES and held >= KEPT_FOR_EACH)
+        if caller and full:
             raise SubletError(LocalCode.UNAVAILABLE, "too many messages in a short time", "Try again in some minutes.")
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR IGNORE INTO nonces (hash, at) VALUES (?, ?)", (key, at))
 
         self._store.post(work)
-        self._seen[key] = at
+        self._seen[key] = at, caller
+        self._held[caller] += 1
         return True
 
     def _prune(self, now: int) -> None:
@@ -73,4 +93,14 @@ class NonceMemory:
 
         self._store.post(work)
         self._pruned_at = now
-        self._seen = {key: at for key, at in self._seen.items() if at >= oldest}
+        self._seen = {key: seen for key, seen in self._seen.items() if seen[0] >= oldest}
+        self._held = Counter(caller for _, caller in self._seen.values())
+
+
+class _Share:
+    def __init__(self, memory: NonceMemory, caller: str) -> None:
+        self._memory = memory
+        self._caller = caller
+
+    def first_seen(self, nonce: str, at: int) -> bool:
+        return self._memory.seen_of(self._caller, nonce, at)

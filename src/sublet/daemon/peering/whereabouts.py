@@ -31,7 +31,7 @@ from sublet.protocol import ids
 from sublet.protocol.canonical import canonical_json
 from sublet.protocol.encoding import b64, unb64
 from sublet.protocol.errors import ErrorCode, LocalCode, SubletError
-from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS, SIGNATURE_BYTES, Nonces
+from sublet.protocol.signing import MAX_CLOCK_SKEW_SECONDS, SIGNATURE_BYTES, SharedNonces
 
 FIRST_WAIT_SECONDS: Final = 5.0
 LONGEST_WAIT_SECONDS: Final = 300.0
@@ -62,7 +62,7 @@ class Whereabouts:
         peers: PeerStore,
         link: PeerLink,
         own_address: Callable[[], OwnAddress],
-        nonces: Nonces,
+        nonces: SharedNonces,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._identity = identity
@@ -107,7 +107,7 @@ class Whereabouts:
             raise _denied("what was told of an address is not signed by the caller's pinned key")
         if abs(self._clock() - moved.at) > MAX_CLOCK_SKEW_SECONDS or moved.at < self._last.get(node_id, 0):
             raise _denied("what was told of an address is not of now")
-        if not self._nonces.first_seen(f"moved:{moved.nonce}", moved.at):
+        if not self._nonces.of(f"peer:{node_id}").first_seen(f"moved:{moved.nonce}", moved.at):
             raise _denied("what was told of an address was told before")
         known = self._peers.by_node_id(node_id)
         if known is None:

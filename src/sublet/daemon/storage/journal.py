@@ -199,6 +199,24 @@ class Journal(EventLog):
 
         return await self.read(work)
 
+    async def forget_oldest_of(self, peer: str, keep: int) -> int:
+        """Remove the oldest ended assignments of ``peer`` until the rest takes ``keep`` bytes; return how many went."""
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            rows = connection.execute(
+                f"""SELECT id FROM (
+                    SELECT id, sum(length(CAST(record AS BLOB))) OVER (ORDER BY updated_at DESC, id DESC) AS bytes
+                    FROM assignments WHERE peer = ? AND state IN ({_marks(_ASSIGNMENTS.ends)})
+                ) WHERE bytes > ?""",  # noqa: S608 - marks
+                (peer, *_ASSIGNMENTS.ends, keep),
+            )
+            return [row["id"] for row in rows]
+
+        found = await self.read(work)
+        if found:
+            await self.forget(assignments=found)
+        return len(found)
+
     async def delegation_ids(self) -> frozenset[str]:
         """Return the ids of all delegations that are kept."""
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
+import structlog
+
 from sublet.daemon.api.daemon_api import KnownPeer
 from sublet.daemon.storage.journal import Journal
 from sublet.daemon.storage.records import AssignmentRecord
@@ -10,6 +15,13 @@ from sublet.protocol.errors import ErrorCode, SubletError
 from sublet.protocol.events import EventKind
 from sublet.protocol.lifecycle import ASSIGNMENT_TABLE, AssignmentEvent, advance
 
+MAX_ENDED_BYTES: Final = 64 << 20
+"""Of what is over of one peer: each prompt is as long as it likes, and its INVITE costs it nothing."""
+LOOK_AGAIN_BYTES: Final = 8 << 20
+"""How much of a peer may come to its end before it is counted what is kept of it."""
+
+log = structlog.get_logger(__name__)
+
 
 class Assignments:
     """Knows every assignment by its delegation's id; ``under_way`` are those that are not over yet."""
@@ -17,6 +29,8 @@ class Assignments:
     def __init__(self, journal: Journal) -> None:
         self.under_way: dict[str, AssignmentRecord] = {}
         self._journal = journal
+        self._ended: Counter[str] = Counter()
+        """Bytes of prompts that came to their end since it was counted what is kept of each peer."""
 
     async def find(self, delegation_id: str) -> AssignmentRecord | None:
         """Return the record of that delegation, also where it is over."""
@@ -52,6 +66,22 @@ class Assignments:
         changed = record.model_copy(update={**changes, "state": state, "updated_at": rfc3339()})
         await self._journal.save_assignment(changed, EventKind.ASSIGNMENT_STATE, {"state": str(state)})
         self.under_way[record.id] = changed
+
+    async def forget_oldest(self, ended: AssignmentRecord) -> None:
+        """Count what is over and, where too much of its peer is kept, forget what ended first.
+
+        Raises:
+            SubletError: ``UNAVAILABLE`` where the disk fails.
+        """
+        self._ended[ended.peer] += len(ended.invite.task.prompt.encode())
+        if self._ended[ended.peer] >= LOOK_AGAIN_BYTES:
+            del self._ended[ended.peer]
+            if gone := await self._journal.forget_oldest_of(ended.peer, MAX_ENDED_BYTES):
+                log.info("old work for a peer is forgotten, since much is kept", peer=ended.peer, assignments=gone)
+
+    async def is_used(self, delegation_id: str) -> bool:
+        """Tell whether we know a delegation of our own by that id: all that is journalled of it goes by it."""
+        return await self._journal.load_delegation(delegation_id) is not None
 
     async def note(self, record: AssignmentRecord, **changes: object) -> None:
         """Journal facts that are no transition."""

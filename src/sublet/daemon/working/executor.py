@@ -160,6 +160,8 @@ class Executor:
                 if known is not None:
                     promise.keep(self._again(known, message, peer), None)
                     return
+                if await self._assignments.is_used(message.delegation_id):
+                    raise used()
                 agent = await self._acceptance.check(message, peer)
                 transport = await asyncio.to_thread(choose_transport, message, self._tools.carriers, self._require)
                 if promise.given_up:
@@ -349,6 +351,10 @@ class Executor:
             log.error("the end could not be journalled", delegation_id=delegation_id, reason=str(broken))
             failure = broken
         self._runs.pop(delegation_id, None)
+        try:
+            await self._assignments.forget_oldest(record)
+        except SubletError as broken:
+            log.error("what is kept of a peer could not be counted", peer=record.peer, reason=str(broken))
         await self._release(delegation_id, record.accept.sublet.transport, Path(record.mount_point))
         return failure
 

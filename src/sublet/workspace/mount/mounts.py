@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -41,6 +42,9 @@ NO_GUARD = "none: its file system can't make a directory immutable, and root ign
 """What ``Mounts.guard`` says where a lost mount leaves a directory that can be written to."""
 STUCK_SECONDS = 0.5
 """How long a further read that can't be done waits to be told so."""
+MAX_SSHFS_BYTES = 512 << 20
+"""Of memory for one sshfs, which keeps the names of a directory until the lender has told the last one: as many as one
+million. Beyond it sshfs ends, and the work with it."""
 _POLL_SECONDS = 0.005
 
 # The only options sshfs ever gets. follow_symlinks must never appear here. Its own contain_symlinks would refuse every
@@ -325,6 +329,9 @@ class Mount:
         try:
             argv = [shutil.which("sshfs") or "sshfs", "-f", "-o", options(), f"sublet:{remote_path}", str(self.path)]
             self._sshfs = await ChildProcess.start(argv, sock=theirs, on_exit=self._ended)
+            # Before it hears a word of the lender's.
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self._sshfs.pid, resource.RLIMIT_DATA, (MAX_SSHFS_BYTES, MAX_SSHFS_BYTES))
             self._channel = await MountChannel.open(connection, ours, self.cut, self._pipe_ended, _depth(remote_path))
         except OSError as error:
             ours.close()
