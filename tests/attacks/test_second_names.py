@@ -12,6 +12,7 @@ from attacks.test_view_names import CHANGES, READ, WRITE
 from sublet.protocol.errors import SubletError
 from sublet.workspace.model import ViewRules
 from sublet.workspace.view.led_to import MAX_PLACES, guarded
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.sftp_client import attributes
 from support.views import default_rules
 
@@ -125,3 +126,11 @@ def test_links_that_turn_in_circles_or_are_too_many_end(tmp_path: Path) -> None:
         (root / ".claude" / str(number)).symlink_to(f"../d{number}")
     with pytest.raises(SubletError, match="links and settings"):
         guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+
+
+@pytest.mark.parametrize("name", [b"SECRET~1.JSO", b"env~1", b"x/ENVRC~1", b"CLAUDE~1/SETTIN~1.JSO", b"ABCDEF~12"])
+def test_short_names_are_hidden_where_the_file_system_has_some(name: bytes) -> None:
+    parts = name.split(b"/")
+    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True).hidden(parts)
+    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True, git="ro").without_repository().hidden(parts)
+    assert not Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, []).hidden(parts)
