@@ -458,7 +458,7 @@ def _bundle_listing(data: bytes) -> None:
     assert set(taken.sizes) <= {change.blob for change in taken.changes}
 
 
-@target("git_place", "workspace.git.place:_read")
+@target("git_place", "workspace.git.place:read_file")
 def _git_place(data: bytes) -> None:
     """Take the bytes for each file that says where a repository, its objects and its branch are."""
     root = _scratch() / "place"
