@@ -49,8 +49,10 @@ from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import look_at
 from sublet.workspace.quota import Quota
 from sublet.workspace.sandbox.git_sandbox import GitSandbox
+from sublet.workspace.view.led_to import guarded
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 from support.staged import KEY, StagedBench
+from support.views import default_rules
 
 RULES = Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], git="rw")
 ONE = b"1" * 40
@@ -161,6 +163,10 @@ def with_references(size: int) -> Path:
         (root / ".git" / "refs" / "heads" / str(number)).write_bytes(ONE + b"\n")
     (root / ".git" / "objects" / "info" / "alternates").write_text("/nowhere\n" * (size // 9))
     (root / ".git" / "HEAD").write_text("ref: refs/heads/" + "x" * size)
+    (root / ".git" / "config").write_text("[core]\n" + "sshCommand = 'tools/*ssh' $x\n" * (size // 32))
+    (root / ".claude").mkdir()
+    for number in range(size // 256):
+        (root / ".claude" / str(number)).symlink_to("../" + "x/../" * 16 + str(number))
     return root
 
 
@@ -169,6 +175,7 @@ def found(root: Path) -> None:
     moved({}, refs)
     find(root)
     look_at(root)
+    guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
 
 
 def configuration(size: int) -> bytes:
@@ -236,6 +243,10 @@ async def odd_files() -> None:
     found(root)
     (root / ".git" / "refs" / "heads" / "loop").symlink_to("loop")
     os.mkfifo(root / ".git" / "refs" / "heads" / "pipe")
+    (root / ".git" / "config").unlink()
+    (root / ".git" / "config").write_text("[core]\n\tfsmonitor = ./pipe\n[include]\n\tpath = ../pipe\n")
+    os.mkfifo(root / "pipe")
+    (root / ".envrc").symlink_to(".envrc")
     found(root)
     for target in ("index", "HEAD", "packed-refs", "refs/heads/x", "objects/11/" + "1" * 38):
         source = (b".git", b"index.lock")
@@ -374,9 +385,10 @@ _FILES = [
         "git.refs:_read",
         "git.refs:_OBJECT",
     ),
-    *("git.place:find", "git.place:_own", "git.place:_head", "git.place:_alternates", "git.place:_read"),
+    *("git.place:find", "git.place:_own", "git.place:_head", "git.place:_alternates", "git.place:read_file"),
     *("git.place:_path", "git.place:_common", "git.repository:look_at", "git.repository:_content"),
-    *("git.repository:_hooks", "git.repository:_SPECIAL"),
+    *("git.place:place_of", "git.obeyed:obeyed", "git.obeyed:_words", "git.obeyed:_WORD"),
+    *("view.led_to:guarded", "view.led_to:_look", "view.led_to:_leads", "view.led_to:_SPECIAL", "view.led_to:_target"),
 ]
 _TAKE = [
     *("git.take:looking", "git.take:Looking.look", "git.take:_kind", "git.take:_replaced"),

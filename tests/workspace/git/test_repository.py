@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.config_syntax import settings as read_settings
 from sublet.workspace.git.refs import MovedRef, moved, read_refs
 from sublet.workspace.git.repository import ELSEWHERE, NO_REPOSITORY, OTHER_STORAGE, look_at
+from sublet.workspace.view.led_to import guarded
 from sublet.workspace.view.rules import Rules
 from support.views import default_rules
 
@@ -241,10 +243,15 @@ def test_a_configuration_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 )
 def test_hooks_that_are_kept_in_the_tree_are_locked(tmp_path: Path, configured: str, locked: str | None) -> None:
     root = repository(tmp_path / "x", f"[core]\n\thooksPath = {configured.format(root=tmp_path / 'x')}\n")
-    hooks = look_at(root).hooks
-    assert bool(hooks) is (locked is not None)
+    found: list[str] = []
+
+    def rules_of(locked: Sequence[str], _: Sequence[str]) -> Rules:
+        found[:] = locked
+        return Rules([], locked, [])
+
+    rules = guarded(root, rules_of)
+    assert bool(found) is (locked is not None)
     if locked is not None:
-        rules = Rules([], hooks, [])
         assert rules.locked(locked.encode().split(b"/"))
         assert not rules.locked([b"src", b"main.py"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from sublet.daemon.api.models import CreateDelegation
@@ -14,6 +15,7 @@ from sublet.protocol.messages import LentResource
 from sublet.workspace.folding import may_fold
 from sublet.workspace.git.repository import NO_REPOSITORY, look_at
 from sublet.workspace.model import META, WORKSPACE, LentDirectory
+from sublet.workspace.view.led_to import guarded
 from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
 
 
@@ -102,9 +104,12 @@ def lent_directories(record: DelegationRecord) -> tuple[LentDirectory, ...]:
 def prepared(
     resources: Sequence[LentDirectory], request: CreateDelegation
 ) -> tuple[tuple[LentDirectory, ...], list[str]]:
-    """Return ``resources`` as they can be served: with the repository as far as it can be shown, and its hooks locked.
+    """Return ``resources`` as they can be served: with the repository as far as it can be shown.
 
-    It blocks: call it in a thread.
+    What links and the configuration of repositories lead to is guarded. It blocks: call it in a thread.
+
+    Raises:
+        SubletError: as ``guarded``.
 
     Returns:
         The directories, and where ``.git`` stays hidden although it was asked for, with the reason.
@@ -116,18 +121,25 @@ def prepared(
         git = repository.shown(request.git)
         if git != request.git and (repository.why_hidden != NO_REPOSITORY or lent.name == WORKSPACE):
             hidden.append(f"{lent.name}: {repository.why_hidden}")
-        rules = _rules(request, lent.name, git, locked=repository.hooks, folds=may_fold(lent.path))
+        rules_of = partial(_rules, request, lent.name, git, folds=may_fold(lent.path))
+        rules = guarded(lent.path, rules_of)
         copies = repository.copies or {} if git != "hidden" else {}
         served.append(replace(lent, rules=rules, copies=copies))
     return tuple(served), hidden
 
 
 def _rules(
-    request: CreateDelegation, name: str, git: GitMode, *, locked: Sequence[str] = (), folds: bool = False
+    request: CreateDelegation,
+    name: str,
+    git: GitMode,
+    locked: Sequence[str] = (),
+    hidden: Sequence[str] = (),
+    *,
+    folds: bool = False,
 ) -> Rules:
     """Return the rules of one directory; ``include`` narrows the one to work in only, the others go whole."""
     return Rules(
-        DEFAULT_HIDDEN,
+        (*DEFAULT_HIDDEN, *hidden),
         (*DEFAULT_LOCKED, *locked),
         request.reveal,
         unlocked=request.unlock,

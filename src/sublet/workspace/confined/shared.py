@@ -97,20 +97,20 @@ class SharedFiles:
         return verdict is not False
 
     def stays_inside(self, status: os.stat_result, parts: Parts, *, patient: bool) -> bool:
-        """Tell whether every name of a file, of which ``parts`` was one, is shown by the view.
+        """Tell whether every name of a file, of which ``parts`` was one, is shown by the view, and may be changed.
 
         Raises:
             NotKnownYet: that has to be found out first.
         """
         if status.st_nlink > MAX_NAMES:
             return False
-        if self._all_shown(status, parts):
+        if self._all_shown(status, parts, changed=True):
             return True
         if status.st_nlink < 2:
             return False
         if self._verdict(status) is None or self._moved:
             need(*self._learn(status), patient=patient)
-            return self._all_shown(status, parts)
+            return self._all_shown(status, parts, changed=True)
         return False
 
     def linked(self, before: os.stat_result, after: os.stat_result, old: Parts, new: Parts) -> None:
@@ -160,21 +160,27 @@ class SharedFiles:
         while self._linked_bytes > MAX_NAMES_BYTES and self._linked:
             self._linked_bytes -= _weight(self._linked.popitem(last=False)[1])
 
-    def _all_shown(self, status: os.stat_result, parts: Parts) -> bool:
-        """Tell whether names that the view shows, and that still lead to the file, are all that it has."""
+    def _all_shown(self, status: os.stat_result, parts: Parts, *, changed: bool = False) -> bool:
+        """Tell whether names that the view shows, and that still lead to the file, are all that it has.
+
+        Where it is to be ``changed``, names that no lease changes do not count.
+        """
         if status.st_nlink > MAX_NAMES:
             return False
-        found = 1 if self._leads(parts, status) else 0
+        found = 1 if self._leads(parts, status, changed=changed) else 0
         if found == status.st_nlink:
             return True
         own = b"/".join(parts)
         for name in list(self._known(status.st_ino))[: 2 * MAX_NAMES]:
-            if name != own and self._leads(name.split(b"/"), status):
+            if name != own and self._leads(name.split(b"/"), status, changed=changed):
                 found += 1
         return found == status.st_nlink
 
-    def _leads(self, parts: Sequence[bytes], status: os.stat_result) -> bool:
+    def _leads(self, parts: Sequence[bytes], status: os.stat_result, *, changed: bool) -> bool:
+        rules = self._rules
         if not parts or self._mounts.covers(parts):
+            return False
+        if changed and (rules.locked(parts) or rules.kept(parts) or rules.checked(parts)):
             return False
         try:
             directory = self._open(self._root, b"/".join(parts[:-1]) or b".", DIRECTORY_PATH)
@@ -184,7 +190,7 @@ class SharedFiles:
             found = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
             if not os.path.samestat(found, status):
                 return False
-            return not self._rules.hidden(parts) or self._own(parts, found, directory, parts[-1])
+            return not rules.hidden(parts) or self._own(parts, found, directory, parts[-1])
         except OSError:
             return False
         finally:

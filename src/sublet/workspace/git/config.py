@@ -86,12 +86,10 @@ _OWN: Final[tuple[Entry, ...]] = (
 class Config:
     """What a repository's configuration says, as far as it matters to a lease.
 
-    ``copy`` is the part that may be shown; ``hooks_path`` is the directory of hooks where it is not the usual one;
-    ``ref_storage`` is how references are kept.
+    ``copy`` is the part that may be shown; ``ref_storage`` is how references are kept.
     """
 
     copy: bytes
-    hooks_path: str = ""
     ref_storage: str = "files"
 
 
@@ -104,7 +102,6 @@ def read_config(config: bytes) -> Config:
     last = {f"{section}.{key}": value for section, subsection, key, value in entries if not subsection}
     return Config(
         _written((*_allowed(entries), *_OWN)),
-        last.get("core.hookspath", ""),
         last.get("extensions.refstorage", "files").lower(),
     )
 

@@ -63,10 +63,16 @@ def find(root: Path) -> Place | None:
                 common,
                 b"" if below == b"." else below + b"/",
                 _head(own),
-                read_config(_read(common / "config", MAX_CONFIG_BYTES)),
+                read_config(read_file(common / "config", MAX_CONFIG_BYTES)),
                 tuple(_alternates(common / "objects")),
             )
     return None
+
+
+def place_of(top: Path) -> tuple[Path, Path] | None:
+    """Return the repository of the work tree ``top`` and the one with its objects; None where ``top`` is no top."""
+    own = _own(top / os.fsdecode(REPOSITORY))
+    return None if own is None else (own, _common(own))
 
 
 def _own(path: Path) -> Path | None:
@@ -77,7 +83,7 @@ def _own(path: Path) -> Path | None:
         return None
     if stat.S_ISDIR(mode):
         return Path(os.path.realpath(path))
-    content = _read(path, MAX_POINTER_BYTES)
+    content = read_file(path, MAX_POINTER_BYTES)
     if not stat.S_ISREG(mode) or not content.startswith(_GITDIR):
         return None
     target = _path(content.removeprefix(_GITDIR), path.parent)
@@ -85,7 +91,7 @@ def _own(path: Path) -> Path | None:
 
 
 def _common(own: Path) -> Path:
-    return _path(_read(own / "commondir", MAX_POINTER_BYTES), own) or own
+    return _path(read_file(own / "commondir", MAX_POINTER_BYTES), own) or own
 
 
 def _path(content: bytes, beside: Path) -> Path | None:
@@ -97,7 +103,7 @@ def _path(content: bytes, beside: Path) -> Path | None:
 
 def _head(own: Path) -> str:
     """Return what HEAD holds; nothing where that is no reference below ``refs`` and no object's name."""
-    value = _read(own / "HEAD", MAX_POINTER_BYTES).rstrip(b"\n")
+    value = read_file(own / "HEAD", MAX_POINTER_BYTES).rstrip(b"\n")
     if value.startswith(_REF):
         name = value.removeprefix(_REF).strip()
         good = name.startswith(b"refs/") and not _CONTROL.intersection(name)
@@ -113,7 +119,7 @@ def _alternates(objects: Path) -> list[Path]:
     todo = [objects]
     while todo and len(found) < MAX_ALTERNATES:
         here = todo.pop()
-        for line in _read(here / "info" / "alternates", MAX_POINTER_BYTES).splitlines():
+        for line in read_file(here / "info" / "alternates", MAX_POINTER_BYTES).splitlines():
             path = None if line.startswith(b"#") else _path(line, here)
             if path is not None and path not in found and path != objects and os.path.isdir(path):
                 found.append(path)
@@ -121,7 +127,7 @@ def _alternates(objects: Path) -> list[Path]:
     return found[:MAX_ALTERNATES]
 
 
-def _read(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
     """Return the beginning of a regular file; nothing where there is none."""
     try:
         fd = os.open(path, _OPEN)

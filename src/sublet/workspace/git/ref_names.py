@@ -59,6 +59,16 @@ def check_reference(content: bytes) -> None:
         raise refused(errno.EACCES)
 
 
+def check_noted(content: bytes) -> None:
+    """Refuse the content of a file that notes one object for git (``git.rules.NOTED``), but holds none.
+
+    Raises:
+        OSError: ``EACCES``.
+    """
+    if not _is_object(content.removesuffix(b"\n")):
+        raise refused(errno.EACCES)
+
+
 def check_packed(content: bytes, replaced: Collection[bytes]) -> None:
     """Refuse packed references that hold what git would not write, or a replacement that the lender did not make.
 

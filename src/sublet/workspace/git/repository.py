@@ -1,4 +1,4 @@
-"""The repository in a lent directory: whether it can be shown, and what of its surroundings git would execute."""
+"""The repository in a lent directory: whether it can be shown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Final
 
 from sublet.disk.openat2 import DIRECTORY_PATH, open_real
 from sublet.protocol.bounds import GitMode
-from sublet.protocol.patterns import Pattern
 from sublet.workspace.git.config import MAX_CONFIG_BYTES, read_config
 from sublet.workspace.git.rules import REPOSITORY
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_SPECIAL = Pattern(r"[*?\[]")
 
 NO_REPOSITORY: Final = "it has no .git"
 ELSEWHERE: Final = (
@@ -31,12 +29,11 @@ class Repository:
     """What a lease has to know of ``.git`` at the root of a directory.
 
     ``why_hidden`` tells why it can't be shown, and is empty where it can. ``copies`` are what is served in place of
-    hidden files, as ``LentDirectory.copies``. ``hooks`` are patterns of names outside of ``.git`` that git executes.
+    hidden files, as ``LentDirectory.copies``.
     """
 
     why_hidden: str = ""
     copies: dict[tuple[bytes, ...], bytes] | None = None
-    hooks: tuple[str, ...] = ()
 
     def shown(self, git: GitMode) -> GitMode:
         """Return what is shown of it where ``git`` is asked for."""
@@ -60,10 +57,9 @@ def look_at(root: Path) -> Repository:
     finally:
         os.close(top)
     config = read_config(content)
-    hooks = _hooks(root, config.hooks_path)
     if config.ref_storage != "files":
-        return Repository(OTHER_STORAGE, hooks=hooks)
-    return Repository(copies={(REPOSITORY, b"config"): config.copy}, hooks=hooks)
+        return Repository(OTHER_STORAGE)
+    return Repository(copies={(REPOSITORY, b"config"): config.copy})
 
 
 def _content(top: int) -> bytes:
@@ -77,13 +73,3 @@ def _content(top: int) -> bytes:
         os.close(repository)
     with os.fdopen(fd, "rb") as file:
         return file.read(MAX_CONFIG_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-
-
-def _hooks(root: Path, configured: str) -> tuple[str, ...]:
-    """Return the pattern that locks the configured directory of hooks, where that lies in ``root``."""
-    if not configured or "\0" in configured or configured.startswith("~"):
-        return ()
-    below = os.path.relpath(os.path.normpath(root / configured), root)
-    if below == os.curdir or below.split(os.sep)[0] in (os.pardir, REPOSITORY.decode()):
-        return ()
-    return ("/" + _SPECIAL.sub(lambda found: f"[{found[0]}]", below),)

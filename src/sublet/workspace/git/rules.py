@@ -45,6 +45,9 @@ INDEX: Final = b"index"
 HEAD: Final = b"HEAD"
 PACKED: Final = b"packed-refs"
 REFS: Final = b"refs"
+NOTED: Final = frozenset({b"CHERRY_PICK_HEAD", b"ORIG_HEAD", b"REVERT_HEAD"})
+"""What git notes while it works, and believes to be references: where one points to a name in the repository, the next
+``git reset`` writes or removes what has that name, such as ``shallow``, ``info/grafts`` or a branch."""
 _TREES: Final = frozenset({b"objects", b"refs", b"logs"})
 _FIXED: Final = frozenset(
     {(b"objects",), (b"objects", b"info"), (b"objects", b"pack"), (b"refs",), (b"refs", b"heads"), (b"refs", b"tags")}
@@ -86,7 +89,7 @@ def kept(below: Sequence[bytes]) -> bool:
 def checked(below: Sequence[bytes]) -> bool:
     """Tell whether what is there comes only under another name, and is looked at before (``git.take``)."""
     if len(below) == 1:
-        return below[0] in (INDEX, HEAD, PACKED)
+        return below[0] in (INDEX, HEAD, PACKED) or below[0] in NOTED
     if below[0] == REFS:
         return not below[-1].endswith(LOCK)
     return below[0] == b"objects" and _is_object(below[1:])

@@ -20,11 +20,12 @@ from sublet.workspace.git.ref_names import (
     MAX_PACKED_BYTES,
     MAX_REF_BYTES,
     REPLACE,
+    check_noted,
     check_packed,
     check_reference,
     replacements,
 )
-from sublet.workspace.git.rules import HEAD, INDEX, PACKED, REFS
+from sublet.workspace.git.rules import HEAD, INDEX, NOTED, PACKED, REFS
 from sublet.workspace.viewpath import Parts, refused
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
@@ -126,6 +127,8 @@ class Looking:
             check_packed(content, replacements(before) | self._replaced)
         elif kind == REFS:
             check_reference(content)
+        elif kind in NOTED:
+            check_noted(content)
         else:
             check_object(content, self._parts[-2] + self._parts[-1])
         self._content = content
@@ -211,6 +214,8 @@ def _kind(parts: Parts) -> tuple[bytes, int]:
         return PACKED, MAX_PACKED_BYTES
     if below == (HEAD,) or below[0] == REFS:
         return REFS, MAX_REF_BYTES
+    if below[0] in NOTED:
+        return below[0], MAX_REF_BYTES
     return b"", MAX_OBJECT_BYTES
 
 

@@ -33,6 +33,9 @@ _CACHED_ANSWER: Final = 240
 RESERVED: Final = b".sublet-"
 """Begins the names that come and go while Sublet itself changes a directory."""
 
+SHORT: Final = "*~[0-9]*"
+"""What file systems with short names (FAT, NTFS) may take for any other name: ``SECRET~1.JSO`` is ``secrets.json``."""
+
 DEFAULT_HIDDEN: Final = (
     # environment files; what documents their shape stays visible
     ".env", ".env.*", ".env-*", ".env_*", ".env~", "..env.sw?", "*.env",
@@ -99,7 +102,7 @@ class Rules:
             to them; none is everything.
         exclude: patterns of names that stay where they are.
         folds: whether the file system may take names that differ in case for the same, so that names which are written
-            with capitals are locked in any letters.
+            with capitals are locked in any letters, and names that may be short for another one are hidden.
         git: what is shown of ``.git`` at the root (``git.rules``), whatever the patterns say.
 
     Raises:
@@ -146,7 +149,8 @@ class Rules:
         self._arguments = (hidden, locked, revealed, unlocked, include, exclude)
         self._folds = folds
         self._git = git
-        made = _compiled(*(tuple(patterns) for patterns in self._arguments), folds)
+        names = ((*hidden, SHORT) if folds else hidden, *self._arguments[1:])
+        made = _compiled(*(tuple(patterns) for patterns in names), folds)
         self._hidden, self._excepted = made.hidden, made.excepted
         self._excluded, self._kept = made.excluded, made.kept
         self._revealed, self._locked, self._unlocked, self._included = (

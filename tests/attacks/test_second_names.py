@@ -1,0 +1,136 @@
+"""A hostile executor on hidden and locked names that share a file with another name, or lead to one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from attacks.kit.view_lease import served
+from attacks.test_view_names import CHANGES, READ, WRITE
+from sublet.protocol.errors import SubletError
+from sublet.workspace.model import ViewRules
+from sublet.workspace.view.led_to import MAX_PLACES, guarded
+from sublet.workspace.view.rules import DEFAULT_HIDDEN, DEFAULT_LOCKED, Rules
+from support.sftp_client import attributes
+from support.views import default_rules
+
+OK, ABSENT, DENIED = 0, 2, 3
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_locked_file_is_not_changed_by_another_name_of_it(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "lent"
+    root.mkdir()
+    (root / ".envrc").write_text("the lender's")
+    os.link(root / ".envrc", root / "lib")
+    before = (root / ".envrc").stat()
+    with served(root, default_rules()) as lease:
+        CHANGES[name](lease)
+        assert lease.content(b".envrc") == b"the lender's"
+    after = (root / ".envrc").stat()
+    assert (root / ".envrc").read_text() == "the lender's"
+    assert (after.st_mode, after.st_mtime_ns, after.st_ino) == (before.st_mode, before.st_mtime_ns, before.st_ino)
+    assert (root / "lib").stat().st_ino != after.st_ino
+
+
+def test_a_handle_that_was_open_before_the_file_got_a_locked_name_does_not_change_it(tmp_path: Path) -> None:
+    root = tmp_path / "lent"
+    root.mkdir()
+    with served(root, default_rules()) as lease:
+        lease.put(b"rc", b"the executor's")
+        handle = lease.handle(b"rc", READ | WRITE)
+        os.link(root / "rc", root / ".envrc")
+        lease.write_at(handle, b"EVIL", 0)
+        lease.by_handle(b"rc", READ, attributes(mode=0o777))
+        assert (root / ".envrc").read_text() == "the executor's"
+
+
+def lent(tmp_path: Path, files: dict[str, str], links: dict[str, str]) -> tuple[Path, ViewRules]:
+    """Make a directory of the lender's and return it with the rules by which it is lent."""
+    root = tmp_path / "lent"
+    root.mkdir()
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    for name, target in links.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target.format(root=root))
+    return root, guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+
+
+@pytest.mark.parametrize(
+    ("links", "changed"),
+    [
+        ({".envrc": "env/rc"}, b"env/rc"),
+        ({".envrc": "./x/../env/rc"}, b"env/rc"),
+        ({".envrc": "{root}/env/rc"}, b"env/rc"),
+        ({".envrc": "../lent/env/rc"}, b"env/rc"),
+        ({".envrc": "env/now/rc", "env/now": "."}, b"env/rc"),
+        ({"CLAUDE.md": "docs/agents.md"}, b"docs/agents.md"),
+        ({".claude/skills": "../skills"}, b"skills/x/SKILL.md"),
+        ({".claude/skills": "../skills", "skills/y": "../docs"}, b"docs/agents.md"),
+        ({".envrc": "env/absent"}, b"env/absent"),
+        ({"sub/.husky": "../tools/*[hooks]"}, b"tools/*[hooks]/pre-commit"),
+    ],
+)
+def test_what_a_locked_link_leads_to_is_not_changed(tmp_path: Path, links: dict[str, str], changed: bytes) -> None:
+    files = dict.fromkeys(["env/rc", "docs/agents.md", "skills/x/SKILL.md", "x/y", "tools/*[hooks]/pre-commit"], "mine")
+    root, rules = lent(tmp_path, files, links)
+    above = changed.split(b"/")[0]
+    with served(root, rules) as lease:
+        assert lease.put(changed, b"EVIL") == DENIED
+        assert lease.rename(above, b"away") == DENIED
+        assert lease.put(b"own", b"EVIL") == OK
+        assert lease.rename(b"own", changed, posix=True) == DENIED
+        assert lease.remove(changed) == DENIED
+    for path in root.rglob("*"):
+        assert path.name == "own" or not path.is_file() or path.read_text() == "mine"
+
+
+def test_a_link_on_the_way_of_a_locked_one_is_not_exchanged(tmp_path: Path) -> None:
+    files = {"env/one/rc": "mine", "env/two/x": "mine"}
+    root, rules = lent(tmp_path, files, {".envrc": "env/now/rc", "env/now": "one"})
+    with served(root, rules) as lease:
+        lease.put(b"env/two/rc", b"EVIL")
+        assert lease.remove(b"env/now") == DENIED
+        assert lease.rename(b"env/two", b"env/now", posix=True) == DENIED
+    assert (root / ".envrc").read_text() == "mine"
+
+
+@pytest.mark.parametrize("target", ["conf/production", "{root}/conf/production", "conf/now/production"])
+def test_what_a_hidden_link_leads_to_is_hidden(tmp_path: Path, target: str) -> None:
+    files = {"conf/production": "SECRET", "conf/x": "x"}
+    root, rules = lent(tmp_path, files, {".env": target, "conf/now": "."})
+    with served(root, rules) as lease:
+        assert lease.open(b"/workspace/conf/production", READ).status == ABSENT
+        assert lease.names(b"conf") == [b"now", b"x"]
+        assert lease.rename(b"conf", b"c") == DENIED
+        assert lease.put(b"conf/production", b"EVIL") == DENIED
+    assert (root / "conf/production").read_text() == "SECRET"
+
+
+def test_a_link_to_what_holds_it_or_lies_elsewhere_guards_nothing(tmp_path: Path) -> None:
+    links = {".vscode/all": "..", ".claude/sub": "../deep/..", ".env": "/etc/hostname", ".envrc": "../../x", "a": "b/c"}
+    root, rules = lent(tmp_path, {"b/c": "mine", "deep/x": "mine"}, links)
+    with served(root, rules) as lease:
+        assert lease.put(b"b/c", b"EVIL") == OK
+        assert lease.put(b"deep/x", b"EVIL") == OK
+
+
+def test_links_that_turn_in_circles_or_are_too_many_end(tmp_path: Path) -> None:
+    root, _ = lent(tmp_path, {"x": ""}, {".envrc": "a", "a": "b", "b": ".envrc"})
+    for number in range(MAX_PLACES + 1):
+        (root / ".claude").mkdir(exist_ok=True)
+        (root / ".claude" / str(number)).symlink_to(f"../d{number}")
+    with pytest.raises(SubletError, match="links and settings"):
+        guarded(root, lambda locked, hidden: default_rules(hidden=hidden, locked=locked))
+
+
+@pytest.mark.parametrize("name", [b"SECRET~1.JSO", b"env~1", b"x/ENVRC~1", b"CLAUDE~1/SETTIN~1.JSO", b"ABCDEF~12"])
+def test_short_names_are_hidden_where_the_file_system_has_some(name: bytes) -> None:
+    parts = name.split(b"/")
+    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True).hidden(parts)
+    assert Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, [], folds=True, git="ro").without_repository().hidden(parts)
+    assert not Rules(DEFAULT_HIDDEN, DEFAULT_LOCKED, []).hidden(parts)
