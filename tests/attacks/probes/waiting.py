@@ -28,7 +28,6 @@ from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.declaration import QOS_LOW
-from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.messaging.owner import _Sender
 from sublet.policy.model import Subject
@@ -167,7 +166,7 @@ async def _acknowledged(base: Path) -> AsyncIterator[object]:
         name = doc_id("delivery", room_id=await room_of(alice))
         await anyio.sleep(0)
         for number in range(200):
-            alice.service._acknowledged(Sample(name, bytes([number]) * MAX_ACKNOWLEDGEMENT_BYTES, b""))
+            alice.service.delivery.heard(name, bytes([number]) * MAX_ACKNOWLEDGEMENT_BYTES)
         yield alice.service
         heard = alice.service.delivery._acknowledging._heard
         with anyio.fail_after(SECONDS):
@@ -183,10 +182,10 @@ async def _invited(base: Path) -> AsyncIterator[object]:
         begun, go_on = anyio.Event(), anyio.Event()
         take = joining._take
 
-        async def slow(bundle: Any) -> Any:
+        async def slow(bundle: Any, most: int) -> Any:
             begun.set()
             await go_on.wait()
-            return await take(bundle)
+            return await take(bundle, most)
 
         with patch.object(joining, "_take", slow):
             for number in range(48):
