@@ -38,7 +38,7 @@ from sublet.daemon.working.data_link import (
     REDIAL_SECONDS,
 )
 from sublet.workspace.mount.mounts import FLUSH_SECONDS
-from sublet.workspace.serving.listener import EXECUTOR_LOSS_SECONDS
+from sublet.workspace.serving.ssh_options import EXECUTOR_LOSS_SECONDS
 from sublet.workspace.ssh.connection import LINK_LOSS_SECONDS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))

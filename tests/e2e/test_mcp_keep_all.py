@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from sublet.daemon.paths import resolve_home
-from sublet.workspace.kept.keeper import MAX_KEPT_BYTES
+from sublet.workspace.kept.budget import MAX_KEPT_BYTES
 from support.daemons import two_daemons
 from support.mcp_face import server_of
 from support.tool_answers import facts

@@ -28,6 +28,7 @@ from sublet.messaging.backends.memory_network import MemoryHub, MemoryNetwork
 from sublet.messaging.delivery.heard import MAX_ACKNOWLEDGEMENT_BYTES
 from sublet.messaging.doorkeeper import Doorkeeper, ask
 from sublet.messaging.engine.declaration import QOS_LOW
+from sublet.messaging.engine.network import Sample
 from sublet.messaging.engine.writing import Outgoing
 from sublet.messaging.owner import _Sender
 from sublet.policy.model import Subject
@@ -166,7 +167,7 @@ async def _acknowledged(base: Path) -> AsyncIterator[object]:
         name = doc_id("delivery", room_id=await room_of(alice))
         await anyio.sleep(0)
         for number in range(200):
-            alice.service.delivery.heard(name, bytes([number]) * MAX_ACKNOWLEDGEMENT_BYTES)
+            alice.service.delivery.heard(Sample(name, bytes([number]) * MAX_ACKNOWLEDGEMENT_BYTES, b""))
         yield alice.service
         heard = alice.service.delivery._acknowledging._heard
         with anyio.fail_after(SECONDS):
