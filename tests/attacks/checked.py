@@ -9,4 +9,5 @@ from attacks.probe import Probe
 
 def check_covers(probe: Probe, counted: Counted) -> None:
     """Assert that a probe ran through all that it covers, so that no row of a place is a mere text."""
-    assert not not_entered(covers_of(probe), counted.entered), "it does not run through what it covers"
+    missing = not_entered(covers_of(probe), counted.entered)
+    assert not missing, f"it does not run through what it covers: {missing}"

@@ -266,7 +266,7 @@ PROBES = (
         name="paths: rows that are no records",
         covers=(
             "daemon.storage.journal:Journal._load", "daemon.storage.journal:Journal.set_torn_aside",
-            "daemon.storage.journal:Journal._set_aside", "daemon.storage.event_log:load_object",
+            "daemon.storage.torn_rows:TornRows._set_aside", "daemon.storage.event_log:load_object",
             "disk.set_aside:SetAside.keep",
         ),
         throw=torn_rows,

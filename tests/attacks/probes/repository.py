@@ -248,15 +248,23 @@ async def odd_files() -> None:
     os.mkfifo(root / "pipe")
     (root / ".envrc").symlink_to(".envrc")
     found(root)
-    for target in ("index", "HEAD", "packed-refs", "refs/heads/x", "objects/11/" + "1" * 38):
-        source = (b".git", b"index.lock")
-        with contextlib.suppress(FileExistsError):
-            os.mkfifo(root / ".git" / "index.lock")
-        try:
-            fs.rename(source, (b".git", *target.encode().split(b"/")), replace=True)
-        except OSError:
-            continue
-        raise AssertionError(target)
+    lock = (b".git", b"index.lock")
+    for target in ("index", "HEAD", "packed-refs", "refs/heads/x", "objects/11/" + "1" * 38, "config"):
+        for made in ("a pipe of somebody's", "a link", "no content of its kind"):
+            (root / ".git" / "index.lock").unlink(missing_ok=True)
+            if made == "a pipe of somebody's":
+                os.mkfifo(root / ".git" / "index.lock")
+            elif made == "a link":
+                with contextlib.suppress(OSError):
+                    fs.symlink(b"config", lock)
+            else:
+                (root / ".git" / target).unlink(missing_ok=True)
+                file = fs.open_write(lock, os.O_WRONLY | os.O_CREAT, 0o644)
+                file.write(b"\0odd\n", 0)
+                file.close()
+            with contextlib.suppress(OSError):
+                fs.rename(lock, (b".git", *target.encode().split(b"/")), replace=True)
+                raise AssertionError(target)
     fs.close()
 
 
@@ -365,7 +373,7 @@ _LISTING = [
     *("bundles.taken:_changes", "bundles.taken:parents", "bundles.taken:_MODE", "bundles.taken:_ID"),
 ]
 _INDEX = [
-    *(f"git.index:{name}" for name in ("checked_index", "_entries", "_check_guarded", "_earlier", "_blob")),
+    *(f"git.index:{name}" for name in ("checked_index", "_entries", "_check_guarded", "known_entries", "_listed", "_blob")),
     "git.index:_cleared",
 ]
 _CONFIG = [
