@@ -373,8 +373,8 @@ _LISTING = [
     *("bundles.taken:_changes", "bundles.taken:parents", "bundles.taken:_MODE", "bundles.taken:_ID"),
 ]
 _INDEX = [
-    *(f"git.index:{name}" for name in ("checked_index", "_entries", "_check_guarded", "known_entries", "_listed", "_blob")),
-    "git.index:_cleared",
+    *(f"git.index:{name}" for name in ("checked_index", "_entries", "_check_guarded", "known_entries", "_listed")),
+    *("git.index:_blob", "git.index:_cleared"),
 ]
 _CONFIG = [
     *(f"git.config_syntax:_Reader.{name}" for name in ("settings", "_section", "_subsection", "_setting", "_value")),
