@@ -25,8 +25,9 @@ def read_table() -> list[TableEntry]:
     found = []
     for line in _MOUNTINFO.read_bytes().splitlines():
         mount_id, parent_id, _, _, point, _ = line.split(b" ", 5)
-        unescaped = _OCTAL.sub(lambda code: bytes([int(code[1], 8)]), point)
-        found.append(TableEntry(int(mount_id), int(parent_id), unescaped))
+        if b"\\" in point:
+            point = _OCTAL.sub(lambda code: bytes([int(code[1], 8)]), point)
+        found.append(TableEntry(int(mount_id), int(parent_id), point))
     return found
 
 
@@ -50,10 +51,13 @@ def file_system_of(fd: int) -> bytes:
 
 def mounted_below(root: Path) -> list[Path]:
     """Return the mount points strictly below ``root``, the last mounted first."""
-    points = [Path(os.fsdecode(entry.point)) for entry in read_table()]
-    return [point for point in reversed(points) if point != root and point.is_relative_to(root)]
+    above = os.fsencode(root).rstrip(b"/") + b"/"
+    # Compared as bytes: a machine may have thousands of mounts, and this is asked often.
+    below = [entry.point for entry in read_table() if entry.point.startswith(above) and entry.point != above]
+    return [Path(os.fsdecode(point)) for point in reversed(below)]
 
 
 def is_mounted(path: Path) -> bool:
     """Tell whether something is mounted at exactly ``path``, an absolute path without links."""
-    return path in mounted_below(path.parent)
+    point = os.fsencode(path)
+    return any(entry.point == point for entry in read_table())
