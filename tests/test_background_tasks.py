@@ -19,6 +19,7 @@ OPERATIONS = {
     # Parts of a request, whose failure is the request's.
     "a2a_server.delegated:DelegatedWork._relay",
     "a2a_server.plain:PlainAnswers._stream",
+    "a2a_server.plain:PlainAnswers.answer",
     "a2a_server.stopping:_first",
     "daemon.net.event_stream:EventStreams.unless_stopping",
     "daemon.peering.peer_directory:PeerDirectory.views",

@@ -76,6 +76,7 @@ CLI_MAY_IMPORT = {
     "sublet.daemon.governing.explain": "reads the person's own policy where no daemon runs",
     "sublet.daemon.lending.end_hook": "the words of a notice",
     "sublet.daemon.lock": "tells whether a daemon runs",
+    "sublet.daemon.log_file": "how large the log grows that it opens for the daemon",
     "sublet.daemon.logging": "starts the daemon in this process",
     "sublet.daemon.peering.peers": "the words of an error",
 }

@@ -162,12 +162,12 @@ async def test_quiet_rooms_take_turns_and_others_are_asked_for_each_time(
         async def look(is_due: Callable[[str], bool] | None = None) -> None:
             looked.extend(room for room in rooms if is_due is not None and is_due(room))
 
-        monkeypatch.setattr(alice.service, "_catch_up", look)
+        monkeypatch.setattr(alice.service._catching_up, "everything", look)
         await alice.service._catching_up.look_again(1)
         assert looked == rooms, "they were made just now"
         looked.clear()
         monkeypatch.setattr(attending, "QUIET_SECONDS", -1.0)
-        monkeypatch.setattr(alice.service, "_month", "2020-01")
+        monkeypatch.setattr(alice.service._catching_up, "_month", "2020-01")
         await alice.service._catching_up.look_again(1)
         assert looked == rooms, "a month has begun"
         looked.clear()

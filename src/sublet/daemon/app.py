@@ -230,13 +230,19 @@ class _Daemon:
 
     def _remarks(self, parts: Parts) -> list[str]:
         """Return what is not as its owner may expect: peers know the default ports, unless they were told others."""
-        a2a, sftp = self._config.a2a, self._config.sftp
+        a2a, sftp, web, bus = self._config.a2a, self._config.sftp, self._config.web, self._config.bus.listen
+        page = self._web_page()
         listening = [("A2A", a2a, urlsplit(self._faces[0].address).port), ("SFTP", sftp, parts.data_plane.address[1])]
+        if web is not None and page:
+            listening.append(("web", web, urlsplit(page).port))
         ports = [
             f"the default {name} port {wanted.port} is taken by another program, so it is {port} until the next start"
             for name, wanted, port in listening
             if port is not None and not wanted.chosen and port != wanted.port
         ]
+        if not bus.chosen and self._bus_port.number not in (None, bus.port):
+            # The one that peers know goes before the default, also where that is free again.
+            ports.append(f"the bus of rooms is at port {self._bus_port.number}, since the default {bus.port} was taken")
         watching = self._watcher.remarks if self._watcher is not None else []
         return [*ports, *parts.reloader.remarks, *watching, *set_aside_lines(parts.aside)]
 

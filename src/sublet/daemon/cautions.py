@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final
 
+from sublet.daemon.api.caution_words import LOCKS, TIMES
 from sublet.protocol.bounds import TransportName
 
 BUILD_FILES: Final = ("Makefile", "makefile", "GNUmakefile", "build.ninja")
@@ -18,14 +19,6 @@ BUILD_FILES: Final = ("Makefile", "makefile", "GNUmakefile", "build.ninja")
 _DATABASES: Final = (".sqlite", ".sqlite3", ".db", ".db3")
 _JOURNALS: Final = ("", "-wal", "-shm", "-journal")
 _DATABASE_ENDS: Final = tuple(end + journal for end in _DATABASES for journal in _JOURNALS)
-_TIMES: Final = (
-    "file times in a mount are whole seconds, so a second build within the same second may miss a change; delegate "
-    "with --transport archive, or build in a directory outside the mount"
-)
-_LOCKS: Final = (
-    "file locks do not pass through a mount, so a program here that had the database open meanwhile may have lost "
-    "rows; check it, and lend databases with --transport archive"
-)
 MAX_NAMED: Final = 3
 """Names that one caution gives."""
 
@@ -55,18 +48,9 @@ def cautions(transport: TransportName | None, builds: Iterable[str], changed: It
         return []
     told: list[str] = []
     if named := ", ".join(sorted(builds)[:MAX_NAMED]):
-        told.append(f"{named}: {_TIMES}")
+        told.append(f"{named}: {TIMES}")
     databases = sorted(name for name in changed if name.endswith(_DATABASE_ENDS))
     if databases:
         more = f" and {len(databases) - MAX_NAMED} more" if len(databases) > MAX_NAMED else ""
-        told.append(f"{', '.join(databases[:MAX_NAMED])}{more}: {_LOCKS}")
+        told.append(f"{', '.join(databases[:MAX_NAMED])}{more}: {LOCKS}")
     return told
-
-
-def without_names(told: Iterable[str]) -> list[str]:
-    """Return the words of cautions without the file names, which the executor may have chosen.
-
-    Args:
-        told: what ``cautions`` returned; sentences of another version are left out.
-    """
-    return [words for words in (_TIMES, _LOCKS) if any(caution.endswith(f": {words}") for caution in told)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sublet.daemon.api.audit_models import AuditReport, DirectoryChange, FileChange
+from sublet.daemon.api.caution_words import without_names
 from sublet.daemon.api.models import ChangeSet, DelegationView, FollowUpView, SandboxView
-from sublet.daemon.cautions import without_names
 from sublet.mcp_server.answers import (
     QUOTE,
     Changes,

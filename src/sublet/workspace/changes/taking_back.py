@@ -57,6 +57,8 @@ def make_taking_back(changes: ChangeSets, key: str, root: Path, baseline: str, r
                 ]
                 befores.finish()
     except FileNotFoundError:
+        if baseline == result:
+            raise SubletError(LocalCode.NOT_FOUND, f"{key} changed nothing", "There is nothing to undo.") from None
         raise SubletError(
             LocalCode.NOT_FOUND,
             f"what {key} overwrote is not kept",
