@@ -93,6 +93,7 @@ async def side(directory: Path, port: int) -> AsyncIterator[Side]:
         identity = load_identity(directory / "keys")
         peers = await PeerStore.load(journal)
         link = DirectLink()
+        half: Side
         asked = (lambda: half.address, lambda: half.spoken, lambda: half.clock)
         pairing = PairingService(identity, journal, peers, link, *asked)
         half = Side(identity, store, journal, peers, link, pairing, OwnAddress(f"http://127.0.0.1:{port}/", None))
